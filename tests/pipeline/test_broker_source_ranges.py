@@ -10,6 +10,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.pipeline.sources.broker_ranges import (
     OffsetRange,
+    size_of,
     split_by_bytes,
     split_by_count,
     tasks_for,
@@ -71,7 +72,7 @@ def test_splitting_by_bytes_keeps_every_offset(
 ) -> None:
     ranges = ranges_of(*bounds)
     weights = {each.partition: w for each, w in zip(ranges, bytes_per_offset, strict=False)}
-    tasks = split_by_bytes(ranges, weights, cores)
+    tasks = split_by_bytes(ranges, weights, tasks_for(size_of(ranges, weights), cores))
     assert offsets_of(tasks) == offsets_of([tuple(ranges)])
     assert all(tasks)
     assert all(each.size > 0 for task in tasks for each in task)
@@ -111,20 +112,20 @@ def test_number_of_tasks(total_bytes: int, tasks: int) -> None:
 
 def test_one_large_partition_uses_every_core() -> None:
     ranges = ranges_of((0, 1_000_000))
-    tasks = split_by_bytes(ranges, {ranges[0].partition: 1000.0}, cores=2)
+    tasks = split_by_bytes(ranges, {ranges[0].partition: 1000.0}, 4)
     assert [task[0].size for task in tasks] == [250_000] * 4
 
 
 def test_many_small_partitions_share_tasks() -> None:
     ranges = ranges_of(*[(0, 1000)] * 64)
     weights = {each.partition: 100.0 for each in ranges}
-    tasks = split_by_bytes(ranges, weights, cores=2)
+    tasks = split_by_bytes(ranges, weights, 2)
     assert [sum(each.size for each in task) for task in tasks] == [32_000, 32_000]
 
 
 def test_a_partition_with_large_records_is_cut_finer() -> None:
     ranges = ranges_of((0, 1000), (0, 1000))
     weights = {ranges[0].partition: 0.6 * MIB, ranges[1].partition: 0.2 * MIB}
-    tasks = split_by_bytes(ranges, weights, cores=2)
+    tasks = split_by_bytes(ranges, weights, 4)
     volumes = [sum(r.size * weights[r.partition] for r in task) / MIB for task in tasks]
     assert volumes == pytest.approx([200] * 4, abs=1)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.streaming.batch_cut import CutByBytes, CutByCount
 from spindle.pipeline.streaming.position import (
     INITIAL,
     StreamPosition,
@@ -22,20 +23,28 @@ names = st.text("abcXYZ019._-", min_size=1, max_size=8)
 offsets = st.dictionaries(
     st.builds(TopicPartition, names, st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1)
 )
+numbers = st.integers(1, 2**63 - 1)
+cuts = st.builds(CutByBytes, numbers, st.dictionaries(names, numbers)) | st.builds(
+    CutByCount, st.none() | numbers, st.none() | numbers
+)
 positions = st.builds(
     StreamPosition,
     offsets,
     st.dictionaries(names, st.binary(min_size=16, max_size=16)),
     st.none() | names,
     st.none() | offsets,
+    st.none() | cuts,
 )
 
 
 def test_the_form_is_that_of_the_kafka_source_with_empty_objects_as_notes() -> None:
-    position = StreamPosition({B10: 5, A1: 2, A0: 1}, {"a": ID}, "cluster=1", {A0: 0})
+    position = StreamPosition(
+        {B10: 5, A1: 2, A0: 1}, {"a": ID}, "cluster=1", {A0: 0}, CutByBytes(2, {"a": 9})
+    )
     assert json.dumps(position_to_json(position)) == (
         '{"a": {"0": 1, "1": 2}, "b": {"10": 5}, "@cluster=cluster=1": {}, '
-        '"@topic=a=AAECAwQFBgcICQoLDA0ODw": {}, "@start={\\"a\\":{\\"0\\":0}}": {}}'
+        '"@topic=a=AAECAwQFBgcICQoLDA0ODw": {}, "@start={\\"a\\":{\\"0\\":0}}": {}, '
+        '"@cut={\\"tasks\\":2,\\"bytesPerOffset\\":{\\"a\\":9}}": {}}'
     )
 
 
@@ -72,7 +81,8 @@ def test_the_initial_offset_is_no_position() -> None:
     "content",
     [7, None, [], "x", {"logOffset": 3}, {"a": [1]}, {"a": {"x": 1}}, {"a": {"0": "1"}},
      {"a": {"0": -1}}, {"a": {"0": True}}, {"@topic=a=short": {}}, {"@start={": {}},
-     {"@start=[1]": {}}],
+     {"@start=[1]": {}}, {"@cut=[]": {}}, {'@cut={"tasks":1}': {}},
+     {'@cut={"minPartitions":0}': {}}],
 )  # fmt: skip
 def test_the_checkpoint_of_another_source_is_named(content: object) -> None:
     with pytest.raises(ValueError, match="stream of another source: choose another checkpoint"):

@@ -99,28 +99,59 @@ def plan_tasks(
     """Cut and pack the ranges into tasks. Small partitions share one, large ones get several."""
     for partition, start, end in resolved:
         partition.log.check_formats(start, end)
-    sized = [_sized(partition, start, end) for partition, start, end in resolved]
-    total_bytes = sum(size_bytes for _, size_bytes in sized)
+    found = [_located(partition, start, end) for partition, start, end in resolved]
+    total_bytes = sum(whole.size_bytes for _, whole in found)
     target_bytes = options.task_bytes or _target_bytes(options, total_bytes)
     ranges: list[SegmentRange] = []
-    for (partition, start, end), (first, size_bytes) in zip(resolved, sized, strict=True):
-        whole = replace(
-            range_of(partition, start, end),
-            segment_base_offset=first.segment.base_offset,
-            position=first.position,
-            size_bytes=size_bytes,
-        )
+    for (partition, _, _), (first, whole) in zip(resolved, found, strict=True):
         cuts = _cuts(partition, first, whole, target_bytes, options.max_records_per_partition)
         pieces = list(_pieces(whole, cuts))
-        if options.is_read_committed:
-            found = aborted_transactions(partition.log)
-            pieces = [
-                replace(piece, aborted=overlapping(found, piece.start_offset, piece.end_offset))
-                for piece in pieces
-            ]
-        ranges += pieces
+        ranges += _with_aborted(options, partition, pieces)
     limit = None if options.max_records_per_partition is None else 1
     return list(_packed(ranges, target_bytes, limit))
+
+
+@rights_explained()
+def locate_pieces(
+    options: SegmentOptions,
+    resolved: Sequence[tuple[ReadablePartition, int, int]],
+    pieces: Mapping[TopicPartition, Sequence[tuple[int, int]]],
+) -> dict[TopicPartition, list[SegmentRange]]:
+    """Return the parts of given pieces, (start, end) in order, that are inside the ranges."""
+    located = {}
+    for partition, start, end in resolved:
+        partition.log.check_formats(start, end)
+        inside = [
+            (max(first, start), min(last, end))
+            for first, last in pieces[partition.partition]
+            if first < end and last > start
+        ]
+        found = [_located(partition, first, last)[1] for first, last in inside]
+        located[partition.partition] = _with_aborted(options, partition, found)
+    return located
+
+
+def _located(partition: ReadablePartition, start: int, end: int) -> tuple[Position, SegmentRange]:
+    first, size_bytes = _sized(partition, start, end)
+    whole = replace(
+        range_of(partition, start, end),
+        segment_base_offset=first.segment.base_offset,
+        position=first.position,
+        size_bytes=size_bytes,
+    )
+    return first, whole
+
+
+def _with_aborted(
+    options: SegmentOptions, partition: ReadablePartition, pieces: list[SegmentRange]
+) -> list[SegmentRange]:
+    if not options.is_read_committed:
+        return pieces
+    found = aborted_transactions(partition.log)
+    return [
+        replace(piece, aborted=overlapping(found, piece.start_offset, piece.end_offset))
+        for piece in pieces
+    ]
 
 
 def log_bytes(partition: ReadablePartition, start: int, end: int) -> int:

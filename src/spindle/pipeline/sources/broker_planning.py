@@ -37,8 +37,10 @@ from spindle.pipeline.sources.broker_options import (
 )
 from spindle.pipeline.sources.broker_ranges import (
     OffsetRange,
+    size_of,
     split_by_bytes,
     split_by_count,
+    tasks_for,
     with_empty_ends,
 )
 
@@ -87,8 +89,13 @@ def cut_into_tasks(
     """Return the ranges as tasks, cut by the number of offsets or of bytes, as the options say."""
     if options.min_partitions is not None or options.max_records_per_partition is not None:
         return split_by_count(ranges, options.min_partitions, options.max_records_per_partition)
-    cores = options.parallelism or len(os.sched_getaffinity(0))
-    return split_by_bytes(ranges, bytes_per_offset(client, ranges), cores)
+    per_offset = bytes_per_offset(client, ranges)
+    return split_by_bytes(ranges, per_offset, suitable_tasks(options, size_of(ranges, per_offset)))
+
+
+def suitable_tasks(options: BrokerReadOptions, total_bytes: float) -> int:
+    """Return the number of tasks for a read of this size, if the options do not cut by offsets."""
+    return tasks_for(total_bytes, options.parallelism or len(os.sched_getaffinity(0)))
 
 
 def settled_plan(

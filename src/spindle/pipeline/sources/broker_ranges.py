@@ -42,6 +42,10 @@ class OffsetRange:
         """The number of offsets; records may be fewer (compaction, transaction markers)."""
         return self.end_offset - self.start_offset
 
+    def holds(self, offset: int) -> bool:
+        """Return True if an offset is in the range."""
+        return self.start_offset <= offset < self.end_offset
+
 
 def split_by_count(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
@@ -60,13 +64,19 @@ def split_by_count(
     return [(each,) for each in pieces]
 
 
+def size_of(
+    ranges: Iterable[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float]
+) -> float:
+    """Return the estimated bytes of the ranges."""
+    return sum(max(0, each.size) * bytes_per_offset[each.partition] for each in ranges)
+
+
 def split_by_bytes(
-    ranges: Sequence[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float], cores: int
+    ranges: Sequence[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float], task_count: int
 ) -> list[tuple[OffsetRange, ...]]:
-    """Return tasks of about the same number of bytes, as many as suit the size of the read."""
+    """Return at most so many tasks, of about the same number of bytes."""
     wanted = [each for each in ranges if each.size > 0]
     weights = [each.size * bytes_per_offset[each.partition] for each in wanted]
-    task_count = tasks_for(sum(weights), cores)
     share = sum(weights) / task_count if wanted else 0.0
     tasks: list[list[OffsetRange]] = [[]]
     room = share

@@ -15,20 +15,26 @@ The options `minTimestamp`, `maxTimestamp`, `startingOffsets`, `assign` and othe
 without that danger.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from spindle.common.ids import TopicPartition
 from spindle.pipeline.parallelism import executor_cores, with_cores
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
-from spindle.pipeline.segments.partitions import readable_partitions
+from spindle.pipeline.segments.partitions import ReadablePartition, readable_partitions
 from spindle.pipeline.segments.pushdown import narrow
-from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
+from spindle.pipeline.segments.ranges import (
+    SegmentRange,
+    locate_pieces,
+    plan_tasks,
+    resolve_ranges,
+)
 from spindle.pipeline.segments.reader import read_ranges
 from spindle.pipeline.segments.resuming import ReadSettings, ThroughBrokers, read_settings
 from spindle.pipeline.sources.broker_limits import without_limits
@@ -37,6 +43,7 @@ from spindle.pipeline.sources.through_brokers import rows_through_brokers
 from spindle.pipeline.streaming.options import stream_read_options
 
 _PLANNING_ATTEMPTS = 5
+T = TypeVar("T")
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -66,15 +73,21 @@ class SegmentsPlan:
 
     def partitions(self) -> list[SegmentsPartition]:
         """Return the tasks; a single one without ranges if there is nothing to read."""
-        tasks = self._tasks()
+        tasks = self._planned(lambda resolved: plan_tasks(self._options, resolved))
         return [SegmentsPartition(ranges) for ranges in tasks or [()]]
 
-    def _tasks(self) -> list[tuple[SegmentRange, ...]]:
+    def located(
+        self, pieces: Mapping[TopicPartition, Sequence[tuple[int, int]]]
+    ) -> dict[TopicPartition, list[SegmentRange]]:
+        """Return the parts of pieces, from start to end, that the directories have."""
+        return self._planned(lambda resolved: locate_pieces(self._options, resolved, pieces))
+
+    def _planned(self, plan: Callable[[list[tuple[ReadablePartition, int, int]]], T]) -> T:
         for attempts_left in range(_PLANNING_ATTEMPTS - 1, -1, -1):
             try:
                 partitions = readable_partitions(self._options, self._cluster)
                 resolved = resolve_ranges(self._options, partitions, self.filters)
-                return plan_tasks(self._options, resolved)
+                return plan(resolved)
             except FileNotFoundError:
                 # Retention, compaction or a move removed files between two looks at them.
                 if not attempts_left:

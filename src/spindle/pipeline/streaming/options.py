@@ -10,6 +10,8 @@ The topics, the rows and the tasks of each batch are chosen as in a batch read (
                              logs and their numbers of offsets; not in the `kafka` source
     commitOffsetsTo          a consumer group to which the offsets of finished batches are
                              committed, so that tools show its lag; not in the `kafka` source
+    taskBytes                the size of a task, estimated in the same way; only in streams, and in
+                             `spindle-segments`
 """
 
 import re
@@ -45,11 +47,13 @@ class StreamReadOptions:
     Attributes:
         read: The topics, rows and tasks; its start is that of a stream without a checkpoint.
         commit_group: The group that gets the offsets of finished batches, or None.
+        task_bytes: The size of a task; None to choose it by the number of cores.
     """
 
     read: BrokerReadOptions
     limits: TriggerLimits
     commit_group: str | None
+    task_bytes: int | None = None
 
 
 def stream_read_options(given: Mapping[str, str]) -> StreamReadOptions:
@@ -66,7 +70,8 @@ def stream_read_options(given: Mapping[str, str]) -> StreamReadOptions:
     group = options.get("commitoffsetsto")
     if group is not None and not group.strip():
         raise ValueError("option commitOffsetsTo is empty, want the name of a consumer group")
-    return StreamReadOptions(read, _limits(options), group)
+    task_bytes = optional_number(options, "taskBytes", 1, _MAX_LONG)
+    return StreamReadOptions(read, _limits(options), group, task_bytes)
 
 
 def _limits(options: Mapping[str, str]) -> TriggerLimits:

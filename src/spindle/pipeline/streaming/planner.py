@@ -4,6 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from spindle.client.offsets import EARLIEST, LATEST
@@ -19,14 +20,23 @@ from spindle.pipeline.sources.broker_options import (
     SubscribePattern,
 )
 from spindle.pipeline.sources.broker_planning import (
-    cut_into_tasks,
+    bytes_per_offset,
     measured_bytes_per_offset,
     select_partitions,
     settled_plan,
     starting_offsets,
+    suitable_tasks,
 )
-from spindle.pipeline.sources.broker_ranges import OffsetRange
+from spindle.pipeline.sources.broker_ranges import OffsetRange, size_of
 from spindle.pipeline.streaming.admission import Backlog, admitted_ends, must_wait
+from spindle.pipeline.streaming.batch_cut import (
+    BatchCut,
+    CutByBytes,
+    CutByCount,
+    by_partition,
+    cut_batch,
+    topic_averages,
+)
 from spindle.pipeline.streaming.continuity import (
     AvailableOffsets,
     Continuation,
@@ -101,7 +111,7 @@ class StreamPlanner:
         if start is None:
             first = self._settled(self._first_position)
             end = self._end_after(first, is_limited)
-            return StreamPosition(end.offsets, end.topic_ids, end.cluster_id, first.offsets)
+            return replace(end, first_start=first.offsets)
         # Spark asks for the next batch only after the last one is committed. Its own call for
         # commits does not come for the last batch of Trigger.AvailableNow.
         self._commits.commit(start.offsets)
@@ -110,9 +120,12 @@ class StreamPlanner:
     def tasks(
         self, start: StreamPosition | None, end: StreamPosition
     ) -> list[tuple[OffsetRange, ...]]:
-        """Return the ranges of each task of a batch; arguments and errors as in `ranges`."""
-        ranges = self.ranges(start, end)
-        return cut_into_tasks(self._client, self.options.read, ranges) if ranges else []
+        """Return the ranges of each task of a batch; arguments and errors as in `ranges`.
+
+        The cut is that of the checkpoint. A checkpoint of the `kafka` source has none; its batch is
+        cut as that source cuts, by options and offsets alone.
+        """
+        return cut_batch(self.ranges(start, end), end.cut or self._cut_by_count())
 
     def ranges(self, start: StreamPosition | None, end: StreamPosition) -> list[OffsetRange]:
         """Return the offsets of a batch.
@@ -124,17 +137,11 @@ class StreamPlanner:
             ValueError: the checkpoint does not belong to this stream.
             ApiError, ClientError: the brokers refuse, or cannot be reached.
         """
-        starts = starts_of(start or start_of_first_batch(end), end)
-        wanted = {p: stop for p, stop in end.offsets.items() if stop > starts[p]}
-        if not wanted:
-            return []
-        view = self._client.metadata(sorted({each.topic for each in wanted}))
-        check_checkpoint(end, view.cluster_id, self._selects)
-        return [
-            # A task that finds another id, or no topic, reports the loss of the range.
-            OffsetRange(each, end.topic_ids.get(each.topic, ZERO_UUID), starts[each], stop)
-            for each, stop in wanted.items()
-        ]
+        wanted = _ranges(start or start_of_first_batch(end), end)
+        if wanted:
+            view = self._client.metadata(sorted({each.partition.topic for each in wanted}))
+            check_checkpoint(end, view.cluster_id, self._selects)
+        return wanted
 
     def existing(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges whose partitions the cluster still has, under the same topic id.
@@ -166,9 +173,26 @@ class StreamPlanner:
         end = StreamPosition(
             ends, self._remembered(start) | dict(available.topic_ids), available.cluster_id
         )
-        if not end.is_at(start):
-            self._last_batch_at = self._clock()
-        return end
+        if end.is_at(start):
+            return end
+        self._last_batch_at = self._clock()
+        return replace(end, cut=self._cut(_ranges(start, end)))
+
+    def _cut(self, ranges: list[OffsetRange]) -> BatchCut:
+        """Return how a new batch is cut, by the sizes of the logs now."""
+        options = self.options.read
+        if options.min_partitions is not None or options.max_records_per_partition is not None:
+            return self._cut_by_count()
+        averages = topic_averages(ranges, bytes_per_offset(self._client, ranges))
+        total_bytes = size_of(ranges, by_partition(ranges, averages))
+        task_bytes = self.options.task_bytes
+        if task_bytes is not None:
+            return CutByBytes(max(1, -int(-total_bytes // task_bytes)), averages)
+        return CutByBytes(suitable_tasks(options, total_bytes), averages)
+
+    def _cut_by_count(self) -> CutByCount:
+        options = self.options.read
+        return CutByCount(options.min_partitions, options.max_records_per_partition)
 
     def _admitted(self, continuation: Continuation) -> dict[TopicPartition, int] | None:
         """Return the ends within the limits, or None if the batch has to wait."""
@@ -262,6 +286,17 @@ class StreamPlanner:
             )
         for loss in losses:
             _LOG.warning("data loss: %s", loss)
+
+
+def _ranges(start: StreamPosition, end: StreamPosition) -> list[OffsetRange]:
+    """Return what lies between two positions, ordered by partition."""
+    starts = starts_of(start, end)
+    return [
+        # A task that finds another id, or no topic, reports the loss of the range.
+        OffsetRange(each, end.topic_ids.get(each.topic, ZERO_UUID), starts[each], stop)
+        for each, stop in sorted(end.offsets.items())
+        if stop > starts[each]
+    ]
 
 
 def named_topics(selection: Selection) -> frozenset[str]:

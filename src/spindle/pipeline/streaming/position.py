@@ -7,6 +7,7 @@ with an empty object as value:
     "@cluster=ID"       the cluster that the offsets belong to
     "@topic=NAME=ID"    the id of a topic, so that a topic that was created again is noticed
     "@start=JSON"       only after the first batch: the offsets where the stream began
+    "@cut=JSON"         how the batch that ends here is cut into tasks (see `batch_cut`)
 
 So the `kafka` source reads this form as well, and this source reads that of the `kafka` source.
 Spark asks for the first offset of a stream several times and does not store it; `@start` makes the
@@ -20,6 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, parse_uuid, uuid_text
+from spindle.pipeline.streaming.batch_cut import BatchCut, cut_from_json, cut_to_json
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 
@@ -29,6 +31,7 @@ INITIAL: Final[Mapping[str, Any]] = {"@initial": {}}
 _CLUSTER: Final = "@cluster"
 _TOPIC: Final = "@topic"
 _START: Final = "@start"
+_CUT: Final = "@cut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +41,14 @@ class StreamPosition:
     Attributes:
         topic_ids: Ids by topic name, as far as they are known.
         first_start: After the first batch the offsets where it began, else None.
+        cut: How the batch that ends here is cut into tasks; None if the checkpoint does not tell.
     """
 
     offsets: Offsets
     topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
     cluster_id: str | None = None
     first_start: Offsets | None = None
+    cut: BatchCut | None = None
 
     def is_at(self, other: "StreamPosition") -> bool:
         """Return True if nothing lies between two positions."""
@@ -67,9 +72,14 @@ def position_to_json(position: StreamPosition) -> dict[str, dict[str, int]]:
     for name, topic_id in sorted(position.topic_ids.items()):
         content[f"{_TOPIC}={name}={uuid_text(topic_id)}"] = {}
     if position.first_start is not None:
-        start = json.dumps(offsets_to_json(position.first_start), separators=(",", ":"))
-        content[f"{_START}={start}"] = {}
+        content[f"{_START}={_text(offsets_to_json(position.first_start))}"] = {}
+    if position.cut is not None:
+        content[f"{_CUT}={_text(cut_to_json(position.cut))}"] = {}
     return content
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, separators=(",", ":"))
 
 
 def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
@@ -88,7 +98,7 @@ def position_from_json(content: object) -> StreamPosition:
     """
     try:
         return _parse(content)
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, KeyError):
         raise ValueError(
             f"the checkpoint holds {json.dumps(content)}, which is no offset of this source, want "
             '{"topic": {"0": 123}}. It belongs to a stream of another source: choose another '
@@ -101,6 +111,7 @@ def _parse(content: Any) -> StreamPosition:
     topic_ids: dict[str, Uuid] = {}
     cluster_id = None
     first_start = None
+    cut = None
     for key, value in content.items():
         if not key.startswith("@"):
             offsets.update(_partitions(key, value.items()))
@@ -113,9 +124,11 @@ def _parse(content: Any) -> StreamPosition:
             topic_ids[topic] = parse_uuid(topic_id)
         elif name == _START:
             first_start = dict(_parse(json.loads(text)).offsets)
+        elif name == _CUT:
+            cut = cut_from_json(json.loads(text))
         else:
             raise ValueError(key)
-    return StreamPosition(offsets, topic_ids, cluster_id, first_start)
+    return StreamPosition(offsets, topic_ids, cluster_id, first_start, cut)
 
 
 def _partitions(

@@ -92,12 +92,11 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch, also of one that is repeated after a restart."""
-        tasks = self._planner().tasks(_position(start), position_from_json(end))
-        return [StreamPartition(ranges) for ranges in tasks]
+        return [StreamPartition(ranges) for ranges in self.tasks(start, end)]
 
-    def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
-        """Return the offsets of a batch."""
-        return self._planner().ranges(_position(start), position_from_json(end))
+    def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[OffsetRange, ...]]:
+        """Return the offsets that each task of a batch reads, the same whenever it is repeated."""
+        return self._planner().tasks(_position(start), position_from_json(end))
 
     def existing(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges whose partitions the cluster still has."""

@@ -6,7 +6,7 @@ of exact offsets from the log directories.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -42,31 +42,43 @@ class SegmentsStreamReader(BrokerStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch, also of one that is repeated after a restart."""
-        ranges = self.ranges(start, end)
-        if not ranges:
+        tasks = self.tasks(start, end)
+        if not tasks:
             return []
-        existing = self.existing(ranges)
-        plan = SegmentsPlan(parse_segment_options(exact_read(self.given, existing or ranges)))
+        pieces: dict[TopicPartition, list[OffsetRange]] = {}
+        for piece in (piece for task in tasks for piece in task):
+            pieces.setdefault(piece.partition, []).append(piece)
+        whole = [replace(own[0], end_offset=own[-1].end_offset) for own in pieces.values()]
+        existing = self.existing(whole)
+        plan = SegmentsPlan(parse_segment_options(exact_read(self.given, existing or whole)))
         settings = plan.narrowed_settings()
-        planned = plan.partitions() if existing else []
-        rest = _rest(ranges, (piece for task in planned for piece in task.ranges))
-        planned += [SegmentsPartition((piece,)) for piece in rest]
-        return [StreamSegmentsPartition(each, settings) for each in planned]
+        bounds = {
+            partition: [(each.start_offset, each.end_offset) for each in own]
+            for partition, own in pieces.items()
+        }
+        located = plan.located(bounds) if existing else {}
+        return [
+            StreamSegmentsPartition(SegmentsPartition(tuple(_placed(task, located))), settings)
+            for task in tasks
+        ]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Return the Arrow batches of a task."""
         return read_ranges(partition.planned.ranges, partition.settings)
 
 
-def _rest(ranges: Iterable[OffsetRange], planned: Iterable[SegmentRange]) -> Iterator[SegmentRange]:
-    """Return the ends of the ranges that no local replica has; tasks ask the brokers for them."""
-    ends: dict[TopicPartition, int] = {}
-    for piece in planned:
-        ends[piece.partition] = max(piece.end_offset, ends.get(piece.partition, 0))
-    for each in ranges:
-        start = max(each.start_offset, ends.get(each.partition, 0))
-        if start < each.end_offset:
-            yield SegmentRange(each.partition, each.topic_id, _NOWHERE, "", start, each.end_offset)
+def _placed(
+    task: Iterable[OffsetRange], located: Mapping[TopicPartition, list[SegmentRange]]
+) -> Iterator[SegmentRange]:
+    """Return a task with its place on the disks; tasks ask the brokers for what no replica has."""
+    for piece in task:
+        own = located.get(piece.partition, [])
+        yield from (each for each in own if piece.holds(each.start_offset))
+        start = max(piece.start_offset, own[-1].end_offset if own else 0)
+        if start < piece.end_offset:
+            yield SegmentRange(
+                piece.partition, piece.topic_id, _NOWHERE, "", start, piece.end_offset
+            )
 
 
 def exact_read(given: Mapping[str, str], ranges: Iterable[OffsetRange]) -> dict[str, str]:
