@@ -200,7 +200,7 @@ def test_a_table_keeps_the_encoding_of_its_first_run(tmp_path: Path) -> None:
     files = write(tmp_path, 0, 5, "aa")
     DeltaExportTable(str(tmp_path)).commit(Portion(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
     wanted = row_format(KAFKA_COLUMNS, "string", "binary").schema()
-    with pytest.raises(ExportRefused, match=r"columns key binary, .*; the export has key string"):
+    with pytest.raises(ExportRefused, match="key is binary in the table, string in the export"):
         DeltaExportTable(str(tmp_path)).check_layout(TableLayout(wanted))
 
 
@@ -294,7 +294,7 @@ def test_a_table_knows_topics_of_another_id_and_other_columns(tmp_path: Path) ->
     assert not table.is_other_topic("other", OTHER_ID)
     assert table.coverage(PartitionIdentity(OTHER_ID, 0)) is None
     table.check_layout(LAYOUT)
-    with pytest.raises(ExportRefused, match="has the columns key binary, value binary"):
+    with pytest.raises(ExportRefused, match="cannot change: only the table has value binary"):
         table.check_layout(TableLayout(arrow_schema(("key",))))
 
 

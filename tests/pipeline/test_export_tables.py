@@ -11,6 +11,7 @@ from export_doubles import FORMATS, SCHEMA, data_files, export, offsets_of, piec
 from log_directory_files import OTHER_ID, TOPIC_ID
 
 from spindle.common.uuids import ZERO_UUID
+from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export import manifest_log, parquet_table
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
 from spindle.pipeline.export.jobs import open_table
@@ -23,7 +24,7 @@ from spindle.pipeline.export.model import (
     PartitionIdentity,
 )
 from spindle.pipeline.export.orphans import remove_orphans
-from spindle.pipeline.export.table import Portion, TableLayout
+from spindle.pipeline.export.table import Portion, TableLayout, check_columns
 
 KEY = PartitionIdentity(TOPIC_ID, 0)
 ORDER = [("partition", "ascending"), ("offset", "ascending")]
@@ -271,6 +272,31 @@ def test_a_failed_task_leaves_no_file(tmp_path: Path, table_format: str) -> None
 
 
 @every_format
+def test_a_first_run_that_fails_leaves_no_table(tmp_path: Path, table_format: str) -> None:
+    path = tmp_path / "table"
+    with pytest.raises(DataLoss, match="gone"):
+        export(table_of(table_format, path), piece(0, 9), fails_at=7)
+    assert table_of(table_format, path).columns() is None
+    table = table_of(table_format, path)
+    table.check_layout(TableLayout(SCHEMA.remove(0), ("partition",)))
+    export(table, piece(0, 9))
+    assert offsets_of(table_format, path) == list(range(9))
+
+
+def test_a_change_of_columns_is_refused_with_those_that_differ() -> None:
+    known = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.int32())])
+    for wanted, complaint in (
+        ([("id", pa.int64()), ("name", pa.binary()), ("at", pa.int32())], "name is string in the "),
+        ([("id", pa.int64()), ("at", pa.int32())], "only the table has name string"),
+        ([*known, pa.field("b", pa.int8(), False)], "only the export has b int8 not null"),
+        ([known.field(1), known.field(0), known.field(2)], "column 1 is id in the table, name in "),
+    ):
+        with pytest.raises(ExportRefused, match=f"of the table /t cannot change: {complaint}"):
+            check_columns("/t", known, TableLayout(pa.schema(wanted)))
+    check_columns("/t", known, TableLayout(known))
+
+
+@every_format
 def test_a_table_that_begins_at_the_end_is_continued_and_filled_in(
     tmp_path: Path, table_format: str
 ) -> None:
@@ -364,7 +390,7 @@ def test_columns_can_be_added(tmp_path: Path) -> None:
         export(table_of(table_format, path), piece(0, 3))
         table = table_of(table_format, path)
         wider = TableLayout(SCHEMA.append(pa.field("more", pa.string())), may_add_columns=True)
-        with pytest.raises(ExportRefused, match=r"the export has .*more string"):
+        with pytest.raises(ExportRefused, match=r"only the export has more string\. Use"):
             table.check_layout(replace(wider, may_add_columns=False))
         table.check_layout(wider)
         table.prepare(wider)

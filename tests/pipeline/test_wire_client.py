@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from wire_broker import NODE_ID, WireBroker
 
-from spindle.client.errors import ConnectionLost, RequestTimedOut, UnsupportedByPeer
+from spindle.client.errors import (
+    ConnectionLost,
+    NotInMetadata,
+    RequestTimedOut,
+    UnsupportedByPeer,
+)
 from spindle.client.fetching import FetchLimits
 from spindle.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from spindle.client.wire.cluster import WireClient
@@ -189,6 +194,37 @@ def test_what_does_not_pass_is_given_up_with_the_reason(broker: WireBroker) -> N
         with pytest.raises(RequestTimedOut, match="gave up after 1000 ms: UNKNOWN_TOPIC"):
             client.list_offsets({TopicPartition("nope", 0): LATEST})
     assert 0.5 < now[0] <= 1.0
+
+
+def test_a_topic_that_nobody_knows_is_given_up_after_seconds(broker: WireBroker) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    with WireClient(settings(broker), sleep=sleep, clock=lambda: now[0]) as client:
+        for call in (
+            lambda: client.list_offsets({TopicPartition("nope", 0): LATEST}),
+            lambda: client.list_offsets({TopicPartition("t", 5): LATEST}),
+            lambda: client.awaited_topic("nope"),
+        ):
+            began = now[0]
+            with pytest.raises(NotInMetadata, match=r"^UNKNOWN_TOPIC_OR_PARTITION: "):
+                call()
+            assert 2 < now[0] - began <= 5
+
+
+def test_a_topic_that_has_just_been_created_is_waited_for(
+    broker: WireBroker, pauses: list[float]
+) -> None:
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            broker.log("new", 0).append(batch(0, 10))
+
+    with WireClient(settings(broker), sleep=sleep) as client:
+        assert client.list_offsets({TopicPartition("new", 0): LATEST}) != {}
+    assert len(pauses) == 3
 
 
 def test_what_can_never_succeed_is_not_repeated(

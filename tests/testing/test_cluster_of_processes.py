@@ -213,8 +213,11 @@ def test_a_paused_broker_is_fenced_and_goes_on() -> None:
 
 def test_waiting_has_a_limit() -> None:
     with Cluster(brokers=2) as cluster:
-        with pytest.raises(TimeoutError, match="not yet a leader of nothing-0"):
+        with pytest.raises(ClusterError, match="there is no partition nothing-0"):
             cluster.wait_for_leader("nothing", timeout_s=0.1)
+        cluster.create_topic("t")
+        with pytest.raises(TimeoutError, match="not yet a leader of t-0"):
+            cluster.wait_for_leader("t", other_than=(1, 2), timeout_s=0.1)
         with pytest.raises(TimeoutError, match="not yet broker 2 fenced"):
             cluster.wait_until_fenced(2, timeout_s=0.1)
         cluster.broker(2).kill()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spindle.client.errors import raise_for
+from spindle.client.errors import NotInMetadata, raise_for
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
@@ -64,6 +64,8 @@ class ClusterView:
         found = self.topics.get(name)
         if found is None:
             code = self.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise NotInMetadata(code, f"topic {name!r}")
             raise ApiError(code, f"topic {name!r}")
         return found
 
@@ -90,7 +92,7 @@ class ClusterView:
         """
         partition = self.topic(of.topic).partitions.get(of.partition)
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {of}")
+            raise NotInMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {of}")
         leader = self.brokers.get(partition.leader)
         if partition.leader == NO_LEADER or leader is None:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {of}")

@@ -35,6 +35,10 @@ class SaslFailed(AuthenticationFailed):
     """The login failed: credentials, a mechanism, or a listener without SASL."""
 
 
+class NotInMetadata(ApiError):
+    """The brokers know no such topic or partition. It may have been created a moment ago."""
+
+
 def raise_for(number: int, subject: str, message: str | None = None) -> None:
     """Raise `ApiError` with this subject unless the code is that of success."""
     if number != 0:

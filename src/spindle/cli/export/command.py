@@ -1,7 +1,6 @@
 """`spindle export`: write topics into a table, every offset once; run again, or follow."""
 
 import json
-import re
 import signal
 import threading
 import time
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 CONFLICT: Final = 3
 """Exit code: another export of the same partitions committed first."""
-
-_CAUSE: Final = re.compile(r"^(?:[\w]+\.)*(\w+): (.+)$", re.MULTILINE)
 
 
 @click.command("export")
@@ -287,9 +284,10 @@ def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
 
 def cause_text(error: BaseException) -> str:
     """Return the line that says why an export failed, from the report of a Spark task as well."""
+    from spindle.pipeline.plain_errors import reported_cause
+
     text = str(error)
-    _, traceback, rest = text.partition("Traceback (most recent call last)")
-    if not traceback:
-        return text.splitlines()[0] if text else type(error).__name__
-    found = _CAUSE.search(rest)
-    return text.splitlines()[0] if found is None else found[2]
+    cause = reported_cause(text)
+    if cause is not None:
+        return cause.text
+    return text.splitlines()[0] if text else type(error).__name__

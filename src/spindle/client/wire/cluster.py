@@ -18,6 +18,7 @@ from spindle.client.configs import describe_configs_request, described_configs
 from spindle.client.errors import (
     ClientError,
     ConnectionLost,
+    NotInMetadata,
     RequestTimedOut,
     UnsupportedByPeer,
     is_worth_retrying,
@@ -54,6 +55,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 _MS: Final = 1000
 _CONTROLLERS: Final = 2
+_CREATION_MS: Final = 5000
 
 
 class WireClient:
@@ -61,7 +63,8 @@ class WireClient:
 
     Failures that may pass (a leader that moves, a broker that restarts) are retried until the API
     timeout. A failure of the first contact is reported at once, because then the address is wrong
-    more often than the cluster is down.
+    more often than the cluster is down. A topic that no broker knows is waited for only for
+    seconds, because brokers hear of a new topic within that time.
 
     Args:
         sleep, clock: As in `time`, in seconds.
@@ -286,7 +289,8 @@ class WireClient:
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Repeat an attempt with growing pauses until it succeeds or the API timeout ends."""
-        deadline = self._clock() + self.settings.api_timeout_ms / _MS
+        began = self._clock()
+        deadline = began + self.settings.api_timeout_ms / _MS
         pause_ms = self.settings.retry_backoff_ms
         while True:
             try:
@@ -294,6 +298,9 @@ class WireClient:
             except (ApiError, ClientError) as error:
                 never_connected = not self._brokers and isinstance(error, ConnectionLost)
                 if never_connected or not is_worth_retrying(error):
+                    raise
+                is_unknown = isinstance(error, NotInMetadata)
+                if is_unknown and self._clock() + pause_ms / _MS > began + _CREATION_MS / _MS:
                     raise
                 if self._clock() + pause_ms / _MS > deadline:
                     raise RequestTimedOut(

@@ -20,6 +20,7 @@ from spindle.pipeline.export.maintenance import compact_table, vacuum_table  # n
 from spindle.pipeline.export.model import (  # noqa: E402
     ExportConflict,
     ExportedPartition,
+    ExportFailed,
     ExportProgress,
     ExportRefused,
     ExportResult,
@@ -30,6 +31,7 @@ from spindle.pipeline.export.settings import ExportOptions  # noqa: E402
 
 __all__ = [
     "ExportConflict",
+    "ExportFailed",
     "ExportJob",
     "ExportOptions",
     "ExportProgress",

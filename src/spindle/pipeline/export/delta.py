@@ -49,7 +49,8 @@ def export_delta(
         ExportRefused: the run would leave a gap, mix topics or change the columns.
         ExportConflict: another run committed first. Portions that were committed stay.
         DataLoss: offsets that had to come next are no longer in the log.
-        ValueError: wrong options, a path that is no local path, or an unknown encoding. A key or
-            value that is not UTF-8 but has to be text fails the Spark job with this error in it.
+        ValueError: wrong options, a path that is no local path, or an unknown encoding.
+        ExportFailed: a task failed: a record cannot be decoded or is not UTF-8 but has to be text,
+            a batch is corrupt, or offsets were removed while they were read.
     """
     return ExportJob("delta", path, options, settings).run(spark)

@@ -13,7 +13,7 @@ from spindle.pipeline.export.paths import local_directory
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.table import CreateTableTransaction, Table
 
 CATALOG_FILE: Final = "iceberg_catalog.db"
 NAMESPACE: Final = "default"
@@ -67,13 +67,15 @@ class IcebergPlace:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
 
-    def create(self, schema: "pa.Schema", partition_by: tuple[str, ...]) -> "Table":
-        """Make an empty table, or return the one that another process has made."""
-        from pyiceberg.exceptions import (
-            CommitFailedException,
-            NamespaceAlreadyExistsError,
-            TableAlreadyExistsError,
-        )
+    def new_table(
+        self, schema: "pa.Schema", partition_by: tuple[str, ...], location: str | None = None
+    ) -> "CreateTableTransaction":
+        """Return a transaction that makes the table. Before its commit no catalog has the table.
+
+        Args:
+            location: The directory of the table if this place does not tell.
+        """
+        from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
         catalog = self.catalog
         try:
@@ -85,15 +87,12 @@ class IcebergPlace:
                 raise
         options: dict[str, Any] = {"properties": _metrics(schema, partition_by)}
         if self.location is not None:
-            options["location"] = f"file://{self.location}"
-        try:
-            table = catalog.create_table_transaction(self.identifier, schema, **options)
-            with table.update_spec() as spec:
-                for name in partition_by:
-                    spec.add_identity(name)
-            return table.commit_transaction()
-        except (TableAlreadyExistsError, CommitFailedException):
-            return catalog.load_table(self.identifier)
+            location = f"file://{self.location}"
+        table = catalog.create_table_transaction(self.identifier, schema, location, **options)
+        with table.update_spec() as spec:
+            for name in partition_by:
+                spec.add_identity(name)
+        return table
 
     def _has_no_catalog_yet(self) -> bool:
         """Return True if asking the catalog would make its file."""
@@ -125,16 +124,15 @@ def iceberg_place(table: str | Path, catalog: Mapping[str, str] | None) -> Icebe
     return IcebergPlace(properties, (NAMESPACE, directory.name), str(directory))
 
 
-def data_directory(table: "Table") -> Path:
-    """Return the directory of the table's data files.
+def data_directory(name: str, location: str) -> Path:
+    """Return the directory of the data files of a table.
 
     Raises:
         ExportRefused: the table lies in an object store.
     """
-    location = table.location()
     if "://" in location and not location.startswith("file://"):
         raise ExportRefused(
-            f"the table {'.'.join(table.name())} lies at {location}; exports write to local and "
+            f"the table {name} lies at {location}; exports write to local and "
             "shared file systems only"
         )
     return Path(location.removeprefix("file://").removeprefix("file:")) / "data"

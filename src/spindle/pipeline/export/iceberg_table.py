@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 
 from spindle.common.uuids import Uuid
@@ -36,7 +36,7 @@ from spindle.pipeline.export.table import (
 )
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import CreateTableTransaction, Table, Transaction
 
 _COVERAGE: Final = "spindle.coverage"
 _TOPICS: Final = "spindle.topics"
@@ -55,12 +55,14 @@ class IcebergExportTable:
         self._place = place
         self._coverage: dict[PartitionIdentity, Coverage] = {}
         self._topics: dict[str, Uuid] = {}
+        self._new_location = place.location
         self.refresh()
 
     @property
     def data_directory(self) -> Path:
-        assert self._table is not None, "the table is prepared"
-        return data_directory(self._table)
+        location = self._new_location if self._table is None else self._table.location()
+        assert location is not None, "the table is prepared"
+        return data_directory(self.path, location)
 
     @property
     def version(self) -> int | None:
@@ -82,11 +84,9 @@ class IcebergExportTable:
 
     def prepare(self, layout: TableLayout) -> None:
         if self._table is None:
-            self._use(self._place.create(layout.schema, layout.partition_by))
-            self.check_layout(layout)
-        assert self._table is not None
-        known = self._table.schema().column_names
-        if not set(layout.schema.names) <= set(known):
+            # The first commit makes the table, so that a run that fails before leaves none.
+            self._new_location = self._new_table(layout).table_metadata.location
+        elif not set(layout.schema.names) <= set(self._table.schema().column_names):
             with self._table.update_schema() as update:
                 update.union_by_name(layout.schema)
         self.data_directory.mkdir(parents=True, exist_ok=True)
@@ -115,10 +115,16 @@ class IcebergExportTable:
     def commit(self, portion: Portion) -> int:
         for _ in range(_MAX_ATTEMPTS):
             coverage = {**self._coverage, **coverage_after(self, portion)}
+            directory, is_new = self.data_directory, self._table is None
             snapshot_id = self._try_to_commit(portion, coverage)
             self.refresh()
             if snapshot_id is not None:
                 return snapshot_id
+            if is_new:
+                self.check_layout(portion.layout)
+                self.prepare(portion.layout)
+            if self.data_directory != directory:
+                raise conflict(self.path, "it was made meanwhile, in another directory")
         raise conflict(self.path, f"{_MAX_ATTEMPTS} commits in a row came second")
 
     def _try_to_commit(
@@ -128,26 +134,27 @@ class IcebergExportTable:
 
         The properties are read by pyiceberg from this copy of the table; they are not written back.
         """
-        assert self._table is not None
+        table = self._table
         number = str(self._commit_number() + 1)
-        transaction = self._table.transaction()
+        transaction = self._new_table(portion.layout) if table is None else table.transaction()
+        mapping = transaction.table_metadata.schema().name_mapping
         transaction.set_properties(
             {
                 _COVERAGE: json.dumps(coverage_json(coverage)),
                 _TOPICS: json.dumps(topics_json({**self._topics, **portion.topics})),
                 _COMMIT: number,
-                "schema.name-mapping.default": self._table.schema().name_mapping.model_dump_json(),
+                "schema.name-mapping.default": mapping.model_dump_json(),
             }
         )
         grown = {key: coverage[key] for key in portion.growth}
         summary = {_COMMIT: number, _COVERAGE: json.dumps(coverage_json(grown))}
         self._stage_files(transaction, portion, summary)
-        self._table.metadata.properties[_RETRIES] = "0"
+        if table is not None:
+            table.metadata.properties[_RETRIES] = "0"
         try:
-            transaction.commit_transaction()
-        except CommitFailedException:
+            snapshot = transaction.commit_transaction().current_snapshot()
+        except (CommitFailedException, TableAlreadyExistsError):
             return None
-        snapshot = self._table.current_snapshot()
         assert snapshot is not None
         return int(snapshot.snapshot_id)
 
@@ -213,9 +220,11 @@ class IcebergExportTable:
             return tuple(str(each) for each in fields)
         return tuple(schema.find_field(each.source_id).name for each in fields)
 
+    def _new_table(self, layout: TableLayout) -> "CreateTableTransaction":
+        return self._place.new_table(layout.schema, layout.partition_by, self._new_location)
+
     def _commit_number(self) -> int:
-        assert self._table is not None
-        return int(self._table.properties.get(_COMMIT, "0"))
+        return 0 if self._table is None else int(self._table.properties.get(_COMMIT, "0"))
 
     def _use(self, table: "Table | None") -> None:
         self._table = table

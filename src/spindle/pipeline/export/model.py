@@ -16,6 +16,10 @@ class ExportConflict(Exception):
     """Another export committed to the same table first; run again. Nothing was changed."""
 
 
+class ExportFailed(Exception):
+    """A task of the export failed. The portions that were committed before stay."""
+
+
 class PartitionIdentity(NamedTuple):
     """The lasting identity of a partition: a topic that is created again has another topic id."""
 

@@ -12,6 +12,10 @@ Encoding: TypeAlias = Literal["binary", "string"]
 """`binary`: the bytes of the record. `string`: the same bytes as text, which must be UTF-8."""
 
 ENCODINGS: Final = ("binary", "string")
+_SET_ASIDE: Final = (
+    "The option badRecords=dead_letters (--dead-letters) puts bad records into a table beside this "
+    "one, badRecords=permissive keeps them with the reason"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class RowFormat:
         """
         rows, reasons = self.split(batch, source)
         if reasons is not None:
-            raise bad_record(batch, reasons, source)
+            raise bad_record(batch, reasons, source, _SET_ASIDE)
         return rows
 
     def _with_text(self, batch: pa.RecordBatch, source: TopicPartition) -> pa.RecordBatch:

@@ -5,8 +5,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from spindle.pipeline.export.model import ExportSource, PlannedRange, WrittenFile
+from spindle.pipeline.export.model import ExportFailed, ExportSource, PlannedRange, WrittenFile
 from spindle.pipeline.export.parquet_files import FileSettings, write_range
+from spindle.pipeline.plain_errors import plainly, reported_cause
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,9 @@ def write_files(
 
     Args:
         report: Called about five times a second on the calling thread, and once at the end.
+
+    Raises:
+        ExportFailed: a task failed; the message is that of its error.
     """
     context = spark.sparkContext
     tasks = source.tasks(portion)
@@ -54,7 +58,7 @@ def write_files(
 
     def run() -> list[list[WrittenFile]]:
         context.setJobGroup(settings.run_id, "spindle export", interruptOnCancel=True)
-        return context.parallelize(tasks, len(tasks)).map(write).collect()
+        return context.parallelize(tasks, len(tasks)).map(plainly(write)).collect()
 
     def progress() -> TaskProgress:
         counts = (rows.value, size_bytes.value, offsets.value)
@@ -68,9 +72,19 @@ def write_files(
         except BaseException:
             context.cancelJobGroup(settings.run_id)
             raise
-        written = job.result()
+        written = _result(job)
     report(progress()._replace(tasks_done=len(tasks)))
     return [file for files in written for file in files]
+
+
+def _result(job: "Future[Any]") -> Any:
+    try:
+        return job.result()
+    except Exception as error:
+        cause = reported_cause(str(error))
+        if cause is None or not cause.is_plain:
+            raise
+        raise ExportFailed(cause.text) from None
 
 
 def _is_done(job: "Future[Any]") -> bool:

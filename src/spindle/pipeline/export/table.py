@@ -8,7 +8,7 @@ what makes an export exact, whoever else writes and wherever a run is killed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -168,17 +168,41 @@ def check_columns(path: str, known: pa.Schema, layout: TableLayout) -> None:
     wanted = layout.schema
     if layout.may_add_columns:
         both = [name for name in wanted.names if name in known.names]
-        known_both, wanted_both = (
-            [schema.field(name) for name in both] for schema in (known, wanted)
+        known, wanted = (
+            pa.schema([schema.field(name) for name in both]) for schema in (known, wanted)
         )
-        is_same = known_both == wanted_both
-    else:
-        is_same = list(known) == list(wanted)
-    if not is_same:
+    found = _differences(known, wanted)
+    if found:
         raise ExportRefused(
-            f"the table {path} has the columns {_column_list(known)}; the export has "
-            f"{_column_list(wanted)} (names, order and types must agree)"
+            f"the columns of the table {path} cannot change: {'; '.join(found)}. Use another "
+            "table, or the options with which this one was made"
         )
+
+
+def _differences(known: pa.Schema, wanted: pa.Schema) -> list[str]:
+    """Return a text for each column that is not the same in the table and in the export."""
+    found = [
+        f"{name} is {_kind(known.field(name))} in the table, {_kind(wanted.field(name))} in the "
+        "export"
+        for name in known.names
+        if name in wanted.names and known.field(name) != wanted.field(name)
+    ]
+    for here, there, place in ((known, wanted, "table"), (wanted, known, "export")):
+        only = [each for each in here if each.name not in there.names]
+        if only:
+            columns = ", ".join(f"{each.name} {_kind(each)}" for each in only)
+            found.append(f"only the {place} has {columns}")
+    if not found and known.names != wanted.names:
+        pairs = zip(known.names, wanted.names, strict=True)
+        number, (one, other) = next(
+            (number, pair) for number, pair in enumerate(pairs, 1) if pair[0] != pair[1]
+        )
+        found.append(f"column {number} is {one} in the table, {other} in the export")
+    return found
+
+
+def _kind(column: Any) -> str:
+    return f"{column.type}" if column.nullable else f"{column.type} not null"
 
 
 def check_partitioning(path: str, known: Sequence[str], layout: TableLayout) -> None:
@@ -192,7 +216,3 @@ def check_partitioning(path: str, known: Sequence[str], layout: TableLayout) -> 
             f"the table {path} is partitioned by {', '.join(known) or 'nothing'}; the export by "
             f"{', '.join(layout.partition_by) or 'nothing'}"
         )
-
-
-def _column_list(schema: pa.Schema) -> str:
-    return ", ".join(f"{column.name} {column.type}" for column in schema)

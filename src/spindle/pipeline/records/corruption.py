@@ -19,6 +19,10 @@ from spindle.pipeline.records.columns import CORRUPTION_COLUMN, LINEAGE_COLUMNS,
 OPTION: Final = "corruptBatches"
 MAX_DATA_BYTES: Final = 16 * 1024 * 1024
 """The most bytes of a corrupt batch that its row holds."""
+ADVICE: Final = (
+    f"The option {OPTION}=skip leaves corrupt batches out, permissive has a row for each, and "
+    "dead_letters (in exports) puts them into a table of their own"
+)
 _logger = logging.getLogger(__name__)
 
 
@@ -69,7 +73,8 @@ class CorruptBatch(CorruptRecords):
         self, source: TopicPartition, position: int, reason: str, header: "CorruptHeader"
     ) -> None:
         super().__init__(
-            f"{source}: batch with base offset {header.base_offset} at byte {position}: {reason}"
+            f"{source}: batch with base offset {header.base_offset} at byte {position}: {reason}. "
+            f"{ADVICE}"
         )
         self.source = source
         self.position = position

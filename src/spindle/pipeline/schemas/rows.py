@@ -19,6 +19,9 @@ BAD_RECORDS: Final = ("fail", "permissive")
 DEAD_LETTERS: Final = "dead_letters"
 
 
+_KEEP: Final = "The option badRecords=permissive keeps bad records, with the reason"
+
+
 class BadRecord(ValueError):
     """A record cannot be decoded, and the options say that this is an error."""
 
@@ -118,23 +121,23 @@ class RowDecoding:
         for batch in batches:
             rows, reasons = self.split(batch)
             if reasons is not None and not self.keeps_bad:
-                raise bad_record(batch, reasons, source)
+                raise bad_record(batch, reasons, source, _KEEP)
             yield rows
 
 
 RAW_ROWS: Final = RowDecoding()
 
 
-def bad_record(batch: Any, reasons: Any, source: TopicPartition) -> BadRecord:
-    """Return the error that names the first bad record of a batch."""
+def bad_record(batch: Any, reasons: Any, source: TopicPartition, advice: str) -> BadRecord:
+    """Return the error that names the first bad record of a batch, and says what helps."""
     row, reason = next(
         (row, reason) for row, reason in enumerate(reasons.to_pylist()) if reason is not None
     )
-    offset = f" at offset {batch.column('offset')[row]}" if "offset" in batch.schema.names else ""
-    return BadRecord(
-        f"a record of {source}{offset} cannot be decoded: {reason}. With the option "
-        "badRecords=permissive bad records are kept with the reason"
-    )
+    if "offset" in batch.schema.names:
+        place = f"{source} offset {batch.column('offset')[row]}"
+    else:
+        place = f"a record of {source} (the column offset would tell which one)"
+    return BadRecord(f"{place} cannot be decoded: {reason}. {advice}")
 
 
 def _kept(raw: Any, errors: Any | None) -> list[Any]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spindle.common.errors import CorruptLog
 from spindle.pipeline.records.corruption import (
+    ADVICE,
     CorruptBatch,
     CorruptBatches,
     Place,
@@ -81,7 +82,8 @@ class _RangeReader:
                 position += error.position
                 self._walk.check_epochs()
                 if not self._is_tolerant:
-                    raise CorruptLog(str(opened.segment.path), position, error.finding) from error
+                    finding = f"{error.finding}. {ADVICE}"
+                    raise CorruptLog(str(opened.segment.path), position, finding) from error
                 end = self._next_boundary(opened, position)
                 yield from self._decoder.noted(error.of_size(end - position))
                 self._walk.has_damage = True

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spindle.client.wire.cluster import WireClient
+from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.sink.driver import abort_batch, commit_batch
 from spindle.pipeline.sink.errors import SinkError
 from spindle.pipeline.sink.options import DeliveryGuarantee, SinkOptions, sink_options
@@ -74,7 +75,7 @@ def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool) -> S
     return options
 
 
-class TopicWriter(DataSourceArrowWriter):
+class TopicWriter(PlainErrors, DataSourceArrowWriter):
     """Writes a DataFrame to topics, as one batch with the number 0."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -99,7 +100,7 @@ class TopicWriter(DataSourceArrowWriter):
         abort_batch(self._options, messages)
 
 
-class TopicStreamWriter(DataSourceStreamArrowWriter):
+class TopicStreamWriter(PlainErrors, DataSourceStreamArrowWriter):
     """Writes the micro-batches of a stream to topics."""
 
     def __init__(self, options: SinkOptions) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.parallelism import executor_cores, with_cores
+from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.records.batch_columns import BATCH_TYPES
 from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.live import NoLocalDirectories
@@ -36,7 +37,7 @@ _OF_DIRECTORIES = frozenset(("end", "topicids", "replica"))
 """Options, in lower case, that have no meaning for brokers."""
 
 
-class BatchesReader(DataSourceReader):
+class BatchesReader(PlainErrors, DataSourceReader):
     """Plans on the driver, walks over headers in the tasks.
 
     It reads log directories if any are named or the brokers' ones are on this machine, else it has

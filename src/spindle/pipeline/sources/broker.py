@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.parallelism import executor_cores, with_cores
+from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.sources.broker_options import (
     BrokerReadOptions,
@@ -51,7 +52,7 @@ class RangesPartition(InputPartition):
     ranges: tuple[OffsetRange, ...]
 
 
-class BrokerReader(DataSourceReader):
+class BrokerReader(PlainErrors, DataSourceReader):
     """Plans on the driver, reads in the tasks."""
 
     def __init__(self, options: BrokerReadOptions) -> None:

@@ -16,6 +16,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from spindle.pipeline.plain_errors import PlainErrors
+
 _NO_STREAM: Final = (
     "{name} reads batches only (spark.read). For a stream of records: "
     'spark.readStream.format("spindle"), or "spindle-segments"'
@@ -26,7 +28,7 @@ _NO_WRITE: Final = (
 )
 
 
-class BatchReadOnly(DataSource):
+class BatchReadOnly(PlainErrors, DataSource):
     """A data source for `spark.read`; streams and writes fail with one sentence."""
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.parallelism import executor_cores, with_cores
+from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
 from spindle.pipeline.segments.partitions import ReadablePartition, readable_partitions
@@ -100,7 +101,7 @@ class SegmentsPlan:
         return self.settings.with_timestamps(filters.min_timestamp_ms, filters.max_timestamp_ms)
 
 
-class SegmentsReader(DataSourceReader):
+class SegmentsReader(PlainErrors, DataSourceReader):
     """Plans on the driver, reads in the tasks."""
 
     def __init__(self, options: SegmentOptions) -> None:

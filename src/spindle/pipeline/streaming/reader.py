@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.broker_reading import read_ranges
 from spindle.pipeline.streaming.admission import TriggerLimits
@@ -43,7 +44,7 @@ class StreamPartition(InputPartition):
     ranges: tuple[OffsetRange, ...]
 
 
-class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class BrokerStreamReader(PlainErrors, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics through the brokers as a stream.
 
     Args:

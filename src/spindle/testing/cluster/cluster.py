@@ -18,6 +18,7 @@ from spindle.testing.cluster.survivors import outlive_nodes
 from spindle.testing.faults.network_faults import Cut, NetworkFaults
 
 _WAIT_S: Final = 60.0
+_CREATION_S: Final = 5.0
 _REQUEST_S: Final = 60.0
 _MAX_NODES: Final = 64
 _DEFAULTS: Final = {
@@ -242,9 +243,11 @@ class Cluster:
             other_than: brokers that do not count, because they are about to lose the leadership.
 
         Raises:
+            ClusterError: there is no such partition, and nobody creates it within 5 s.
             TimeoutError: nobody leads it in time.
         """
         others = [other_than] if isinstance(other_than, int) else list(other_than)
+        self._await_partition(topic, partition, min(timeout_s, _CREATION_S))
 
         def attempt(left_s: float) -> list[Any]:
             return self._await_all(
@@ -258,6 +261,16 @@ class Cluster:
             )
 
         return int(outlive_nodes(attempt, timeout_s)[-1])
+
+    def _await_partition(self, topic: str, partition: int, timeout_s: float) -> None:
+        def attempt(left_s: float) -> list[Any]:
+            name = "partition"
+            return self._await_all(left_s, "there", name=name, topic=topic, partition=partition)
+
+        try:
+            outlive_nodes(attempt, timeout_s)
+        except TimeoutError:
+            raise ClusterError(f"there is no partition {topic}-{partition}") from None
 
     def wait_until_fenced(self, broker: int, timeout_s: float = _WAIT_S) -> None:
         """Return when the controller has fenced a broker, and the others know it.

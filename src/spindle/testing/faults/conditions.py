@@ -74,6 +74,17 @@ def _in_sync(request: Mapping[str, Any]) -> Condition:
     return condition
 
 
+def _partition(request: Mapping[str, Any]) -> Condition:
+    """Wait until a partition exists."""
+    name, number = request["topic"], request["partition"]
+
+    def condition(image: MetadataImage, offline: Mapping[str, str]) -> Any:
+        topic = image.topics.by_name.get(name)
+        return None if topic is None or number not in topic.partitions else True
+
+    return condition
+
+
 def _leader(request: Mapping[str, Any]) -> Condition:
     """Wait until one of these brokers is active and leads the partition; answer its id."""
     name, number = request["topic"], request["partition"]
@@ -124,6 +135,7 @@ def _replica(request: Mapping[str, Any]) -> Condition:
 _CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], Condition]] = {
     "in-sync": _in_sync,
     "leader": _leader,
+    "partition": _partition,
     "fenced": _fenced,
     "offline": _offline,
     "replica": _replica,

@@ -1,0 +1,89 @@
+"""Errors as a user of Spark meets them: one sentence, and the line of the code that raised it.
+
+Spark turns an exception of a Python source into a text with the whole traceback, and PySpark shows
+that text after the traceback of the program. `PlainErrors` shortens exceptions whose sentence says
+all that a user needs; others, which are mistakes in the code, keep their traceback.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, Final, NamedTuple
+
+_CALLED_BY_SPARK: Final = frozenset(
+    (
+        *("schema", "reader", "streamReader", "writer", "streamWriter"),
+        *("partitions", "read", "write", "commit", "abort"),
+        *("initialOffset", "latestOffset", "reportLatestOffset", "prepareForTriggerAvailableNow"),
+    )
+)
+_BUILTIN: Final = (ValueError, ImportError)
+_BUILTIN_NAMES: Final = tuple(kind.__name__ for kind in _BUILTIN)
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_CAUSE: Final = re.compile(r"^((?:\w+\.)*\w+): (.+)$", re.MULTILINE)
+
+
+class PlainErrors:
+    """A base of the classes whose methods Spark calls, before the one of PySpark."""
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        for name in _CALLED_BY_SPARK & vars(cls).keys():
+            setattr(cls, name, plainly(vars(cls)[name]))
+
+
+def plainly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function, or a generator function, that raises its plain errors shortened."""
+
+    @wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            result = method(*arguments, **named)
+        except Exception as error:
+            if not is_plain(error):
+                raise
+            raise shortened(error) from None
+        return _plain_items(result) if isinstance(result, Iterator) else result
+
+    return call
+
+
+def _plain_items(items: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from items
+    except Exception as error:
+        if not is_plain(error):
+            raise
+        raise shortened(error) from None
+
+
+def is_plain(error: BaseException) -> bool:
+    """Return True if the text of an error says what is wrong without its traceback."""
+    return type(error) in _BUILTIN or type(error).__module__.startswith("spindle.")
+
+
+def shortened(error: Exception) -> Exception:
+    """Return the error with only the last entry of its traceback."""
+    entry = error.__traceback__
+    while entry is not None and entry.tb_next is not None:
+        entry = entry.tb_next
+    return error.with_traceback(entry)
+
+
+class ReportedCause(NamedTuple):
+    """The exception of a task in a report of Spark: its class, with the module, and its text."""
+
+    kind: str
+    text: str
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the text says what is wrong without the traceback."""
+        return self.kind.startswith("spindle.") or self.kind in _BUILTIN_NAMES
+
+
+def reported_cause(report: str) -> ReportedCause | None:
+    """Return the exception behind a report of Spark about a failed task, None if it has none."""
+    _, traceback, rest = report.partition(_TRACEBACK)
+    found = _CAUSE.search(rest) if traceback else None
+    return None if found is None else ReportedCause(*found.groups())

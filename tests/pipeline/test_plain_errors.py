@@ -1,0 +1,79 @@
+"""Errors as Spark hands them on: a sentence and one line of code, mistakes with all of it."""
+
+import traceback
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.plain_errors import PlainErrors, plainly, reported_cause
+
+
+def lose() -> None:
+    try:
+        {}["offset"]
+    except KeyError as error:
+        raise DataLoss("offsets 3 to 4 are gone") from error
+
+
+def mistake() -> None:
+    {}["offset"]
+
+
+class Reader(PlainErrors):
+    """Has methods that Spark calls."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+
+    def partitions(self) -> list[int]:
+        self._work()
+        return [1]
+
+    def read(self, rows: int) -> Iterator[int]:
+        yield from range(rows)
+        self._work()
+
+
+class OtherReader(Reader):
+    """Overrides one of them."""
+
+    def partitions(self) -> list[int]:
+        return [*super().partitions(), 2]
+
+
+@pytest.mark.parametrize("kind", [Reader, OtherReader])
+def test_an_error_of_ours_has_its_sentence_and_its_line_only(kind: type[Reader]) -> None:
+    for call in (lambda: kind(lose).partitions(), lambda: list(kind(lose).read(2))):
+        with pytest.raises(DataLoss, match=r"^offsets 3 to 4 are gone$") as caught:
+            call()
+        text = "".join(traceback.format_exception(caught.value))
+        assert "KeyError" not in text
+        assert [each.name for each in caught.traceback][-1] == "lose"
+        assert "self._work()" not in text
+
+
+def test_a_mistake_in_the_code_keeps_its_traceback() -> None:
+    with pytest.raises(KeyError) as caught:
+        list(Reader(mistake).read(2))
+    assert [each.name for each in caught.traceback][-2:] == ["read", "mistake"]
+
+
+def test_rows_come_one_by_one_and_a_reader_can_be_closed_early() -> None:
+    rows = Reader(lose).read(2)
+    assert next(rows) == 0
+    rows.close()  # type: ignore[attr-defined]
+
+
+def test_the_cause_of_a_failed_task_is_found_in_sparks_report() -> None:
+    try:
+        plainly(lose)()
+    except DataLoss:
+        report = "[PYTHON_EXCEPTION] An exception was thrown\n" + traceback.format_exc()
+    cause = reported_cause(report + "\n\tat org.apache.spark.api\n")
+    assert cause is not None
+    assert (cause.text, cause.is_plain) == ("offsets 3 to 4 are gone", True)
+    other = reported_cause('Traceback (most recent call last):\n  File "x"\nKeyError: 3\n')
+    assert other is not None
+    assert not other.is_plain
+    assert reported_cause("Job 7 was cancelled") is None
