@@ -14,7 +14,7 @@ from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.cluster.keeper_process import KeeperProcess
 from spindle.testing.cluster.node import NodeHandle
 from spindle.testing.cluster.properties import property_texts
-from spindle.testing.cluster.survivors import outlive_nodes
+from spindle.testing.cluster.survivors import largest_group, outlive_nodes
 from spindle.testing.faults.network_faults import Cut, NetworkFaults
 
 _WAIT_S: Final = 60.0
@@ -313,21 +313,8 @@ class Cluster:
             raise TimeoutError(f"after {timeout_s:g} s: not yet {what}") from None
 
     def _reachable(self) -> list[NodeHandle]:
-        """Return the largest group of nodes that run and can reach each other."""
-        left = [node for node in self.nodes if node.is_running and not node.is_paused]
-        groups: list[list[NodeHandle]] = []
-        while left:
-            group = [left.pop(0)]
-            for member in group:
-                near = [other for other in left if self._is_passable(member, other)]
-                group += near
-                left = [other for other in left if other not in near]
-            groups.append(group)
-        return max(groups, key=len, default=[])
-
-    def _is_passable(self, one: NodeHandle, other: NodeHandle) -> bool:
-        pair = (one.node_id, other.node_id)
-        return pair not in self._cuts and pair[::-1] not in self._cuts
+        running = [node for node in self.nodes if node.is_running and not node.is_paused]
+        return largest_group(running, self._cuts.keys())
 
     # -- cuts
 
