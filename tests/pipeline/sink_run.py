@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from spindle.pipeline.sources.broker import BrokerReader
 from spindle.pipeline.sources.broker_options import broker_read_options
 
 Rows = Sequence[str]
+_ATTEMPT_IDS = count()
 
 
 class Crash(BaseException):
@@ -66,7 +68,8 @@ class SinkRun:
 
     def task(self, batch: int, task: int, rows: Rows, attempt: int = 0) -> WrittenRows:
         """Write the rows of one task."""
-        place = TaskPlace(self.query, self.run, batch, task, f"{task}-{attempt}")
+        attempt_id = next(_ATTEMPT_IDS)
+        place = TaskPlace(self.query, self.run, batch, task, f"{task}-{attempt}", attempt_id)
         return write_in_transaction(self.options, place, [arrow_rows(rows)])
 
     def tasks(self, batch: int, parts: Sequence[Rows]) -> list[WrittenRows | None]:

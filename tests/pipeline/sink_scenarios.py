@@ -310,6 +310,68 @@ def an_attempt_ends_after_the_decision(run: SinkRun, patch: pytest.MonkeyPatch) 
     check_once(run)
 
 
+def _before_it_begins(patch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
+    """Do something when the next task has looked at the state, before it begins a transaction."""
+    begin = ProducerTransaction.__init__
+
+    def delayed(writer: ProducerTransaction, *arguments: Any) -> None:
+        patch.setattr(ProducerTransaction, "__init__", begin)
+        meanwhile()
+        begin(writer, *arguments)
+
+    patch.setattr(ProducerTransaction, "__init__", delayed)
+
+
+def an_attempt_of_a_repeated_stage_leaves_the_one_before_alone(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    results = run.tasks(0, PARTS)
+    # Spark repeats the stage: the attempts have the same numbers, and run beside the first ones.
+    twins = [run.task(0, 0, PARTS[0]), run.task(0, 0, PARTS[0])]
+    assert len(run.open_transactions()) == 5
+    # The driver takes the result that comes first.
+    run.commit([twins[0], *results[1:]])
+    check_once(run)
+    run.batch(1, [["g"]])
+    check_once(run, [*ALL, "g"])
+
+
+def an_attempt_of_a_repeated_stage_takes_the_id_of_one_that_had_not_begun(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    run.task(0, 3, [])  # The run owns the query.
+    results: list[WrittenRows | None] = []
+    _before_it_begins(patch, lambda: results.extend(run.tasks(0, PARTS)))
+    late = run.task(0, 0, PARTS[0])
+    with pytest.raises(SinkError, match="before its batch is complete"):
+        run.commit(results)
+    run.commit([late, *results[1:]])
+    check_once(run)
+
+
+def an_attempt_of_a_repeated_stage_begins_after_the_driver_died(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    run.task(0, 3, [])  # The run owns the query.
+
+    def others_finish_the_batch() -> None:
+        results = run.tasks(0, PARTS)
+        with patch.context() as inner:
+            crash_after(inner, QueryRegister, "finish", 1)
+            with pytest.raises(Crash):
+                run.commit(results)
+
+    # The first task has the same number of its attempt in both stages.
+    _before_it_begins(patch, others_finish_the_batch)
+    with pytest.raises(SinkError, match="another attempt was faster"):
+        run.task(0, 0, PARTS[0])
+    assert run.committed() == sorted(PARTS[0])
+    # The transaction of the first task is committed, and its id was used again since.
+    with pytest.raises(OutcomeUnknown, match="3 rows"):
+        run.restarted("second").task(0, 0, PARTS[0])
+    assert run.committed() == sorted(PARTS[0])
+
+
 def spark_aborts_a_failed_batch(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
     results = run.tasks(0, PARTS)
     run.abort([*results[:2], None, *results[3:]])
@@ -418,6 +480,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     an_old_driver_has_decided_and_sleeps,
     two_attempts_of_a_task_run,
     an_attempt_ends_after_the_decision,
+    an_attempt_of_a_repeated_stage_leaves_the_one_before_alone,
+    an_attempt_of_a_repeated_stage_takes_the_id_of_one_that_had_not_begun,
+    an_attempt_of_a_repeated_stage_begins_after_the_driver_died,
     spark_aborts_a_failed_batch,
     spark_aborts_after_a_commit_that_failed,
     many_tasks_start_at_once,

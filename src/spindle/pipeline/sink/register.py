@@ -161,6 +161,21 @@ class QueryRegister:
             f"{transaction.digest.rows} rows are committed; look at the topic, see LIMITATIONS.md"
         )
 
+    def is_open(self, run: str, attempt: str) -> bool:
+        """Return True if an attempt with this id has begun a transaction that has not ended.
+
+        Raises:
+            ApiError: the coordinator refused.
+            ClientError: no broker could be asked.
+        """
+        try:
+            found = describe_transaction(self.client, self.transactional_id(run, attempt))
+        except ApiError as error:
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            return False
+        return found.state == "Ongoing"
+
     def abort(self, run: str, attempt: str) -> None:
         """Abort the transaction of an attempt if it is open, and fence its producer."""
         terminate_transaction(self.client, self.transactional_id(run, attempt))

@@ -16,7 +16,8 @@ class TaskPlace:
         query: Stays the same when the query starts again from its checkpoint.
         run: Differs from start to start.
         attempt: Differs between the attempts of a task in one batch, and from those of the batch
-            before; the batch after the next uses it again.
+            before; the batch after the next uses it again, and so does a repeated stage.
+        attempt_id: Differs between all attempts of all tasks of the run.
     """
 
     query: str
@@ -24,6 +25,7 @@ class TaskPlace:
     batch: int
     task: int
     attempt: str
+    attempt_id: int
 
 
 @dataclass

@@ -178,11 +178,15 @@ def _write(
     first = next(filled, None)
     if first is None:
         return WrittenRows(place, None, RowsDigest())
+    place = _with_free_id(register, place)
     transaction = ProducerTransaction(
         register.coordinators,
         register.transactional_id(place.run, place.attempt),
         options.transaction_timeout_ms,
     )
+    # If another attempt has used the id and its batch is decided, this one must not open a
+    # transaction: its abort would look like that of the decided one.
+    _check_in_time(register, place)
     try:
         sender = BatchSender(
             client,
@@ -200,6 +204,18 @@ def _write(
             transaction.end(commit=False)
         raise
     return WrittenRows(place, transaction.identity, digest)
+
+
+def _with_free_id(register: QueryRegister, place: TaskPlace) -> TaskPlace:
+    """Return the place with an id of its own if another attempt has the transaction open.
+
+    Spark counts the attempts of a task anew if it repeats a stage, while the attempts of the stage
+    before may still run, and its driver may still take their results.
+    """
+    if not register.is_open(place.run, place.attempt):
+        return place
+    attempt, _, turn = place.attempt.rpartition("-")
+    return replace(place, attempt=f"{attempt}.{place.attempt_id}-{turn}")
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

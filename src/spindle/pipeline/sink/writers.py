@@ -138,4 +138,5 @@ def _task_context() -> TaskContext:
 
 def _place(context: TaskContext, query: str, run: str, batch: int) -> TaskPlace:
     task = context.partitionId()
-    return TaskPlace(query, run, batch, task, f"{task}-{context.attemptNumber()}")
+    attempt = f"{task}-{context.attemptNumber()}"
+    return TaskPlace(query, run, batch, task, attempt, context.taskAttemptId())
