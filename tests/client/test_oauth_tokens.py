@@ -42,6 +42,7 @@ class Endpoint:
     def __init__(self) -> None:
         self.status = 200
         self.body: bytes = b"{}"
+        self.never_ends = False
         self.requests: list[tuple[str, str | None, dict[str, list[str]]]] = []
         self.url = ""
 
@@ -58,6 +59,8 @@ def endpoint(*, tls: bool = False) -> Iterator[Endpoint]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             served.requests.append((self.path, self.headers["Authorization"], parse_qs(body)))
+            while served.never_ends:
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.send_response(served.status)
             self.send_header("Location", "http://127.0.0.1:1/elsewhere")
             self.end_headers()
@@ -188,6 +191,29 @@ def test_an_endpoint_with_tls_is_verified_by_the_options_of_the_login_module() -
             TokenSource(served.login(**trust)).token()
 
 
+@pytest.mark.parametrize("tls", [False, True])
+def test_an_endpoint_that_never_comes_to_an_end_is_given_up(tls: bool) -> None:
+    trust = {
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": SERVER.authority_pem,
+    }
+    with endpoint(tls=tls) as served:
+        served.never_ends = True
+        timeout = {"sasl.login.read.timeout.ms": "300"}
+        login = token_login(CREDENTIALS | trust, HANDLER | timeout | {URL: served.url})
+        with pytest.raises(ConnectionLost, match="did not answer within 300 ms"):
+            TokenSource(login).token()
+
+
+@pytest.mark.parametrize("expiry", ["Infinity", "-Infinity", "NaN", "1e400", "1e18", "-1", '"1"'])
+def test_a_token_that_ends_at_no_time_is_refused(expiry: str) -> None:
+    claims = urlsafe_b64encode(f'{{"exp": {expiry}}}'.encode()).decode().rstrip("=")
+    with endpoint() as served:
+        served.body = json.dumps({"access_token": f"e30.{claims}.c2ln"}).encode()
+        with pytest.raises(SaslFailed, match=r"has the claim exp .*, want seconds since 1970"):
+            TokenSource(served.login()).token()
+
+
 def test_an_endpoint_that_is_not_there_is_a_lost_connection() -> None:
     login = token_login(CREDENTIALS, HANDLER | {URL: "http://127.0.0.1:1/"})
     with pytest.raises(ConnectionLost, match=r"token endpoint http://127.0.0.1:1/ failed"):
@@ -203,6 +229,16 @@ def test_an_endpoint_that_is_not_there_is_a_lost_connection() -> None:
             {"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginLifetimeSeconds": "0"},
             {},
             "unsecuredLoginLifetimeSeconds is '0'",
+        ),
+        (
+            {"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginLifetimeSeconds": "9" * 400},
+            {},
+            "want 1 to 2147483647",
+        ),
+        (
+            {"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_n": "inf"},
+            {},
+            "unsecuredLoginNumberClaim_n is 'inf', want a finite number",
         ),
         (
             {"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginExtension_auth": "x"},

@@ -6,6 +6,7 @@ credentials endpoint (`sasl.oauthbearer.token.endpoint.url`).
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ _CREDENTIALS: Final = "sasl.oauthbearer.client.credentials."
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 _DEFAULT_LIFETIME_S: Final = 3600
+_MAX_INT: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +154,22 @@ def _unsecured(options: Mapping[str, str]) -> UnsecuredToken:
             f"{_HANDLERS[0]})"
         )
     lifetime = options.get("unsecuredLoginLifetimeSeconds", str(_DEFAULT_LIFETIME_S))
-    if not lifetime.isdecimal() or not int(lifetime):
+    if not _is_positive(lifetime):
         raise ConfigError(
-            f"sasl.jaas.config: unsecuredLoginLifetimeSeconds is {lifetime!r}, want at least 1"
+            f"sasl.jaas.config: unsecuredLoginLifetimeSeconds is {lifetime[:40]!r}, want 1 to "
+            f"{_MAX_INT}"
         )
     return UnsecuredToken(json.dumps(claims), int(lifetime))
 
 
 def _number(option: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise ConfigError(f"sasl.jaas.config: {option} is {text!r}, want a number") from None
+        number = math.nan
+    if not math.isfinite(number):  # JSON has neither NaN nor Infinity.
+        raise ConfigError(f"sasl.jaas.config: {option} is {text!r}, want a finite number")
+    return number
 
 
 def _list_claim(text: str) -> list[str]:
@@ -187,6 +193,10 @@ def _extensions(options: Mapping[str, str], prefix: str) -> tuple[tuple[str, str
 
 def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
     text = properties.get(key, str(default))
-    if not text.isdecimal() or not int(text):
-        raise ConfigError(f"{key} is {text!r}, want an integer of at least 1")
+    if not _is_positive(text):
+        raise ConfigError(f"{key} is {text[:40]!r}, want an integer from 1 to {_MAX_INT}")
     return int(text)
+
+
+def _is_positive(text: str) -> bool:
+    return text.isdecimal() and len(text) <= len(str(_MAX_INT)) and 1 <= int(text) <= _MAX_INT

@@ -6,13 +6,13 @@ import re
 import socket
 import ssl
 import time
-from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import quote, urlencode, urlsplit
 
 from spindle.client.errors import ConnectionLost, SaslFailed, TlsFailed
 from spindle.client.security.tls_failures import handshake_failure
+from spindle.client.security.token_request import MAX_ANSWER_BYTES, post
 from spindle.client.security.token_settings import (
     TokenEndpoint,
     TokenFile,
@@ -22,14 +22,14 @@ from spindle.client.security.token_settings import (
 )
 from spindle.common.errors import ConfigError
 from spindle.security.secret import Secret
-from spindle.security.tls_context import client_context
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-_MAX_ANSWER_BYTES: Final = 1024 * 1024
 _USED_SHARE: Final = 0.8
 """The share of its life after which a token is replaced, `sasl.login.refresh.window.factor`."""
 _OK: Final = 200
 _SERVER_ERROR: Final = 500
+_LATEST_EXPIRY_S: Final = 253_402_300_799
+"""The end of the year 9999, in seconds since 1970."""
 
 
 class TokenSource:
@@ -62,8 +62,9 @@ class TokenSource:
             case TokenEndpoint() as endpoint:
                 if self._kept is None or now >= self._kept_until:
                     token = _from_endpoint(endpoint)
+                    expiry = _expiry(token, now, endpoint.url)
                     self._kept = Secret(token)
-                    self._kept_until = now + _USED_SHARE * (_expiry(token, now) - now)
+                    self._kept_until = now + _USED_SHARE * (expiry - now)
                 return self._kept
 
 
@@ -77,19 +78,31 @@ def _encoded(value: dict[str, object]) -> str:
     return urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
-def _expiry(token: str, now: float) -> float:
-    """Return when a token ends, in seconds; now if it does not tell."""
+def _expiry(token: str, now: float, url: str) -> float:
+    """Return when a token ends, in seconds; now if it does not tell.
+
+    Raises:
+        SaslFailed: the token tells a time that is none.
+    """
     try:
-        claims = token.split(".")[1]
-        return float(json.loads(urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
+        text = token.split(".")[1]
+        claims = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        expiry = claims["exp"]
     except (IndexError, ValueError, TypeError, KeyError, RecursionError):
         return now
+    is_number = isinstance(expiry, int | float) and not isinstance(expiry, bool)
+    if not is_number or not 0 <= expiry <= _LATEST_EXPIRY_S:
+        raise SaslFailed(
+            f"the token of token endpoint {url} has the claim exp {str(expiry)[:40]}, want seconds "
+            f"since 1970, at most {_LATEST_EXPIRY_S}"
+        )
+    return float(expiry)
 
 
 def _from_file(path: str) -> str:
     try:
         with open(path, encoding="ascii", errors="replace") as file:
-            token = file.read(_MAX_ANSWER_BYTES).strip()
+            token = file.read(MAX_ANSWER_BYTES).strip()
     except OSError as error:
         raise ConfigError(
             f"sasl.oauthbearer.token.endpoint.url: {path} cannot be read on "
@@ -104,9 +117,14 @@ def _from_file(path: str) -> str:
 def _from_endpoint(endpoint: TokenEndpoint) -> str:
     """Ask for a token with client credentials (RFC 6749, section 4.4)."""
     try:
-        status, body = _post(endpoint)
+        status, body = post(endpoint)
     except ssl.SSLError as error:
         raise TlsFailed(f"token endpoint {handshake_failure(error, endpoint.url)}") from None
+    except TimeoutError:
+        raise ConnectionLost(
+            f"token endpoint {endpoint.url} did not answer within {endpoint.timeout_ms} ms "
+            "(sasl.login.read.timeout.ms)"
+        ) from None
     except (OSError, http.client.HTTPException) as error:
         raise ConnectionLost(f"token endpoint {endpoint.url} failed: {error}") from None
     if status >= _SERVER_ERROR:
@@ -122,40 +140,6 @@ def _from_endpoint(endpoint: TokenEndpoint) -> str:
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise SaslFailed(f"the answer of token endpoint {endpoint.url} has no usable access_token")
     return token
-
-
-def _post(endpoint: TokenEndpoint) -> tuple[int, bytes]:
-    url = urlsplit(endpoint.url)
-    timeout_s = endpoint.timeout_ms / 1000
-    host = url.hostname or ""
-    connection: http.client.HTTPConnection
-    if url.scheme == "https":
-        context = client_context(endpoint.tls)
-        connection = http.client.HTTPSConnection(host, url.port, timeout=timeout_s, context=context)
-    else:
-        connection = http.client.HTTPConnection(host, url.port, timeout=timeout_s)
-    form = {"grant_type": "client_credentials"}
-    if endpoint.scope:
-        form["scope"] = endpoint.scope
-    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    headers = {
-        "Authorization": f"Basic {_basic(endpoint)}",
-        "Content-Type": "application/x-www-form-urlencoded",
-        "Accept": "application/json",
-    }
-    try:
-        connection.request("POST", target, urlencode(form), headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(_MAX_ANSWER_BYTES)
-    finally:
-        connection.close()
-
-
-def _basic(endpoint: TokenEndpoint) -> str:
-    pair = (endpoint.client_id, endpoint.client_secret.text)
-    if endpoint.is_header_url_encoded:
-        pair = (quote(pair[0], safe=""), quote(pair[1], safe=""))
-    return b64encode(":".join(pair).encode()).decode()
 
 
 def _json_object(body: bytes) -> dict[str, object]:
