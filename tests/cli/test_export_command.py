@@ -31,8 +31,8 @@ def test_places_are_options_of_the_source() -> None:
     [
         ("soon", "'soon' is not earliest, latest, a time"),
         ("1969-01-01", "is before 1970"),
-        ('{"0": -4}', "want offsets by partition, found '0': -4"),
-        ("{", "is not JSON"),
+        ('{"0": 4, "0": 5}', "--from: key '0' is there twice"),
+        ("{", "--from: want JSON like"),
     ],
 )
 def test_a_wrong_place_is_named(text: str, complaint: str) -> None:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from peers.clients import create
-from peers.exported_rows import TableFormat, files_without_a_table, values_of
+from peers.exported_rows import files_without_a_table, values_of
 from peers.node import Node
 from peers.paths import SPINDLE
 from peers.steady_input import SteadyInput
+
+from spindle.pipeline.export.jobs import TableFormat
 
 pytestmark = pytest.mark.timeout(300)
 PARTITIONS = 4

@@ -97,6 +97,11 @@ def test_enough_partitions_are_left_alone() -> None:
     assert bounds_of(tasks) == [(0, 0, 10), (2, 0, 1000)]
 
 
+def test_more_tasks_than_offsets_are_one_for_each_offset() -> None:
+    tasks = split_by_count(ranges_of((5, 8)), 2**31 - 1, None)
+    assert bounds_of(tasks) == [(0, 5, 6), (0, 6, 7), (0, 7, 8)]
+
+
 def test_max_records_splits_evenly() -> None:
     tasks = split_by_count(ranges_of((0, 10)), None, 4)
     assert bounds_of(tasks) == [(0, 0, 3), (0, 3, 6), (0, 6, 10)]

@@ -168,7 +168,7 @@ def test_a_longer_replica_of_an_older_leader_epoch_is_not_read(directory: Path) 
     ("replica", "finding"),
     [
         ("leader", "'leader' needs kafka.bootstrap.servers"),
-        ("d2", "'d2', want leader, a broker's id, or the absolute path"),
+        ("d2", "'d2', want leader, a broker's id from 0 to 2147483647, or"),
         ("7", r"7 has no replica of topic-0 .* there are replicas in .*/d1 \(broker 1\), .*/d2 "),
         ("/d3", "/d3 has no replica of topic-0"),
     ],

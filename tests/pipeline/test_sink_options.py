@@ -45,7 +45,7 @@ def test_names_of_options_may_have_any_case() -> None:
         ({"kafka.acks": "0"}, "rows get lost"),
         ({"kafka.acks": "1"}, "transactions want all"),
         ({"kafka.compression.type": "brotli"}, "gzip, snappy, lz4 or zstd"),
-        ({"kafka.batch.size": "0"}, "kafka.batch.size is 0, want 1 to"),
+        ({"kafka.batch.size": "0"}, "kafka.batch.size: 0, want 1 to"),
         ({"kafka.transaction.timeout.ms": "soon"}, "want an integer"),
         ({"kafka.max.in.flight.requests.per.connection": "6"}, "want 1 to 5"),
         ({"kafka.enable.idempotence": "false"}, "idempotently"),

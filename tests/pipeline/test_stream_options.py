@@ -4,7 +4,7 @@ import pytest
 
 from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.sources.broker_limits import AtOffsets, AtPosition, AtTime
+from spindle.pipeline.options.limits import AtOffsets, AtPosition, AtTime
 from spindle.pipeline.streaming.admission import TriggerLimits
 from spindle.pipeline.streaming.options import StreamReadOptions, stream_read_options
 

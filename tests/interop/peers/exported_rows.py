@@ -5,26 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
 
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
+from export_doubles import rows_of
 
-from spindle.pipeline.export.jobs import open_table
-
-TableFormat = Literal["delta", "iceberg", "parquet"]
-
-
-def rows_of(table_format: TableFormat, path: Path) -> Any:
-    if table_format == "delta":
-        return DeltaTable(path).to_pyarrow_table()
-    if table_format == "iceberg":
-        from spindle.pipeline.export.iceberg_catalog import iceberg_place
-
-        table = iceberg_place(path, None).load()
-        assert table is not None
-        return table.scan().to_arrow()
-    return ds.dataset(path, partitioning="hive").to_table()
+from spindle.pipeline.export.jobs import TableFormat, open_table
 
 
 def values_of(table_format: TableFormat, path: Path) -> Mapping[int, list[bytes]]:

@@ -2,11 +2,14 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Final, Literal
 
 import click
 
+from spindle.pipeline.options.values import json_object
+
 Edge = Literal["starting", "ending"]
+_OPTIONS: Final = {"starting": "--from", "ending": "--until"}
 
 
 def place_options(edge: Edge, topic: str, text: str) -> dict[str, str]:
@@ -23,7 +26,7 @@ def place_options(edge: Edge, topic: str, text: str) -> dict[str, str]:
     if text in ("earliest", "latest"):
         return {f"{edge}Offsets": text}
     if text.startswith("{"):
-        return {f"{edge}Offsets": json.dumps({topic: _offsets(text)})}
+        return {f"{edge}Offsets": json.dumps({topic: _offsets(_OPTIONS[edge], text)})}
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -39,15 +42,9 @@ def place_options(edge: Edge, topic: str, text: str) -> dict[str, str]:
     return {f"{edge}Timestamp": str(time_ms)}
 
 
-def _offsets(text: str) -> dict[str, int]:
+def _offsets(option: str, text: str) -> dict[str, Any]:
+    """Return the offsets by partition; the source checks them."""
     try:
-        offsets = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise click.BadParameter(f"{text!r} is not JSON: {error}") from None
-    for partition, offset in offsets.items():
-        if not partition.isdecimal() or type(offset) is not int or offset < 0:
-            raise click.BadParameter(
-                f"{text!r}: want offsets by partition, found {partition!r}: {offset!r}"
-            )
-    found: dict[str, int] = offsets
-    return found
+        return json_object(option, text, '{"0": 17, "1": 4}')
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None

@@ -4,6 +4,7 @@ Properties of consumer groups and deserializers are accepted and ignored, becaus
 chooses its offsets itself and reads raw batches.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,6 +17,9 @@ _ISOLATION_LEVELS: Final = {
     "read_uncommitted": READ_UNCOMMITTED,
     "read_committed": READ_COMMITTED,
 }
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
+_MAX_INT: Final = 2**31 - 1
+_MAX_LONG: Final = 2**63 - 1
 _MAX_PORT: Final = 65535
 _CLIENT_ID: Final = "spindle-pipeline"
 _FETCH_MAX_BYTES: Final = 8 * 1024 * 1024
@@ -77,8 +81,12 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
         connect_timeout_ms=_integer(
             properties, "socket.connection.setup.timeout.ms", 10_000, at_least=1
         ),
-        retry_backoff_ms=_integer(properties, "retry.backoff.ms", 100, at_least=0),
-        retry_backoff_max_ms=_integer(properties, "retry.backoff.max.ms", 1_000, at_least=0),
+        retry_backoff_ms=_integer(
+            properties, "retry.backoff.ms", 100, at_least=0, at_most=_MAX_LONG
+        ),
+        retry_backoff_max_ms=_integer(
+            properties, "retry.backoff.max.ms", 1_000, at_least=0, at_most=_MAX_LONG
+        ),
         fetch_min_bytes=_integer(properties, "fetch.min.bytes", 1, at_least=0),
         fetch_max_wait_ms=_integer(properties, "fetch.max.wait.ms", 500, at_least=0),
         fetch_max_bytes=_integer(properties, "fetch.max.bytes", _FETCH_MAX_BYTES, at_least=1024),
@@ -119,14 +127,15 @@ def _host_port(text: str) -> HostPort:
     return HostPort(host, int(port))
 
 
-def _integer(properties: Mapping[str, str], key: str, default: int, *, at_least: int) -> int:
+def _integer(
+    properties: Mapping[str, str], key: str, default: int, *, at_least: int, at_most: int = _MAX_INT
+) -> int:
     text = properties.get(key)
     if text is None:
         return default
-    try:
-        value = int(text)
-    except ValueError:
-        raise ConfigError(f"{key} is {text!r}, want an integer") from None
-    if value < at_least:
-        raise ConfigError(f"{key} is {value}, want at least {at_least}")
+    if not _INTEGER.fullmatch(text.strip()):
+        raise ConfigError(f"{key} is {text!r}, want an integer from {at_least} to {at_most}")
+    value = int(text)
+    if not at_least <= value <= at_most:
+        raise ConfigError(f"{key} is {value}, want {at_least} to {at_most}")
     return value

@@ -10,8 +10,13 @@ from spindle.pipeline.export.model import ExportSource, ProgressCallback
 from spindle.pipeline.export.partitioning import UNPARTITIONED, Partitioning, parse_partition_by
 from spindle.pipeline.export.portions import DEFAULT_PORTION, PortionSize
 from spindle.pipeline.export.row_format import Encoding, RowFormat, row_format
-from spindle.pipeline.export.sources import export_source
+from spindle.pipeline.export.sources import export_source, known_options
 from spindle.pipeline.export.table import ExportTable, TableLayout
+from spindle.pipeline.options.unknown import (
+    is_client_property,
+    unknown_options,
+    warn_of_unknown_options,
+)
 from spindle.pipeline.schemas.options import DECODING_OPTIONS, bad_records, row_decoding
 from spindle.pipeline.schemas.rows import BAD_RECORDS, DEAD_LETTERS
 
@@ -111,6 +116,7 @@ def source_and_settings(
         ValueError: options that are wrong or do not fit each other.
     """
     name, raw = _raw_source(options, given)
+    _check_names(name, options)
     source = export_source(name, raw)
     if given.get("begin") == "latest" and source.start_is_explicit:
         raise ValueError("begin='latest' contradicts the starting offsets of the options")
@@ -138,6 +144,19 @@ def source_and_settings(
     )
     settings.partitioning.schema(settings.row_format.schema())
     return source, settings
+
+
+def _check_names(source: str, options: Mapping[str, str]) -> None:
+    """Refuse options that the source does not have, and warn of misspelt client properties.
+
+    Property files hold properties of all kinds of clients, so those are no error.
+    """
+    properties = {name: text for name, text in options.items() if is_client_property(name)}
+    warn_of_unknown_options(properties, ())
+    own = {name: text for name, text in options.items() if name not in properties}
+    for name, nearest in unknown_options(own, known_options(source)).items():
+        advice = "" if nearest is None else f"; is {nearest} meant?"
+        raise ValueError(f"option {name} is not an option of {source}{advice}")
 
 
 def _takes_corrupt_batches(options: Mapping[str, str]) -> bool:

@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from spindle.client.offsets import LATEST
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export.model import ExportSource, PlannedRange
+from spindle.pipeline.options.limits import AtPosition, start_is_explicit
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import (
-    LATEST,
-    OffsetBound,
+    DIRECTORY_OPTIONS,
     SegmentOptions,
     parse_segment_options,
 )
@@ -27,6 +28,7 @@ from spindle.pipeline.segments.ranges import (
 )
 from spindle.pipeline.segments.reader import read_range
 from spindle.pipeline.segments.resuming import read_settings
+from spindle.pipeline.sources.broker_options import SOURCE_OPTIONS, broker_read_options
 
 if TYPE_CHECKING:
     from spindle.pipeline.sources.broker_ranges import OffsetRange
@@ -45,6 +47,11 @@ def export_source(name: str, options: Mapping[str, str]) -> ExportSource:
     raise ValueError(f"source {name!r} cannot be exported; want spindle-segments or spindle")
 
 
+def known_options(name: str) -> tuple[str, ...]:
+    """Return the options of a source, without the properties of the client."""
+    return SOURCE_OPTIONS if name == "spindle" else (*SOURCE_OPTIONS, *DIRECTORY_OPTIONS)
+
+
 class SegmentsExport:
     """Reads from log directories."""
 
@@ -58,7 +65,7 @@ class SegmentsExport:
         self._settings = read_settings(self._options, rows_through_brokers(self._options))
         self.columns = options.columns
         self.start_is_explicit = options.start_is_explicit
-        self.ends_at_log_end = self._cluster is not None and options.end == OffsetBound(LATEST)
+        self.ends_at_log_end = self._cluster is not None and options.stop == AtPosition(LATEST)
         self.fail_on_data_loss = options.fail_on_data_loss
 
     def ranges(self) -> Sequence[PlannedRange]:
@@ -98,15 +105,13 @@ class BrokerExport:
     """Reads through the brokers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        from spindle.pipeline.sources.broker_limits import AtPosition
-        from spindle.pipeline.sources.broker_options import broker_read_options
 
         self._options = broker_read_options(options)
         if self._options.row_bounds != PushedFilters():
             raise ValueError("minTimestamp and maxTimestamp: an export takes all rows of a range")
         self.columns = tuple(self._options.columns)
         self.ends_at_log_end = self._options.stop == AtPosition(LATEST)
-        self.start_is_explicit = any(name.lower().startswith("starting") for name in options)
+        self.start_is_explicit = start_is_explicit(options)
         self.fail_on_data_loss = self._options.fail_on_data_loss
 
     def ranges(self) -> Sequence[PlannedRange]:

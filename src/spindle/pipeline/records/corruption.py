@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.options.values import choice
 from spindle.pipeline.records.columns import CORRUPTION_COLUMN, LINEAGE_COLUMNS, arrow_schema
 
 OPTION: Final = "corruptBatches"
@@ -43,11 +44,8 @@ def corrupt_batches(options: Mapping[str, str]) -> CorruptBatches:
     Raises:
         ValueError: an unknown value.
     """
-    text = options.get(OPTION.lower(), CorruptBatches.FAIL.value)
-    try:
-        return CorruptBatches(text.strip().lower())
-    except ValueError:
-        raise ValueError(f"option {OPTION}: {text!r}, want fail, skip or permissive") from None
+    words = {each.value: each for each in CorruptBatches}
+    return choice(options, OPTION, words, CorruptBatches.FAIL)
 
 
 class Place(NamedTuple):

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spindle.pipeline.extra import AVRO, PROTOBUF, require
+from spindle.pipeline.options.values import MAX_INT, choice, lower_names, number
 from spindle.pipeline.schemas.avro import AvroDecoder
 from spindle.pipeline.schemas.confluent import (
     ConfluentAvroDecoder,
@@ -78,7 +79,7 @@ def row_decoding(given: Mapping[str, str], reactions: tuple[str, ...] = BAD_RECO
         ValueError: an option is wrong, missing, or without use; or a schema is wrong.
         RegistryError: the registry does not have the schema, or gives no answer.
     """
-    options = {name.lower(): text for name, text in given.items()}
+    options = lower_names(given)
     columns = [_Column(name, options) for name in ("key", "value")]
     parts = [column.decoded() for column in columns if column.is_decoded]
     reaction = _choice(options, "badRecords", reactions)
@@ -237,20 +238,15 @@ def _registry(options: Mapping[str, str]) -> RegistrySettings | None:
             if f"schemaRegistry.{name}".lower() in options:
                 raise ValueError(f"option schemaRegistry.{name} has no use without the url")
         return None
-    text = options.get("schemaregistry.timeoutms", str(_REGISTRY_TIMEOUT_MS))
-    if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"option schemaRegistry.timeoutMs: {text!r}, want a number of at least 1")
-    return RegistrySettings(url, given["user"], given["password"], int(text))
+    timeout_ms = number(options, "schemaRegistry.timeoutMs", _REGISTRY_TIMEOUT_MS, 1, MAX_INT)
+    return RegistrySettings(url, given["user"], given["password"], timeout_ms)
 
 
 def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    text = options.get(name.lower(), choices[0]).strip().lower()
-    if text not in choices:
-        raise ValueError(f"option {name}: {text!r}, want one of {', '.join(choices)}")
-    return text
+    return choice(options, name, {word: word for word in choices}, choices[0])
 
 
 def bad_records(given: Mapping[str, str]) -> str:
     """Return the option `badRecords` as it stands; `row_decoding` checks it."""
-    options = {name.lower(): text for name, text in given.items()}
+    options = lower_names(given)
     return options.get("badrecords", BAD_RECORDS[0]).strip().lower()

@@ -22,6 +22,7 @@ from spindle.log.formats.checkpoints import (
 )
 from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from spindle.pipeline.errors import DataLoss, rights_explained
+from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
 from spindle.pipeline.segments.discovery import (
     ListedDirectory,
     ReplicaDirectory,
@@ -30,7 +31,7 @@ from spindle.pipeline.segments.discovery import (
     select_topic_id,
 )
 from spindle.pipeline.segments.live import LiveCluster
-from spindle.pipeline.segments.options import EndRule, SegmentOptions, TopicSelection
+from spindle.pipeline.segments.options import EndRule, SegmentOptions
 from spindle.pipeline.segments.replica_choice import candidates
 from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.small_files import FILE_SYSTEM, is_in_use, read_leader_epochs
@@ -95,8 +96,8 @@ def readable_partitions(
         DataLoss: no replica in the directories reaches the end that the cluster gave.
     """
     replicas = find_replicas(expand_log_directories(options.log_directories))
-    wanted = [replica for replica in replicas if options.topics.wants(replica.partition)]
-    _check_all_found(options.topics, wanted, options.log_directories)
+    wanted = [replica for replica in replicas if options.selection.wants(replica.partition)]
+    _check_all_found(options.selection, wanted, options.log_directories)
     by_topic: dict[str, list[ReplicaDirectory]] = {}
     for replica in wanted:
         by_topic.setdefault(replica.partition.topic, []).append(replica)
@@ -209,21 +210,16 @@ def _ended(partition: ReadablePartition, end: int, fail_on_data_loss: bool) -> R
 
 
 def _check_all_found(
-    topics: TopicSelection, replicas: Sequence[ReplicaDirectory], directories: str
+    selection: Selection, replicas: Sequence[ReplicaDirectory], directories: str
 ) -> None:
     found = {replica.partition for replica in replicas}
-    found_topics = {partition.topic for partition in found}
-    missing: list[str] = []
-    if topics.subscribed is not None:
-        missing = [topic for topic in topics.subscribed if topic not in found_topics]
-    elif topics.assigned is not None:
-        asked = [
-            TopicPartition(topic, partition)
-            for topic, partitions in topics.assigned.items()
-            for partition in partitions
-        ]
-        missing = [str(partition) for partition in asked if partition not in found]
-    elif not found:
-        missing = [f"a topic that matches {topics.pattern!r}"]
+    match selection:
+        case Subscribe(topics):
+            found_topics = {partition.topic for partition in found}
+            missing = [topic for topic in topics if topic not in found_topics]
+        case Assign(partitions):
+            missing = [str(partition) for partition in partitions if partition not in found]
+        case SubscribePattern(pattern):
+            missing = [] if found else [f"a topic that matches {pattern!r}"]
     if missing:
         raise ValueError(f"not in the log directories {directories}: {', '.join(missing)}")

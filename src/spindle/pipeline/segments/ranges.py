@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spindle.client.fetching import AbortedProducer
+from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.pipeline.errors import DataLoss, rights_explained
+from spindle.pipeline.options.limits import AtTime, AtTimes, End, NoMatch, check_complete
 from spindle.pipeline.segments.discovery import DirectoryIdentity
-from spindle.pipeline.segments.options import EARLIEST, LATEST, OffsetBound, SegmentOptions
+from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.partitions import ReadablePartition, describe
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.segment_log import Position
@@ -63,8 +65,9 @@ def resolve_ranges(
         DataLoss: an offset asked for is outside the log, and `failOnDataLoss` is on.
         ValueError: a map of offsets does not name exactly the partitions that are read.
     """
-    for name, bound in (("starting", options.start), ("ending", options.end)):
-        _check_names(name, bound, partitions)
+    existing = [partition.partition for partition in partitions]
+    check_complete(options.start, End.START, existing)
+    check_complete(options.stop, End.STOP, existing)
     found: list[tuple[ReadablePartition, int, int]] = []
     for partition in partitions:
         if not filters.wants(partition.partition):
@@ -159,42 +162,26 @@ def log_bytes(partition: ReadablePartition, start: int, end: int) -> int:
     return _sized(partition, start, end)[1]
 
 
-def _check_names(name: str, bound: OffsetBound, partitions: Sequence[ReadablePartition]) -> None:
-    named = bound.named_partitions
-    if named is None:
-        return
-    known = {partition.partition for partition in partitions}
-    for text, difference in (
-        ("names no", known - named.keys()),
-        ("names unknown", named.keys() - known),
-    ):
-        if difference:
-            listed = ", ".join(str(partition) for partition in sorted(difference))
-            raise ValueError(f"the {name} offsets: {text} partition {listed}")
-
-
 def _start(options: SegmentOptions, partition: ReadablePartition) -> int:
-    timestamp_ms = options.start.timestamp_of(partition.partition)
-    if timestamp_ms is None:
-        offset = options.start.offset_of(partition.partition)
-        return partition.log_start_offset if offset == EARLIEST else offset
-    found = _at_timestamp(partition, timestamp_ms)
+    place = options.start.of(partition.partition)
+    if not isinstance(options.start, AtTime | AtTimes):
+        return partition.log_start_offset if place == EARLIEST else place
+    found = _at_timestamp(partition, place)
     if found is not None:
         return found
-    if options.timestamp_fallback_latest:
+    if options.no_match is NoMatch.LATEST:
         return partition.end_offset
     raise ValueError(
-        f"{describe(partition)} has no record with a timestamp of {timestamp_ms} or later; "
+        f"{describe(partition)} has no record with a timestamp of {place} or later; "
         "startingOffsetsByTimestampStrategy=latest starts at the end then"
     )
 
 
 def _end(options: SegmentOptions, partition: ReadablePartition) -> int:
-    timestamp_ms = options.end.timestamp_of(partition.partition)
-    if timestamp_ms is None:
-        offset = options.end.offset_of(partition.partition)
-        return partition.end_offset if offset == LATEST else offset
-    found = _at_timestamp(partition, timestamp_ms)
+    place = options.stop.of(partition.partition)
+    if not isinstance(options.stop, AtTime | AtTimes):
+        return partition.end_offset if place == LATEST else place
+    found = _at_timestamp(partition, place)
     return partition.end_offset if found is None else found
 
 
@@ -256,7 +243,8 @@ def _cuts(
     max_records: int | None,
 ) -> list[Position]:
     """Return the offsets at which the pieces after the first begin, ascending."""
-    pieces = -(-whole.size_bytes // target_bytes)
+    offsets = whole.end_offset - whole.start_offset
+    pieces = min(-(-whole.size_bytes // target_bytes), max(1, offsets))
     wanted = [whole.size_bytes * piece // pieces for piece in range(1, pieces)]
     cuts = list(_boundaries(partition, first, wanted))
     if max_records is not None:

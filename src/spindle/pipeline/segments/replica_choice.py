@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from spindle.pipeline.options.values import MAX_INT, integer
 from spindle.pipeline.segments.discovery import ReplicaDirectory
 
 
@@ -27,12 +28,13 @@ def replica_choice(text: str) -> ReplicaChoice:
     word = text.strip()
     if word.lower() == "leader":
         return ReplicaChoice(is_leader=True)
-    if word.isdecimal():
-        return ReplicaChoice(node_id=int(word))
+    node_id = integer(word)
+    if node_id is not None and 0 <= node_id <= MAX_INT:
+        return ReplicaChoice(node_id=node_id)
     if not os.path.isabs(word):
         raise ValueError(
-            f"option replica: {text!r}, want leader, a broker's id, or the absolute path of a log "
-            "directory"
+            f"option replica: {text!r}, want leader, a broker's id from 0 to {MAX_INT}, or the "
+            "absolute path of a log directory"
         )
     return ReplicaChoice(directory=os.path.realpath(word))
 

@@ -11,15 +11,33 @@ from enum import Enum
 from typing import Final
 
 from spindle.client.producing import ACKS_ALL
-from spindle.client.wire.settings import ClientSettings, client_settings
-from spindle.common.errors import ConfigError
+from spindle.client.wire.settings import ClientSettings
+from spindle.pipeline.options.client import (
+    broker_client,
+    kafka_properties,
+    missing_servers,
+    refuse_properties,
+)
+from spindle.pipeline.options.values import MAX_INT, choice, lower_names, number_in
 from spindle.pipeline.sink.batching import BatchLimits
 from spindle.protocol.records.compression import CODEC_NAMES
 
-_KAFKA_PREFIX: Final = "kafka."
+WRITE_OPTIONS: Final = (
+    "topic",
+    "includeHeaders",
+    "deliveryGuarantee",
+    "writeId",
+    "transactionalIdPrefix",
+    "stateTopic",
+    "missingState",
+    # These come from Spark, and from the registration of the source.
+    "checkpointLocation",
+    "queryName",
+    "parallelism",
+)
+"""The options of a write without the properties of the client."""
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
-_MAX_INT: Final = 2**31 - 1
 _REFUSED: Final = {
     "transactional.id": "the sink makes the ids of its transactions; see transactionalIdPrefix",
     "key.serializer": "keys are written as they are; convert them with DataFrame functions",
@@ -29,6 +47,7 @@ _REFUSED: Final = {
     "transaction.two.phase.commit.enable": "the sink keeps its decisions in a group instead",
 }
 _ACKS: Final = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1}
+_MISSING_STATE: Final = {"fail": False, "write": True}
 _DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
 _DEFAULT_STATE_TOPIC: Final = "__consumer_offsets"
 _DEFAULT_PREFIX: Final = "spindle-sink"
@@ -75,7 +94,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     Raises:
         ValueError: an option is missing, contradicts another, or has no usable value.
     """
-    options = {key.lower(): value for key, value in given.items()}
+    options = lower_names(given)
     properties = _properties(options)
     guarantee = _guarantee(options)
     if guarantee is DeliveryGuarantee.AT_LEAST_ONCE and "writeid" in options:
@@ -94,26 +113,20 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
             properties, "max.in.flight.requests.per.connection", _MAX_IN_FLIGHT, 1, _MAX_IN_FLIGHT
         ),
         transaction_timeout_ms=_number(
-            properties, "transaction.timeout.ms", _DEFAULT_TRANSACTION_TIMEOUT_MS, 1, _MAX_INT
+            properties, "transaction.timeout.ms", _DEFAULT_TRANSACTION_TIMEOUT_MS, 1, MAX_INT
         ),
         id_prefix=prefix,
         state_topic=options.get("statetopic", _DEFAULT_STATE_TOPIC),
         write_id=_write_id(options),
-        takes_missing_state=_choice(options, "missingState", "fail", ("fail", "write")) == "write",
+        takes_missing_state=choice(options, "missingState", _MISSING_STATE, False),
     )
 
 
 def _properties(options: Mapping[str, str]) -> dict[str, str]:
-    properties = {
-        key.removeprefix(_KAFKA_PREFIX): value
-        for key, value in options.items()
-        if key.startswith(_KAFKA_PREFIX)
-    }
-    for name, advice in _REFUSED.items():
-        if name in properties:
-            raise ValueError(f"option kafka.{name} is not supported: {advice}")
+    properties = kafka_properties(options)
+    refuse_properties(properties, _REFUSED)
     if "bootstrap.servers" not in properties:
-        raise ValueError("option kafka.bootstrap.servers is missing, want host:port[,host:port...]")
+        raise missing_servers()
     if properties.get("enable.idempotence", "true").strip().lower() != "true":
         raise ValueError("option kafka.enable.idempotence: the sink always writes idempotently")
     return properties
@@ -123,21 +136,18 @@ def _client(properties: Mapping[str, str]) -> ClientSettings:
     known = dict(properties)
     if "delivery.timeout.ms" in known:
         known["default.api.timeout.ms"] = known["delivery.timeout.ms"]
-    try:
-        return client_settings(known)
-    except ConfigError as error:
-        raise ValueError(f"option kafka.{error}") from None
+    return broker_client(known)
 
 
 def _guarantee(options: Mapping[str, str]) -> DeliveryGuarantee:
-    names = tuple(each.value for each in DeliveryGuarantee)
-    return DeliveryGuarantee(_choice(options, "deliveryGuarantee", names[0], names))
+    words = {each.value: each for each in DeliveryGuarantee}
+    return choice(options, "deliveryGuarantee", words, DeliveryGuarantee.EXACTLY_ONCE)
 
 
 def _limits(properties: Mapping[str, str]) -> BatchLimits:
-    record_bytes = _number(properties, "max.request.size", _MIB, _KIB, _MAX_INT)
+    record_bytes = _number(properties, "max.request.size", _MIB, _KIB, MAX_INT)
     return BatchLimits(
-        batch_bytes=min(_number(properties, "batch.size", 256 * _KIB, 1, _MAX_INT), record_bytes),
+        batch_bytes=min(_number(properties, "batch.size", 256 * _KIB, 1, MAX_INT), record_bytes),
         buffer_bytes=_number(properties, "buffer.memory", 32 * _MIB, _KIB, 2**40),
         record_bytes=record_bytes,
     )
@@ -168,23 +178,9 @@ def _write_id(options: Mapping[str, str]) -> str | None:
     return write_id
 
 
-def _choice(options: Mapping[str, str], name: str, default: str, allowed: tuple[str, ...]) -> str:
-    text = options.get(name.lower(), default).strip().lower()
-    if text not in allowed:
-        raise ValueError(f"option {name} is {text!r}, want {' or '.join(allowed)}")
-    return text
-
-
 def _number(
     properties: Mapping[str, str], name: str, default: int, least: int, greatest: int
 ) -> int:
     text = properties.get(name)
-    if text is None:
-        return default
-    try:
-        value = int(text)
-    except ValueError:
-        raise ValueError(f"option kafka.{name} is {text!r}, want an integer") from None
-    if not least <= value <= greatest:
-        raise ValueError(f"option kafka.{name} is {value}, want {least} to {greatest}")
-    return value
+    # Kafka's clients ignore blanks around numbers; Spark does not.
+    return default if text is None else number_in(f"kafka.{name}", text.strip(), least, greatest)

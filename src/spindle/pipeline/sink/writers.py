@@ -19,10 +19,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spindle.client.wire.cluster import WireClient
+from spindle.pipeline.options.unknown import warn_of_unknown_options
 from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.sink.driver import abort_batch, commit_batch
 from spindle.pipeline.sink.errors import SinkError
-from spindle.pipeline.sink.options import DeliveryGuarantee, SinkOptions, sink_options
+from spindle.pipeline.sink.options import (
+    WRITE_OPTIONS,
+    DeliveryGuarantee,
+    SinkOptions,
+    sink_options,
+)
 from spindle.pipeline.sink.results import TaskPlace
 from spindle.pipeline.sink.rows import check_columns
 from spindle.pipeline.sink.task import partition_count, write_at_least_once, write_in_transaction
@@ -63,6 +69,7 @@ def stream_writer(
 
 def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
     options = sink_options(given)
+    warn_of_unknown_options(given, WRITE_OPTIONS)
     if overwrite:
         raise ValueError(
             "only output mode append is supported: records of a topic stay as they are"

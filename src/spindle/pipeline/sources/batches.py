@@ -16,15 +16,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from spindle.pipeline.options.unknown import warn_of_unknown_options
 from spindle.pipeline.parallelism import executor_cores, with_cores
 from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.records.batch_columns import BATCH_TYPES
 from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.live import NoLocalDirectories
-from spindle.pipeline.segments.options import parse_batch_options
+from spindle.pipeline.segments.options import DIRECTORY_OPTIONS, parse_batch_options
 from spindle.pipeline.sources.broker import RangesPartition
 from spindle.pipeline.sources.broker_headers import read_header_range
-from spindle.pipeline.sources.broker_options import broker_read_options
+from spindle.pipeline.sources.broker_options import SOURCE_OPTIONS, broker_read_options
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.not_yet import BatchReadOnly
@@ -98,6 +99,7 @@ class BatchesDataSource(BatchReadOnly):
 
     def schema(self) -> str:
         """Check all options; return the wanted columns."""
+        warn_of_unknown_options(self.options, (*SOURCE_OPTIONS, *DIRECTORY_OPTIONS))
         return spark_ddl(parse_batch_options(self.options).columns, BATCH_TYPES)
 
     def reader(self, schema: StructType) -> BatchesReader:

@@ -12,7 +12,6 @@ Filters are pushed down only if the session has `spark.sql.python.filterPushdown
 it off, for the reason in `spindle.pipeline.sources.segments`; the options narrow a read as well.
 """
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,13 +26,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from spindle.pipeline.options.unknown import warn_of_unknown_options
 from spindle.pipeline.parallelism import executor_cores, with_cores
 from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.sources.broker_options import (
+    SOURCE_OPTIONS,
     BrokerReadOptions,
     broker_read_options,
-    misspelt_options,
 )
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
@@ -89,11 +89,7 @@ class BrokerDataSource(BatchReadOnly):
 
     def schema(self) -> str:
         """Check all options; return the row of the `kafka` source, or the wanted columns."""
-        for name, nearest in misspelt_options(self.options).items():
-            # Spark's own source ignores unknown options, so this must not be an error.
-            warnings.warn(
-                f"option {name} has no effect; is {nearest} meant?", RuntimeWarning, stacklevel=2
-            )
+        warn_of_unknown_options(self.options, SOURCE_OPTIONS)
         options = _common_options(self.options)
         return options.decoding.spark_columns(options.columns)
 

@@ -9,7 +9,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.fetcher import FetchedRun
 from spindle.common.errors import CorruptRecords
 from spindle.pipeline.records.batch_columns import ROW_COUNT_COLUMN
-from spindle.pipeline.sources.broker_options import BrokerReadOptions
+from spindle.pipeline.sources.broker_options import BrokerTaskOptions
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.broker_reading import BrokerRangeReader
 
@@ -17,7 +17,7 @@ _UNKNOWN: Final = dict.fromkeys(("broker", "directory", "segment", "position"))
 
 
 def read_header_range(
-    options: BrokerReadOptions, wanted: OffsetRange, columns: tuple[str, ...], *, check_crcs: bool
+    options: BrokerTaskOptions, wanted: OffsetRange, columns: tuple[str, ...], *, check_crcs: bool
 ) -> Iterator[pa.RecordBatch]:
     """Return a row for each batch that holds offsets of a range.
 
@@ -49,7 +49,7 @@ class _HeaderReader(BrokerRangeReader):
         walk = HeaderWalk(start, self.wanted.end_offset, check_crcs=self.check_crcs)
         partition = self.wanted.partition
         wanted = self.row_filter._replace(start_offset=start)
-        aborted = run.batches.aborted if self.options.reads_committed else ()
+        aborted = run.batches.aborted if self.options.is_read_committed else ()
         counter = RowCounter(partition, wanted, aborted)
         place: dict[str, Any] = {
             **_UNKNOWN,

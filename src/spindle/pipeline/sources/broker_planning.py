@@ -18,23 +18,20 @@ from spindle.client.offsets import EARLIEST, LATEST
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records.decoder import MAX_OFFSET
-from spindle.pipeline.segments.pushdown import PushedFilters
-from spindle.pipeline.sources.broker_limits import (
+from spindle.pipeline.options.limits import (
     AtOffsets,
     AtPosition,
     AtTime,
     AtTimes,
+    End,
     NoMatch,
     OffsetLimit,
+    check_complete,
 )
-from spindle.pipeline.sources.broker_options import (
-    Assign,
-    BrokerReadOptions,
-    Selection,
-    Subscribe,
-    SubscribePattern,
-)
+from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
+from spindle.pipeline.records.decoder import MAX_OFFSET
+from spindle.pipeline.segments.pushdown import PushedFilters
+from spindle.pipeline.sources.broker_options import BrokerReadOptions
 from spindle.pipeline.sources.broker_ranges import (
     OffsetRange,
     size_of,
@@ -188,7 +185,7 @@ def _ranges(
     if not partitions:
         return []
     start = starting_offsets(client, options, partitions)
-    stop = _resolve(client, options.stop, partitions, "ending", NoMatch.LATEST)
+    stop = _resolve(client, options.stop, partitions, End.STOP, NoMatch.LATEST)
     for each in partitions:
         if start[each] > stop[each]:
             raise ValueError(
@@ -218,18 +215,12 @@ def starting_offsets(
     """
     if not partitions:
         return {}
-    return _resolve(client, options.start, partitions, "starting", options.no_match)
+    return _resolve(client, options.start, partitions, End.START, options.no_match)
 
 
 def _is_at(limit: OffsetLimit, partition: TopicPartition, position: int) -> bool:
     """Return True if a limit is an end of the log, and not an offset or a time."""
-    match limit:
-        case AtPosition(everywhere):
-            return everywhere == position
-        case AtOffsets(offsets):
-            return offsets[partition] == position
-        case _:
-            return False
+    return isinstance(limit, AtPosition | AtOffsets) and limit.of(partition) == position
 
 
 def _filtered(
@@ -266,22 +257,21 @@ def _resolve(
     client: WireClient,
     limit: OffsetLimit,
     partitions: list[TopicPartition],
-    which: str,
+    end: End,
     no_match: NoMatch,
 ) -> dict[TopicPartition, int]:
     """Return an offset for every partition."""
+    check_complete(limit, end, partitions)
     match limit:
         case AtPosition(position):
             return _positions(client, dict.fromkeys(partitions, position))
         case AtOffsets(offsets):
-            _check_complete(partitions, offsets, f"{which}Offsets")
             return _positions(client, offsets)
         case AtTime(timestamp_ms):
             times = dict.fromkeys(partitions, timestamp_ms)
-            return _positions(client, _by_time(client, times, which, no_match))
+            return _positions(client, _by_time(client, times, no_match))
         case AtTimes(timestamps_ms):
-            _check_complete(partitions, timestamps_ms, f"{which}OffsetsByTimestamp")
-            return _positions(client, _by_time(client, timestamps_ms, which, no_match))
+            return _positions(client, _by_time(client, timestamps_ms, no_match))
 
 
 def _positions(client: WireClient, offsets: Offsets) -> dict[TopicPartition, int]:
@@ -294,7 +284,7 @@ def _positions(client: WireClient, offsets: Offsets) -> dict[TopicPartition, int
 
 
 def _by_time(
-    client: WireClient, timestamps_ms: Offsets, which: str, no_match: NoMatch
+    client: WireClient, timestamps_ms: Offsets, no_match: NoMatch
 ) -> dict[TopicPartition, int]:
     found = client.list_offsets(timestamps_ms)
     offsets = {}
@@ -302,21 +292,11 @@ def _by_time(
         offset = found[each].offset
         if offset < 0 and no_match is NoMatch.ERROR:
             raise ValueError(
-                f"{each} has no record at or after the {which} timestamp {timestamp_ms}; "
+                f"{each} has no record at or after the starting timestamp {timestamp_ms}; "
                 "option startingOffsetsByTimestampStrategy=latest starts at its end instead"
             )
         offsets[each] = offset if offset >= 0 else LATEST
     return offsets
-
-
-def _check_complete(partitions: list[TopicPartition], given: Offsets, option: str) -> None:
-    missing = [each for each in partitions if each not in given]
-    extra = sorted(given.keys() - set(partitions))
-    if missing or extra:
-        raise ValueError(
-            f"option {option} must name exactly the partitions that are read; "
-            f"missing: {_listed(missing)}; not read: {_listed(extra)}"
-        )
 
 
 def _listed(partitions: list[TopicPartition]) -> str:

@@ -128,6 +128,7 @@ def _cut(each: OffsetRange, parts: int) -> list[OffsetRange]:
     """Cut a range into equal parts; the last parts take the remainder, and no part is empty."""
     cut = []
     start = each.start_offset
+    parts = min(parts, each.size)
     for part in range(parts):
         end = start + (each.end_offset - start) // (parts - part)
         if end > start:

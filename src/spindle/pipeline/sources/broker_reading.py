@@ -15,12 +15,12 @@ from spindle.pipeline.records.corruption import corruption_log
 from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
 from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.pipeline.segments.pushdown import PushedFilters
-from spindle.pipeline.sources.broker_options import BrokerReadOptions
+from spindle.pipeline.sources.broker_options import BrokerTaskOptions
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 
 
 def read_ranges(
-    options: BrokerReadOptions,
+    options: BrokerTaskOptions,
     ranges: tuple[OffsetRange, ...],
     filters: PushedFilters | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -41,7 +41,7 @@ def read_ranges(
             yield from options.decoding.decoded(rows, each.partition)
 
 
-def settled(options: BrokerReadOptions, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+def settled(options: BrokerTaskOptions, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
     """Return the ranges with their open ends as they are now.
 
     Raises:
@@ -72,7 +72,7 @@ class BrokerRangeReader:
     def __init__(
         self,
         client: WireClient,
-        options: BrokerReadOptions,
+        options: BrokerTaskOptions,
         wanted: OffsetRange,
         filters: PushedFilters,
     ) -> None:
@@ -119,7 +119,7 @@ class BrokerRangeReader:
     def decode(self, run: FetchedRun) -> Iterator[pa.RecordBatch]:
         """Return the rows of whole batches."""
         aborted = None
-        if self.options.reads_committed:
+        if self.options.is_read_committed:
             aborted = AbortedTransactions(run.batches.aborted)
         decoder = BatchDecoder(
             self.wanted.partition,

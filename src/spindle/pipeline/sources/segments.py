@@ -24,10 +24,16 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.types import StructType
 
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.options.limits import without_limits
+from spindle.pipeline.options.unknown import warn_of_unknown_options
 from spindle.pipeline.parallelism import executor_cores, with_cores
 from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.segments.live import live_cluster
-from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
+from spindle.pipeline.segments.options import (
+    DIRECTORY_OPTIONS,
+    SegmentOptions,
+    parse_segment_options,
+)
 from spindle.pipeline.segments.partitions import ReadablePartition, readable_partitions
 from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.segments.ranges import (
@@ -38,7 +44,7 @@ from spindle.pipeline.segments.ranges import (
 )
 from spindle.pipeline.segments.reader import read_ranges
 from spindle.pipeline.segments.resuming import ReadSettings, ThroughBrokers, read_settings
-from spindle.pipeline.sources.broker_limits import without_limits
+from spindle.pipeline.sources.broker_options import SOURCE_OPTIONS
 from spindle.pipeline.sources.not_yet import BatchReadOnly
 from spindle.pipeline.sources.through_brokers import rows_through_brokers
 from spindle.pipeline.streaming.options import stream_read_options
@@ -134,6 +140,7 @@ class SegmentsDataSource(BatchReadOnly):
 
     def schema(self) -> str:
         """Check all options; return the row of the `kafka` source, or the wanted columns."""
+        warn_of_unknown_options(self.options, (*SOURCE_OPTIONS, *DIRECTORY_OPTIONS))
         options = _common_options(self.options)
         return options.decoding.spark_columns(options.columns)
 

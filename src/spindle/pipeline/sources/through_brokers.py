@@ -5,19 +5,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spindle.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from spindle.client.wire.settings import ClientSettings
 from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.resuming import ReadSettings
 from spindle.pipeline.sources.broker_headers import read_header_range
-from spindle.pipeline.sources.broker_limits import AtPosition, NoMatch
-from spindle.pipeline.sources.broker_options import Assign, BrokerReadOptions
+from spindle.pipeline.sources.broker_options import BrokerTaskOptions
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.broker_reading import read_ranges
-
-_STALL_TIMEOUT_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,7 @@ class RowsThroughBrokers:
     is_read_committed: bool = False
 
     def __call__(self, piece: SegmentRange, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
-        options = _options(self.client, self.is_read_committed, piece, settings)
+        options = _options(self.client, self.is_read_committed, settings)
         return read_ranges(options, (_wanted(piece),))
 
 
@@ -40,7 +36,7 @@ class BatchesThroughBrokers:
     is_read_committed: bool = False
 
     def __call__(self, piece: SegmentRange, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
-        options = _options(self.client, self.is_read_committed, piece, settings)
+        options = _options(self.client, self.is_read_committed, settings)
         return read_header_range(
             options, _wanted(piece), settings.columns, check_crcs=settings.check_crcs
         )
@@ -65,28 +61,18 @@ def _wanted(piece: SegmentRange) -> OffsetRange:
 
 
 def _options(
-    client: ClientSettings, is_read_committed: bool, piece: SegmentRange, settings: ReadSettings
-) -> BrokerReadOptions:
-    return BrokerReadOptions(
+    client: ClientSettings, is_read_committed: bool, settings: ReadSettings
+) -> BrokerTaskOptions:
+    return BrokerTaskOptions(
         client=client,
-        selection=Assign((piece.partition,)),
-        start=AtPosition(EARLIEST),
-        stop=AtPosition(LATEST),
-        no_match=NoMatch.ERROR,
         columns=settings.columns,
         row_bounds=PushedFilters(
             min_timestamp_ms=settings.min_timestamp_ms,
             max_timestamp_ms=settings.max_timestamp_ms,
         ),
         fail_on_data_loss=settings.fail_on_data_loss,
-        min_partitions=None,
-        max_records_per_partition=None,
-        parallelism=None,
+        is_read_committed=is_read_committed,
         batch_bytes=settings.chunk_bytes,
         fetch_max_bytes=client.fetch_max_bytes,
-        isolation_level=READ_COMMITTED if is_read_committed else READ_UNCOMMITTED,
-        stall_timeout_ms=_STALL_TIMEOUT_MS,
-        offset_retries=0,
-        offset_retry_interval_ms=0,
         corrupt_batches=settings.corrupt_batches,
     )

@@ -20,15 +20,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from spindle.client.offsets import LATEST
-from spindle.pipeline.sources.broker_limits import AtPosition, stream_start
-from spindle.pipeline.sources.broker_options import (
-    BrokerReadOptions,
-    optional_number,
-    read_options,
-)
+from spindle.pipeline.options.limits import AtPosition, stream_start
+from spindle.pipeline.options.values import MAX_LONG, lower_names, number_in, optional_number
+from spindle.pipeline.sources.broker_options import BrokerReadOptions, read_options
 from spindle.pipeline.streaming.admission import DEFAULT_MAX_DELAY_MS, TriggerLimits
 
-_MAX_LONG: Final = 2**63 - 1
 _UNITS_MS: Final = {
     "": 1,
     "ms": 1,
@@ -65,21 +61,21 @@ def stream_read_options(given: Mapping[str, str]) -> StreamReadOptions:
     Raises:
         ValueError: an option is missing, contradicts another, or has no usable value.
     """
-    options = {key.lower(): value for key, value in given.items()}
+    options = lower_names(given)
     read = read_options(options, stream_start(options), AtPosition(LATEST))
     group = options.get("commitoffsetsto")
     if group is not None and not group.strip():
         raise ValueError("option commitOffsetsTo is empty, want the name of a consumer group")
-    task_bytes = optional_number(options, "taskBytes", 1, _MAX_LONG)
+    task_bytes = optional_number(options, "taskBytes", 1, MAX_LONG)
     return StreamReadOptions(read, _limits(options), group, task_bytes)
 
 
 def _limits(options: Mapping[str, str]) -> TriggerLimits:
     limits = TriggerLimits(
-        min_offsets=optional_number(options, "minOffsetsPerTrigger", 1, _MAX_LONG),
-        max_offsets=optional_number(options, "maxOffsetsPerTrigger", 1, _MAX_LONG),
-        min_bytes=optional_number(options, "minBytesPerTrigger", 1, _MAX_LONG),
-        max_bytes=optional_number(options, "maxBytesPerTrigger", 1, _MAX_LONG),
+        min_offsets=optional_number(options, "minOffsetsPerTrigger", 1, MAX_LONG),
+        max_offsets=optional_number(options, "maxOffsetsPerTrigger", 1, MAX_LONG),
+        min_bytes=optional_number(options, "minBytesPerTrigger", 1, MAX_LONG),
+        max_bytes=optional_number(options, "maxBytesPerTrigger", 1, MAX_LONG),
         max_delay_ms=_duration_ms("maxTriggerDelay", options.get("maxtriggerdelay")),
     )
     for unit, least, most in (
@@ -97,7 +93,8 @@ def _duration_ms(option: str, text: str | None) -> int:
     """Return a time as Spark reads it: a number with ms, s, m, min, h or d; without a unit ms."""
     if text is None:
         return DEFAULT_MAX_DELAY_MS
-    found = re.fullmatch(r"(\d+)([a-z]*)", text.strip().lower())
+    found = re.fullmatch(r"([0-9]+)([a-z]*)", text.strip().lower())
     if found is None or found[2] not in _UNITS_MS:
         raise ValueError(f"option {option}: {text!r}, want a time like 15m, 90s or 500ms")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    unit_ms = _UNITS_MS[found[2]]
+    return number_in(option, found[1], 0, MAX_LONG // unit_ms) * unit_ms

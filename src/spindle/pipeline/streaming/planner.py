@@ -13,12 +13,7 @@ from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.pipeline.errors import DataLoss
-from spindle.pipeline.sources.broker_options import (
-    Assign,
-    Selection,
-    Subscribe,
-    SubscribePattern,
-)
+from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
 from spindle.pipeline.sources.broker_planning import (
     bytes_per_offset,
     measured_bytes_per_offset,

@@ -10,17 +10,16 @@ A batch starts at `earliest` by default, and `latest` makes no sense there. A st
 `latest` by default, and has no end.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.options.values import MAX_INT, MAX_LONG, choice, integer, json_object
 
-_MAX_LONG: Final = 2**63 - 1
-_STRATEGY_OPTION: Final = "startingOffsetsByTimestampStrategy"
+STRATEGY_OPTION: Final = "startingOffsetsByTimestampStrategy"
 
 
 class End(Enum):
@@ -43,12 +42,20 @@ class AtPosition:
 
     position: int
 
+    def of(self, _: TopicPartition) -> int:
+        """Return EARLIEST or LATEST."""
+        return self.position
+
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
     """An offset per partition; LATEST and EARLIEST are possible."""
 
     offsets: Mapping[TopicPartition, int]
+
+    def of(self, partition: TopicPartition) -> int:
+        """Return an offset, EARLIEST or LATEST."""
+        return self.offsets[partition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +64,20 @@ class AtTime:
 
     timestamp_ms: int
 
+    def of(self, _: TopicPartition) -> int:
+        """Return a time in ms."""
+        return self.timestamp_ms
+
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
     """The first record of each partition that is not older than the time of this partition."""
 
     timestamps_ms: Mapping[TopicPartition, int]
+
+    def of(self, partition: TopicPartition) -> int:
+        """Return a time in ms."""
+        return self.timestamps_ms[partition]
 
 
 OffsetLimit: TypeAlias = AtPosition | AtOffsets | AtTime | AtTimes
@@ -111,21 +126,45 @@ def stream_start(options: Mapping[str, str]) -> OffsetLimit:
 def _given_limit(options: Mapping[str, str], end: End, default: str) -> OffsetLimit:
     time_option, times_option, offsets_option = end.value
     if (text := options.get(time_option.lower())) is not None:
-        return AtTime(_long(time_option, text))
+        number = integer(text.strip())
+        return AtTime(_time(time_option, text if number is None else number))
     if (text := options.get(times_option.lower())) is not None:
-        example = '{"topicA": {"0": 1704067200000}}'
-        return AtTimes(_longs_per_partition(times_option, text, example))
+        times = _per_partition(times_option, text, '{"topicA": {"0": 1704067200000}}')
+        return AtTimes({at: _time(f"{times_option}: {at}", given) for at, given in times})
     text = options.get(offsets_option.lower(), default).strip()
     if text.lower() in _POSITIONS:
         return AtPosition(_POSITIONS[text.lower()])
-    offsets = _longs_per_partition(offsets_option, text, '{"topicA": {"0": 23, "1": -1}}')
-    for partition, offset in offsets.items():
-        if offset < EARLIEST:
-            raise ValueError(
-                f"option {offsets_option}: {partition} has offset {offset}, want at least 0, "
-                "or -1 for latest, -2 for earliest"
-            )
-    return AtOffsets(offsets)
+    offsets = _per_partition(offsets_option, text, _EXAMPLE)
+    return AtOffsets({at: _offset(offsets_option, at, given) for at, given in offsets})
+
+
+def start_is_explicit(options: Mapping[str, str]) -> bool:
+    """Return True if an option says where the read starts; names are in any case."""
+    names = {name.lower() for name in options}
+    return any(option.lower() in names for option in End.START.value)
+
+
+def check_complete(limit: OffsetLimit, end: End, partitions: Iterable[TopicPartition]) -> None:
+    """Refuse a limit per partition that does not name exactly the partitions of a read.
+
+    Raises:
+        ValueError: it names others, or lacks some.
+    """
+    _, times_option, offsets_option = end.value
+    match limit:
+        case AtOffsets(given):
+            option = offsets_option
+        case AtTimes(given):
+            option = times_option
+        case _:
+            return
+    read = set(partitions)
+    missing, extra = read - given.keys(), given.keys() - read
+    if missing or extra:
+        raise ValueError(
+            f"option {option} must name exactly the partitions that are read; "
+            f"missing: {_listed(missing)}; not read: {_listed(extra)}"
+        )
 
 
 def without_limits(options: Mapping[str, str]) -> dict[str, str]:
@@ -140,11 +179,8 @@ def no_match_strategy(options: Mapping[str, str]) -> NoMatch:
     Raises:
         ValueError: it is neither `error` nor `latest`.
     """
-    text = options.get(_STRATEGY_OPTION.lower(), NoMatch.ERROR.value)
-    try:
-        return NoMatch(text.strip().lower())
-    except ValueError:
-        raise ValueError(f"option {_STRATEGY_OPTION}: {text!r}, want error or latest") from None
+    words = {each.value: each for each in NoMatch}
+    return choice(options, STRATEGY_OPTION, words, NoMatch.ERROR)
 
 
 def check_order(start: OffsetLimit, stop: OffsetLimit) -> None:
@@ -164,51 +200,58 @@ def _check_partitions(
     first: Mapping[TopicPartition, int], last: Mapping[TopicPartition, int]
 ) -> None:
     if first.keys() != last.keys():
-        only_first = ", ".join(map(str, sorted(first.keys() - last.keys()))) or "none"
-        only_last = ", ".join(map(str, sorted(last.keys() - first.keys()))) or "none"
         raise ValueError(
             "starting and ending limits must name the same partitions; "
-            f"only in the start: {only_first}; only in the end: {only_last}"
+            f"only in the start: {_listed(first.keys() - last.keys())}; "
+            f"only in the end: {_listed(last.keys() - first.keys())}"
         )
     for partition, start in first.items():
         if 0 <= last[partition] < start:
             raise ValueError(f"{partition} starts at {start}, after its end {last[partition]}")
 
 
-def _longs_per_partition(option: str, text: str, example: str) -> dict[TopicPartition, int]:
-    complaint = f"option {option}: want JSON like {example}, got {text!r}"
-    try:
-        parsed = json.loads(text)
-        return {
-            TopicPartition(topic, _index(number)): _exact_integer(value)
-            for topic, partitions in parsed.items()
-            for number, value in partitions.items()
-        }
-    except (ValueError, AttributeError, TypeError):
-        raise ValueError(complaint) from None
+def _per_partition(option: str, text: str, example: str) -> list[tuple[TopicPartition, Any]]:
+    """Return the value that JSON has for each partition; no partition is there twice."""
+    found: dict[TopicPartition, Any] = {}
+    for topic, partitions in json_object(option, text, example).items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"option {option}: want JSON like {example}, got {text!r}")
+        for written, value in partitions.items():
+            number = integer(written)
+            if number is None or not 0 <= number <= MAX_INT:
+                raise ValueError(
+                    f"option {option}: {topic} has partition {written!r}, want an integer from 0 "
+                    f"to {MAX_INT}"
+                )
+            partition = TopicPartition(topic, number)
+            if partition in found:
+                raise ValueError(f"option {option}: {partition} is there twice in {text!r}")
+            found[partition] = value
+    return list(found.items())
 
 
-def _index(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError(text)
-    return int(text)
+def _offset(option: str, partition: TopicPartition, value: Any) -> int:
+    if type(value) is int and EARLIEST <= value <= MAX_LONG:
+        return value
+    raise ValueError(
+        f"option {option}: {partition} has {value!r}, want an offset from 0 to {MAX_LONG}, -1 for "
+        "latest or -2 for earliest"
+    )
 
 
-def _exact_integer(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_LONG:
-        raise ValueError(value)
-    return value
+def _time(name: str, value: Any) -> int:
+    if type(value) is int and 0 <= value <= MAX_LONG:
+        return value
+    raise ValueError(
+        f"option {name}: {value!r}, want milliseconds since 1970 as an integer from 0 to {MAX_LONG}"
+    )
 
 
-def _long(option: str, text: str) -> int:
-    try:
-        return int(text.strip())
-    except ValueError:
-        raise ValueError(
-            f"option {option}: {text!r}, want milliseconds since 1970 as one integer"
-        ) from None
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions))) or "none"
 
 
+_EXAMPLE: Final = '{"topicA": {"0": 23, "1": -1}}'
 _POSITIONS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _FORBIDDEN: Final = {
     End.START: (LATEST, "latest", "earliest"),
