@@ -1,4 +1,4 @@
-"""The examples of README work as they are printed, but for the address and the folder."""
+"""Examples of README and of docs work as they are printed, but for the address and the folder."""
 
 import re
 import shlex
@@ -14,21 +14,25 @@ import pytest
 from spindle.cli.main import run, spindle
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = "".join(
+    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("nodes.md", "operations.md")
+)
 ADDRESS = "127.0.0.1:9092"
 FOLDER = re.compile(r"/tmp/spindle-\w+")
 TABLE = "/tmp/numbers"
 
 
-def blocks(language: str) -> list[str]:
-    """Return the blocks of README in a language, the unnamed ones for an empty string."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    """Return the blocks of a text in a language, the unnamed ones for an empty string."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [text for name, text in found if name == language]
 
 
 def commands() -> list[list[str]]:
     """Return the words of every command line that begins with `$ spindle`."""
-    lines = [line for text in blocks("") for line in text.splitlines()]
+    lines = [line for text in blocks("", README + PAGES) for line in text.splitlines()]
     shown = [line.removeprefix("$ ") for line in lines if line.startswith("$ spindle ")]
     return [shlex.split(line, comments=True)[1:] for line in shown]
 
