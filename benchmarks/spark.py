@@ -74,7 +74,11 @@ def measure(
 
 def _fill(node: Node, rows: list[Row], records: int) -> None:
     for topic in TOPICS:
-        if all(row.topic != topic for row in rows):
+        users = [row for row in rows if row.topic == topic]
+        if not topic.is_input:
+            for way in (way for row in users for way in row.ways):
+                create(node, way.options["topic"], topic.partitions)
+        if not users or not topic.is_input:
             continue
         create(node, topic.name, topic.partitions)
         for partition in range(topic.partitions):

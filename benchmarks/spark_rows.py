@@ -136,6 +136,25 @@ def export_to_delta(case: Case) -> int:
     return export_delta(case.spark, target, case.options, source=case.way.source).rows
 
 
+def write_topic(case: Case) -> None:
+    rows = case.spark.range(case.records).selectExpr(
+        "cast(id as string) key",
+        f"rpad(cast(id as string), {case.row.topic.value_bytes}, 'x') value",
+    )
+    brokers = {"kafka.bootstrap.servers": case.cluster.bootstrap}
+    rows.write.format(case.way.source).options(**brokers, **case.way.options).mode("append").save()
+
+
+def written_rows(case: Case) -> int:
+    """Return how many rows the first run has written, as a committed reader sees them."""
+    options = {
+        "kafka.bootstrap.servers": case.cluster.bootstrap,
+        "subscribe": case.way.options["topic"],
+        "kafka.isolation.level": "read_committed",
+    }
+    return case.spark.read.format(BUILT_IN).options(**options).load().count()
+
+
 def read_stream(case: Case) -> int:
     """Read all records as a stream; return the rows of its batches."""
     source = case.spark.readStream.format(case.way.source).options(**case.options)
@@ -161,6 +180,7 @@ JOBS: dict[str, Job] = {
         write_parquet,
         lambda case, _: case.spark.read.parquet(str(case.folder / "parquet")).count(),
     ),
+    "write_topic": Job(write_topic, lambda case, _: written_rows(case)),
     "read_stream": Job(read_stream, lambda _, found: found),
     "export_delta": Job(export_to_delta, lambda _, found: found),
 }

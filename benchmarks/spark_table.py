@@ -16,12 +16,16 @@ DISKS = "spindle-segments"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that is filled before the measurement, with a share of the records of the run."""
+    """A topic with a share of the records of the run.
+
+    An input is filled before the measurement. The others are the options `topic` of their ways.
+    """
 
     name: str
     partitions: int
     value_bytes: int
     share: float = 1.0
+    is_input: bool = True
 
     def records_of(self, records: int) -> int:
         """Return the size of the topic, the same in each partition, if the whole is `records`."""
@@ -31,7 +35,8 @@ class Topic:
 TOPIC = Topic("rows-8", 8, 100)
 ONE_PARTITION = Topic("rows-1", 1, 100, 0.5)
 LARGE_VALUES = Topic("rows-1KiB", 8, 1024, 0.25)
-TOPICS = (TOPIC, ONE_PARTITION, LARGE_VALUES)
+OUTPUT = Topic("written", 8, 100, 0.25, is_input=False)
+TOPICS = (TOPIC, ONE_PARTITION, LARGE_VALUES, OUTPUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,22 @@ ROWS = (
             Way("kafka source", BUILT_IN, "read_stream"),
             Way("spindle source", BROKER, "read_stream"),
         ),
+    ),
+    Row(
+        "sink",
+        "write a topic, 100 B",
+        None,
+        (
+            Way("kafka sink", BUILT_IN, "write_topic", {"topic": "written-kafka"}),
+            Way("spindle sink, exactly-once", BROKER, "write_topic", {"topic": "written-once"}),
+            Way(
+                "spindle sink, at-least-once",
+                BROKER,
+                "write_topic",
+                {"topic": "written-at-least", "deliveryGuarantee": "at-least-once"},
+            ),
+        ),
+        OUTPUT,
     ),
     Row("export", "write Parquet, 100 B", 6, _export()),
     Row("export-large-values", "write Parquet, 1 KiB", 3, _export(), LARGE_VALUES),
