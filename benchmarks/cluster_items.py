@@ -251,7 +251,7 @@ def _wait_for(nodes: Sequence[Node], partitions: int, is_so: Callable[[Any], boo
                 found = sum(
                     is_so(partition)
                     for topic in answer.topics
-                    if topic.name.startswith(TOPIC)
+                    if (topic.name or "").startswith(TOPIC)
                     for partition in topic.partitions
                 )
                 if found >= partitions:

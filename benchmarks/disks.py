@@ -127,9 +127,11 @@ class Traffic:
             self._producer.poll(_PAUSE_S)
 
     def _delivered(self, error: object, message: Message) -> None:
-        if error is not None:
+        topic, partition = message.topic(), message.partition()
+        if error is not None or topic is None or partition is None:
             self.failures.append(str(error))
-        self.acknowledged_s[message.topic(), message.partition()].append(time.perf_counter())
+            return
+        self.acknowledged_s[topic, partition].append(time.perf_counter())
 
     def wait_until_flowing(self, since_s: float) -> None:
         """Return when every partition has been acknowledged all the time for a while."""

@@ -148,10 +148,11 @@ def _node_classes(against: Path | None) -> NodeClasses:
     if against is None:
         kafka_libs()
         return KafkaNode, SpindleNode
+    checkout = against
 
     class BaselineNode(SpindleNode):
-        kind = against.name
-        executable = against / ".venv" / "bin" / "spindle"
+        kind = checkout.name
+        executable = checkout / ".venv" / "bin" / "spindle"
 
     return BaselineNode, SpindleNode
 

@@ -24,7 +24,7 @@ from pyspark.sql.functions import col, lit, timestamp_millis, unix_millis
 from benchmarks.process_cpu import cpu_seconds
 from benchmarks.spark_table import BUILT_IN, DISKS, ROWS, Row, Samples, Topic, Way
 from spindle.pipeline import count_records, get_spark
-from spindle.pipeline.export import export_delta
+from spindle.pipeline.export import export_delta, export_parquet
 
 KEPT = 0.01
 """The part of the rows that the filters keep."""
@@ -136,6 +136,11 @@ def export_to_delta(case: Case) -> int:
     return export_delta(case.spark, target, case.options, source=case.way.source).rows
 
 
+def export_to_parquet(case: Case) -> int:
+    target = case.folder / "exported"
+    return export_parquet(case.spark, target, case.options, source=case.way.source).rows
+
+
 def write_topic(case: Case) -> None:
     rows = case.spark.range(case.records).selectExpr(
         "cast(id as string) key",
@@ -183,6 +188,7 @@ JOBS: dict[str, Job] = {
     "write_topic": Job(write_topic, lambda case, _: written_rows(case)),
     "read_stream": Job(read_stream, lambda _, found: found),
     "export_delta": Job(export_to_delta, lambda _, found: found),
+    "export_parquet": Job(export_to_parquet, lambda _, found: found),
 }
 
 

@@ -75,6 +75,7 @@ def measured(spark: SparkSession, case: dict[str, Any], plan: dict[str, Any]) ->
 def read(spark: SparkSession, case: dict[str, Any]) -> tuple[int, int]:
     """Return the number of rows, and the bytes of all values."""
     row = frame_of(spark, case).selectExpr("count(*)", "sum(length(value))").first()
+    assert row is not None
     return int(row[0]), int(row[1])
 
 
@@ -123,9 +124,10 @@ class MemoryWatch:
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
     try:
-        return process.children(recursive=True)
+        found: list[psutil.Process] = process.children(recursive=True)
     except psutil.Error:
         return []
+    return found
 
 
 if __name__ == "__main__":

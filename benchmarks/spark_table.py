@@ -97,8 +97,11 @@ def _export() -> tuple[Way, ...]:
     return (
         Way("kafka source, Spark's Parquet", BUILT_IN, "parquet"),
         Way("spindle source, Spark's Parquet", BROKER, "parquet"),
-        Way("export_delta, spindle", BROKER, "export_delta", {"columns": _ALL_COLUMNS}),
-        Way("export_delta, segments", DISKS, "export_delta", {"columns": _ALL_COLUMNS}),
+        *(
+            Way(f"{job}, {label}", source, job, {"columns": _ALL_COLUMNS})
+            for job in ("export_parquet", "export_delta")
+            for label, source in (("spindle", BROKER), ("segments", DISKS))
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata  # type: ignore[attr-defined]
@@ -23,11 +24,20 @@ _PASSING = (
 Value = str | int | float | bool
 
 
-def settings(node: Node, **config: Value) -> dict[str, Value]:
-    """Return the configuration of a client of `node`; `_` in keys stands for `.`. The loss of a
-    broker is not logged."""
+class Bootstrap(Protocol):
+    """A node or a cluster that clients connect to."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+def settings(nodes: Bootstrap, **config: Value) -> dict[str, Value]:
+    """Return the configuration of a client; `_` in keys stands for `.`.
+
+    The loss of a broker is not logged.
+    """
     return {
-        "bootstrap.servers": node.bootstrap,
+        "bootstrap.servers": nodes.bootstrap,
         "log_level": 0,
         **{key.replace("_", "."): value for key, value in config.items()},
     }
