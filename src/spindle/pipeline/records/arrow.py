@@ -163,13 +163,33 @@ class Repeated:
     """A constant column: one array that is long enough, and slices of it."""
 
     def __init__(self, value: str | int | None, kind: Any) -> None:
-        self._scalar = pa.scalar(value, kind)
+        self._scalar = _scalar(value, kind)
         self._array = pa.repeat(self._scalar, 0)
 
     def of(self, rows: int) -> Any:
         if len(self._array) < rows:
             self._array = pa.repeat(self._scalar, max(rows, 2 * len(self._array)))
         return self._array.slice(0, rows)
+
+
+def array_of(values: "np.ndarray[Any, Any]", kind: Any) -> Any:
+    """Return numbers of this type as an array without copying them.
+
+    `pa.array` and `pa.scalar` import pandas, which takes longer than a short task.
+    """
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _scalar(value: str | int | None, kind: Any) -> Any:
+    match value:
+        case None:
+            return pa.nulls(1, kind)[0]
+        case str():
+            data = value.encode()
+            ends = pa.py_buffer(np.array([0, len(data)], np.int32))
+            return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(data)])[0]
+        case int():
+            return array_of(np.array([value], kind.to_pandas_dtype()), kind)[0]
 
 
 def _addressed(column: _Binary | None) -> tuple[Any, Any, int]:

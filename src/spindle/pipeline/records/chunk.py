@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from spindle.pipeline.records import kernel, scan
-from spindle.pipeline.records.arrow import ColumnBuffers, HeaderScratch, Repeated
+from spindle.pipeline.records.arrow import ColumnBuffers, HeaderScratch, Repeated, array_of
 from spindle.pipeline.records.columns import CORRUPTION_COLUMN, LINEAGE_COLUMNS, ROW_TYPES
 from spindle.pipeline.records.corruption import Place
 from spindle.protocol.records.batch import CRC_COVERS_FROM, CRC_POSITION, TIMESTAMP_TYPE_FLAG
@@ -83,16 +83,16 @@ class ChunkDecoder:
         rows = table[:, scan.ROWS]
         if "timestampType" in self._columns:
             flags = table[:, scan.ATTRIBUTES] & TIMESTAMP_TYPE_FLAG != 0
-            given["timestampType"] = pa.array(np.repeat(flags.astype(np.int32), rows))
+            given["timestampType"] = array_of(np.repeat(flags.astype(np.int32), rows), pa.int32())
         if "position" in self._columns:
             begin = self._place.position
             given["position"] = (
                 pa.nulls(int(rows.sum()), pa.int64())
                 if begin is None
-                else pa.array(np.repeat(table[:, scan.POSITION] + begin, rows))
+                else array_of(np.repeat(table[:, scan.POSITION] + begin, rows), pa.int64())
             )
         if "crc" in self._columns:
             places = table[:, scan.POSITION, None] + np.arange(CRC_POSITION, CRC_COVERS_FROM)
             crcs = np.frombuffer(view, np.uint8)[places].view(">u4")[:, 0].astype(np.int64)
-            given["crc"] = pa.array(np.repeat(crcs, rows))
+            given["crc"] = array_of(np.repeat(crcs, rows), pa.int64())
         return given
