@@ -1,4 +1,4 @@
-# make setup | demo | test | check | interop | bench | fuzz | simulate   (only Python 3.11+ and make are needed)
+# make setup | demo | test | check | interop | bench | fuzz | simulate | plans   (only Python 3.11+ and make are needed)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ UV_STAMP := $(VENV)/.uv
 UV_VERSION := 0.13.9
 UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
-.PHONY: help setup wheel lock demo test check unit interop bench fuzz simulate clean
+.PHONY: help setup wheel lock demo test check unit interop bench fuzz simulate plans clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -63,6 +63,9 @@ fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300
 simulate: setup ## Whole clusters in which things go wrong, SEEDS of them (default 1000); DISKS=1: failing directories; MUTANTS=1: broken variants
 	@$(BIN)/python -m spindle.testing.simulation --seeds $(or $(SEEDS),1000) $(if $(FIRST),--first $(FIRST)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(MUTANTS),--mutants) $(if $(DISKS),--disks)
+
+plans: setup ## Plans of the placement for SEEDS generated clusters (default 5000), checked step by step
+	@SPINDLE_PLANS=$(or $(SEEDS),5000) $(BIN)/python -m pytest -q --timeout 0 tests/planner/test_generated_plans.py
 
 bench: setup ## Spindle next to Apache Kafka in one run; a table of ratios
 	@$(BIN)/python tools/kafka/fetch.py

@@ -16,6 +16,7 @@ SECTIONS: Final = {
     "Work with a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
         "status": (f"{_CLI}.status:status", "Show brokers, directories and what needs attention."),
         "disks": (f"{_CLI}.disks.group:disks", "Show and change log directories."),
+        "plan": (f"{_CLI}.plan.group:plan", "Plan where replicas should be, in rounds of moves."),
         "topic": (f"{_CLI}.topic:topic", "Create, list, describe, change and delete topics."),
         "log-dirs": (f"{_TOOLS}.log_dirs:log_dirs", "Show size and free space of log directories."),
         "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),

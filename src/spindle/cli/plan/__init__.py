@@ -1,0 +1,1 @@
+"""`spindle plan`: where replicas should be, and the rounds of moves that bring them there."""

@@ -1,0 +1,15 @@
+"""`spindle plan balance`: bring the fills of all directories close together."""
+
+import click
+
+from spindle.cli.plan.plan_command import OUT, SPREAD, Maker, plan_command
+from spindle.planner.plans import balance
+
+
+@click.command("balance")
+@SPREAD
+@OUT
+@plan_command
+def balance_command() -> Maker:
+    """Plan the fewest moved bytes after which all directories are about equally full."""
+    return lambda cluster, limits: ("fill all directories equally", balance(cluster, limits))

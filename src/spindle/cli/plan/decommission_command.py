@@ -1,0 +1,24 @@
+"""`spindle plan decommission`: empty a broker that will leave the cluster."""
+
+import click
+
+from spindle.cli.plan.place import find_directories
+from spindle.cli.plan.plan_command import OUT, Maker, plan_command
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import PlacementPlan
+from spindle.planner.plans import decommission
+
+
+@click.command("decommission")
+@click.argument("broker", type=click.IntRange(min=0))
+@OUT
+@plan_command
+def decommission_command(broker: int) -> Maker:
+    """Plan moves of all replicas away from a broker, which may be dead already."""
+
+    def make(cluster: ClusterModel, limits: PlanLimits) -> tuple[str, PlacementPlan]:
+        find_directories(cluster, broker, None)
+        return f"empty broker {broker}", decommission(cluster, broker, limits)
+
+    return make

@@ -1,0 +1,27 @@
+"""`spindle plan`: the commands of the group, and where each is."""
+
+from typing import Final
+
+from spindle.cli.lazy import LazyGroup
+
+_PLAN: Final = "spindle.cli.plan"
+
+plan = LazyGroup(
+    "plan",
+    help="Plan moves of replicas between log directories and brokers. Nothing is moved.",
+    sections={
+        "Commands": {
+            "balance": (f"{_PLAN}.balance_command:balance_command", "Fill directories equally."),
+            "drain": (f"{_PLAN}.drain_command:drain_command", "Empty a broker or a directory."),
+            "decommission": (
+                f"{_PLAN}.decommission_command:decommission_command",
+                "Empty a broker that will go.",
+            ),
+            "what-if": (
+                f"{_PLAN}.what_if_command:what_if_command",
+                "Try brokers and directories that are not there, or go.",
+            ),
+        },
+    },
+    params=[],
+)

@@ -1,0 +1,37 @@
+"""Places on a command line: `BROKER`, `BROKER:DIR`, `BROKER:RACK`."""
+
+import click
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.plan.plan_text import directory_names
+from spindle.planner.model import ClusterModel
+
+
+def parse_place(text: str) -> tuple[int, str | None]:
+    """Return the broker id, and the part after the colon if there is one.
+
+    Raises:
+        click.BadParameter: the broker is no number.
+    """
+    broker, colon, rest = text.partition(":")
+    if not broker.isdecimal() or (colon and not rest):
+        raise click.BadParameter(f"{text!r} is not BROKER or BROKER:DIR, such as 2 or 2:/data/1")
+    return int(broker), rest or None
+
+
+def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) -> list[int]:
+    """Return the indexes of one directory of a broker, or of all of them.
+
+    Raises:
+        CommandFailed: there is no such broker or directory.
+    """
+    if broker_id not in [each.broker_id for each in cluster.brokers]:
+        known = ", ".join(str(each.broker_id) for each in cluster.brokers)
+        raise CommandFailed(f"there is no broker {broker_id}; there are {known}")
+    own = cluster.directories_of(broker_id)
+    found = [each for each in own if path is None or cluster.directories[each].path == path]
+    if not found and path is not None:
+        raise CommandFailed(
+            f"broker {broker_id} has no log directory {path}; there are {directory_names(cluster)}"
+        )
+    return found

@@ -1,0 +1,125 @@
+"""The options and the output that all commands of `spindle plan` share."""
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spindle.cli.cluster_command import cluster_command
+from spindle.cli.export.sizes import parse_size
+from spindle.cli.failure import CommandFailed
+from spindle.cli.plan.documents import plan_document
+from spindle.cli.plan.files import write_files
+from spindle.cli.plan.plan_text import plan_lines
+from spindle.cli.plan.snapshot import read_snapshot
+from spindle.client.wire.cluster import WireClient
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import Infeasible, PlacementPlan
+
+Maker = Callable[[ClusterModel, PlanLimits], tuple[str, PlacementPlan]]
+"""Makes a plan; returns its goal in words, too."""
+
+LIMITS = (
+    click.option(
+        "--max-fill",
+        type=click.FloatRange(1, 100),
+        default=95.0,
+        show_default=True,
+        metavar="PERCENT",
+        help="No directory gets fuller than this, not even while a copy runs.",
+    ),
+    click.option(
+        "--throttle",
+        default="50MiB",
+        show_default=True,
+        metavar="SIZE",
+        callback=parse_size,
+        help="Bytes per second: into a broker, out of it, and between its directories.",
+    ),
+    click.option(
+        "--parallel",
+        type=click.IntRange(min=1),
+        default=5,
+        show_default=True,
+        metavar="N",
+        help="Moves of one directory at the same time.",
+    ),
+    click.option(
+        "--fewer-racks",
+        is_flag=True,
+        help="Allow a partition to be in fewer racks than it is now.",
+    ),
+    click.option(
+        "--capacity",
+        metavar="SIZE",
+        callback=parse_size,
+        help="Plan as if each directory had this size and held its replicas only.",
+    ),
+)
+
+SPREAD = click.option(
+    "--spread",
+    type=click.FloatRange(0, 100),
+    default=5.0,
+    show_default=True,
+    metavar="POINTS",
+    help="The largest difference of fill between two directories at the end.",
+)
+
+OUT = click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write the rounds for kafka-reassign-partitions, and a rollback file.",
+)
+
+
+def plan_command(make: Callable[..., Maker]) -> Callable[..., None]:
+    """Turn a function that reads a command's own parameters into the body of the command.
+
+    The function returns the maker of the plan. The command reads the cluster, calls the maker and
+    prints the plan; an infeasible plan ends it with one line.
+    """
+
+    @wraps(make)
+    def run(
+        client: WireClient,
+        as_json: bool,
+        max_fill: float,
+        throttle: int,
+        parallel: int,
+        fewer_racks: bool,
+        capacity: int | None,
+        spread: float = 5.0,
+        out: Path | None = None,
+        **own: Any,
+    ) -> None:
+        limits = PlanLimits(spread / 100, max_fill / 100, throttle, parallel, not fewer_racks)
+        maker = make(**own)
+        snapshot = read_snapshot(client, capacity)
+        try:
+            goal, plan = maker(snapshot.model, limits)
+        except (Infeasible, ValueError) as error:
+            raise CommandFailed("\n".join([*snapshot.remarks, str(error)])) from None
+        written = [] if out is None else write_files(plan, out)
+        if as_json:
+            click.echo(json.dumps(plan_document(goal, plan, snapshot.remarks)))
+            return
+        click.echo("\n".join(plan_lines(goal, plan, limits)))
+        for remark in snapshot.remarks:
+            click.echo(f"note        {remark}", err=True)
+        if out is not None:
+            click.echo(f"\nWrote {len(written)} files to {out}. Execute the rounds in order:")
+            click.echo(
+                "kafka-reassign-partitions --execute --reassignment-json-file FILE "
+                f"--throttle {throttle} --replica-alter-log-dirs-throttle {throttle}"
+            )
+
+    body = cluster_command(run)
+    for option in reversed(LIMITS):
+        body = option(body)
+    return body

@@ -1,0 +1,217 @@
+"""Reads a running cluster into the planner's model."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.tools.failures import FAILURES, failure
+from spindle.client.admin.cluster import ClusterNode, describe_brokers
+from spindle.client.admin.partitions import list_reassignments
+from spindle.client.cluster import BrokerAddress, ClusterView
+from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.settings import HostPort
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+
+UNREADABLE: Final = "(unreadable)"
+"""The path of replicas whose directory no broker tells."""
+_WAIT_MS: Final = 10_000
+_MOST_AT_ONCE: Final = 32
+_MOST_NAMED: Final = 5
+
+
+@dataclass(slots=True)
+class ClusterSnapshot:
+    """A cluster for the planner.
+
+    Attributes:
+        remarks: about brokers and directories of which too little is known.
+    """
+
+    model: ClusterModel
+    remarks: list[str] = field(default_factory=list)
+
+
+def read_snapshot(client: WireClient, capacity_bytes: int | None) -> ClusterSnapshot:
+    """Ask a cluster for its brokers, partitions and log directories.
+
+    Args:
+        capacity_bytes: of each directory, which then holds its replicas only; None to believe the
+            brokers.
+
+    Raises:
+        CommandFailed: replicas are on the move, so the answers would be wrong soon.
+        ApiError, ClientError: the cluster could not be asked.
+    """
+    nodes = describe_brokers(client).nodes
+    under_way = list(list_reassignments(client))
+    view = client.metadata()
+    with ThreadPoolExecutor(_MOST_AT_ONCE) as threads:
+        answers = dict(
+            zip(
+                (node.node_id for node in nodes),
+                threads.map(lambda node: _ask(client, node), nodes),
+                strict=True,
+            )
+        )
+    moving = [
+        where
+        for views in answers.values()
+        if not isinstance(views, str)
+        for each in views
+        for where, found in each.replicas.items()
+        if found.is_future
+    ]
+    refuse_moving([*under_way, *moving])
+    return snapshot_of(nodes, view, answers, capacity_bytes)
+
+
+def _ask(client: WireClient, node: ClusterNode) -> Sequence[LogDirView] | str:
+    """Return the log directories of a broker, or why there is no answer."""
+    settings = client.settings
+    wait_ms = min(_WAIT_MS, settings.request_timeout_ms)
+    own = replace(
+        settings,
+        bootstrap_servers=(HostPort(node.host, node.port),),
+        asks_controllers=False,
+        request_timeout_ms=wait_ms,
+        api_timeout_ms=wait_ms,
+        connect_timeout_ms=min(wait_ms, settings.connect_timeout_ms),
+    )
+    broker = BrokerAddress(node.node_id, node.host, node.port)
+    try:
+        with WireClient(own) as single:
+            answer = single.ask(
+                describe_log_dirs_request(None), DescribeLogDirsResponse, broker=broker
+            )
+            return log_dir_views(answer)
+    except FAILURES as error:
+        return failure(error).plainly
+
+
+def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
+    """Refuse to plan while replicas move.
+
+    Raises:
+        CommandFailed: there is such a replica.
+    """
+    if not partitions:
+        return
+    names = ", ".join(map(str, sorted(set(partitions))[:_MOST_NAMED]))
+    raise CommandFailed(
+        f"{len(set(partitions))} partitions are moving already ({names}): wait for their end, or "
+        "cancel them, and plan again"
+    )
+
+
+def snapshot_of(
+    nodes: Sequence[ClusterNode],
+    view: ClusterView,
+    answers: Mapping[int, Sequence[LogDirView] | str],
+    capacity_bytes: int | None,
+) -> ClusterSnapshot:
+    """Return the model of a cluster from the answers of its brokers.
+
+    Args:
+        answers: the log directories of each broker, or the reason why it did not answer.
+    """
+    racks = {node.node_id: node.rack or None for node in nodes}
+    replicas = [each for topic in view.topics.values() for each in topic.partitions.values()]
+    for each in replicas:
+        racks |= {broker: None for broker in each.replicas if broker not in racks}
+    directories: list[DirectoryModel] = []
+    places: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
+    remarks = []
+    for broker in sorted(racks):
+        answer = answers.get(broker, "it is not running")
+        if isinstance(answer, str):
+            remarks.append(f"broker {broker} does not tell its directories: {answer}")
+            answer = ()
+        remarks += _shared_space(broker, answer, capacity_bytes)
+        for found in answer:
+            for where, replica in found.replicas.items():
+                places[broker, where] = (len(directories), replica.size_bytes)
+            directories.append(_directory(broker, found, capacity_bytes))
+    partitions = _partitions(view, places, directories)
+    brokers = [BrokerModel(broker, rack) for broker, rack in sorted(racks.items())]
+    return ClusterSnapshot(ClusterModel(brokers, directories, partitions), remarks)
+
+
+def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> DirectoryModel:
+    held_bytes = sum(replica.size_bytes for replica in found.replicas.values())
+    total, used = found.total_bytes, found.total_bytes - found.usable_bytes
+    if capacity_bytes is not None:
+        total, used = capacity_bytes, held_bytes
+    elif min(found.total_bytes, found.usable_bytes) < 0:
+        total, used = 0, held_bytes
+    return DirectoryModel(
+        broker,
+        found.path,
+        total,
+        max(used, held_bytes),
+        is_cordoned=found.is_cordoned,
+        is_online=found.error is ErrorCode.NONE,
+    )
+
+
+def _shared_space(
+    broker: int, answer: Sequence[LogDirView], capacity_bytes: int | None
+) -> list[str]:
+    """Return a remark if directories of a broker seem to be on one file system."""
+    if capacity_bytes is not None:
+        return []
+    paths: dict[tuple[int, int], list[str]] = {}
+    for each in answer:
+        if each.total_bytes > 0:
+            # Other programs write between the two looks of the broker at one file system.
+            space = (each.total_bytes, each.usable_bytes * 1000 // each.total_bytes)
+            paths.setdefault(space, []).append(each.path)
+    return [
+        f"{' and '.join(shared)} of broker {broker} seem to share a file system, but count as if "
+        "each had the whole of it; --capacity gives each a size of its own"
+        for shared in paths.values()
+        if len(shared) > 1
+    ]
+
+
+def _partitions(
+    view: ClusterView,
+    places: Mapping[tuple[int, TopicPartition], tuple[int, int]],
+    directories: list[DirectoryModel],
+) -> list[PartitionModel]:
+    """Return the partitions; add a directory for the replicas of a broker that are nowhere."""
+    unreadable: dict[int, int] = {}
+    partitions = []
+    for name, topic in sorted(view.topics.items()):
+        for number, each in topic.partitions.items():
+            where = TopicPartition(name, number)
+            known = {b: places[b, where] for b in each.replicas if (b, where) in places}
+            largest = max((size for _, size in known.values()), default=0)
+            _, usual = known.get(each.leader, (0, largest))
+            for broker in each.replicas:
+                if broker not in known and broker not in unreadable:
+                    unreadable[broker] = len(directories)
+                    directories.append(DirectoryModel(broker, UNREADABLE, 0, 0, is_online=False))
+            found = [known.get(b) or (unreadable[b], usual) for b in each.replicas]
+            partitions.append(
+                PartitionModel(
+                    where,
+                    tuple(place for place, _ in found),
+                    tuple(size for _, size in found),
+                    leader=each.leader,
+                )
+            )
+    for place in unreadable.values():
+        held = sum(
+            size
+            for each in partitions
+            for at, size in zip(each.directories, each.size_bytes, strict=True)
+            if at == place
+        )
+        directories[place] = replace(directories[place], used_bytes=held)
+    return partitions

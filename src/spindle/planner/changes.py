@@ -1,0 +1,47 @@
+"""Changes of a cluster that are only imagined: more or fewer brokers and directories."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanges:
+    """The changes that `what_if` assumes.
+
+    Attributes:
+        added_brokers: brokers that the cluster does not have yet.
+        added_directories: of old or added brokers.
+        removed_brokers: ids of brokers that the plan empties.
+        removed_directories: indexes into `ClusterModel.directories`, which the plan empties.
+    """
+
+    added_brokers: Sequence[BrokerModel] = ()
+    added_directories: Sequence[DirectoryModel] = ()
+    removed_brokers: Sequence[int] = ()
+    removed_directories: Sequence[int] = ()
+
+
+def changed(cluster: ClusterModel, changes: ClusterChanges) -> tuple[ClusterModel, list[int]]:
+    """Return the cluster with all additions, and the directories that are to be emptied.
+
+    Raises:
+        ValueError: an addition exists already, or a removed broker does not exist.
+    """
+    known = [each.broker_id for each in cluster.brokers]
+    for broker_id in changes.removed_brokers:
+        if broker_id not in known:
+            names = ", ".join(map(str, sorted(known)))
+            raise ValueError(f"there is no broker {broker_id} to remove; there are {names}")
+    future = ClusterModel(
+        [*cluster.brokers, *changes.added_brokers],
+        [*cluster.directories, *changes.added_directories],
+        cluster.partitions,
+    )
+    leaving = [
+        number
+        for number, each in enumerate(cluster.directories)
+        if each.broker_id in changes.removed_brokers or number in changes.removed_directories
+    ]
+    return future, leaving

@@ -1,0 +1,133 @@
+"""The replicas of a cluster while moves are being chosen.
+
+A replica is a number: the replicas of one partition have consecutive numbers, in their order.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import PlannedMove
+
+
+class Layout:
+    """Which replica is in which directory, and which moves are legal.
+
+    Args:
+        cluster: the state at the beginning.
+        leaving: the directories that get no replica because the plan empties them.
+    """
+
+    def __init__(
+        self, cluster: ClusterModel, leaving: Iterable[int] = (), *, keeps_racks: bool = True
+    ) -> None:
+        rack_by_broker = {each.broker_id: each.rack for each in cluster.brokers}
+        numbers: dict[tuple[str | None, int], int] = {}
+        self.cluster = cluster
+        self.keeps_racks = keeps_racks
+        self.broker = [each.broker_id for each in cluster.directories]
+        self.rack: list[int] = []
+        for broker in self.broker:
+            rack = rack_by_broker[broker]
+            key = (rack, -1) if rack else (None, broker)
+            self.rack.append(numbers.setdefault(key, len(numbers)))
+        gone = frozenset(leaving)
+        self.leaving = sorted(gone)
+        self.receives = [
+            each.is_online and not each.is_cordoned and each.capacity_bytes > 0 and i not in gone
+            for i, each in enumerate(cluster.directories)
+        ]
+        self.used = [each.used_bytes for each in cluster.directories]
+        self.first: list[int] = []
+        self.partition: list[int] = []
+        self.size: list[int] = []
+        self.place: list[int] = []
+        # A dict keeps the order of its keys, so that the plan does not depend on hashes.
+        self.held: list[dict[int, None]] = [{} for _ in cluster.directories]
+        for number, partition in enumerate(cluster.partitions):
+            self.first.append(len(self.place))
+            self.partition.extend([number] * len(partition.directories))
+            self.size.extend(partition.size_bytes)
+            self.place.extend(partition.directories)
+        self.first.append(len(self.place))
+        for replica, place in enumerate(self.place):
+            self.held[place][replica] = None
+        self.origin: Sequence[int] = tuple(self.place)
+        self.replica_bytes = [sum(self.size[each] for each in held) for held in self.held]
+
+    def others(self, replica: int) -> list[int]:
+        """Return the places of the other replicas of the same partition."""
+        number = self.partition[replica]
+        begin, end = self.first[number], self.first[number + 1]
+        return [self.place[other] for other in range(begin, end) if other != replica]
+
+    def may_enter_rack(self, replica: int, rack: int) -> bool:
+        """Return whether the partition has as many racks as before after a move to a rack."""
+        own = self.rack[self.place[replica]]
+        if own == rack or not self.keeps_racks:
+            return True
+        racks = [self.rack[place] for place in self.others(replica)]
+        return rack not in racks or own in racks
+
+    def may_enter_broker(self, replica: int, directory: int) -> bool:
+        """Return whether the replica can be on the broker of a directory that is not its own."""
+        source, broker = self.place[replica], self.broker[directory]
+        if self.broker[source] == broker:
+            # A broker copies between its directories only what it can read.
+            return source != directory and self.cluster.directories[source].is_online
+        return all(self.broker[place] != broker for place in self.others(replica))
+
+    def is_legal(self, replica: int, directory: int) -> bool:
+        """Return whether a move keeps all rules but those about space."""
+        return (
+            self.receives[directory]
+            and self.may_enter_broker(replica, directory)
+            and self.may_enter_rack(replica, self.rack[directory])
+        )
+
+    def move(self, replica: int, directory: int) -> None:
+        """Put a replica into another directory."""
+        source, size = self.place[replica], self.size[replica]
+        del self.held[source][replica]
+        self.held[directory][replica] = None
+        self.used[source] -= size
+        self.used[directory] += size
+        self.replica_bytes[source] -= size
+        self.replica_bytes[directory] += size
+        self.place[replica] = directory
+
+    def fill(self, directory: int) -> float:
+        """Return the used share of a directory's capacity."""
+        capacity_bytes = self.cluster.directories[directory].capacity_bytes
+        return self.used[directory] / capacity_bytes if capacity_bytes else 0.0
+
+    def spread(self) -> float:
+        """Return the highest fill of the directories that stay, less the lowest that may grow."""
+        fills = [self.fill(each) for each in self.staying()]
+        lowest = [self.fill(each) for each, receives in enumerate(self.receives) if receives]
+        return max(0.0, max(fills) - min(lowest)) if lowest else 0.0
+
+    def staying(self) -> list[int]:
+        """Return the directories with a fill that are not emptied."""
+        gone = frozenset(self.leaving)
+        return [
+            i
+            for i, each in enumerate(self.cluster.directories)
+            if each.is_online and each.capacity_bytes > 0 and i not in gone
+        ]
+
+    def move_to(self, replica: int, directory: int) -> PlannedMove:
+        """Return a move of a replica from its present place."""
+        number = self.partition[replica]
+        slot = replica - self.first[number]
+        return PlannedMove(number, slot, self.place[replica], directory, self.size[replica])
+
+    def leader_broker(self, partition: int) -> int:
+        """Return the broker that new replicas copy from.
+
+        A leader that moves is followed by the replica in its position.
+        """
+        model = self.cluster.partitions[partition]
+        begin = self.first[partition]
+        slots = range(len(model.directories))
+        led = [slot for slot in slots if self.broker[model.directories[slot]] == model.leader]
+        return self.broker[self.place[begin + (led[0] if led else 0)]]

@@ -1,0 +1,110 @@
+"""A cluster as the planner sees it: brokers, log directories, and replicas with their sizes."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spindle.common.ids import NO_LEADER, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModel:
+    """A broker. A broker without a rack counts as a rack of its own."""
+
+    broker_id: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryModel:
+    """A log directory.
+
+    Attributes:
+        capacity_bytes: the size of the file system; 0 if it is unknown, then nothing goes there.
+        used_bytes: of the file system, also by files that are no replicas.
+        is_cordoned: gets no further replicas.
+        is_online: its broker runs and can read it. An offline one keeps its replicas or loses
+            them; a plan counts neither its capacity nor its fill.
+    """
+
+    broker_id: int
+    path: str
+    capacity_bytes: int
+    used_bytes: int
+    is_cordoned: bool = False
+    is_online: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.broker_id}:{self.path}"
+
+    @property
+    def fill(self) -> float:
+        """The used share of the capacity, from 0 to 1."""
+        return self.used_bytes / self.capacity_bytes if self.capacity_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionModel:
+    """A partition and its replicas.
+
+    Attributes:
+        directories: a place for each replica in Kafka's order, as an index into
+            `ClusterModel.directories`.
+        size_bytes: the size of each replica, in the same order.
+        write_bytes_per_second: by how much each replica grows.
+        leader: the id of the broker that leads, `NO_LEADER` if none does.
+    """
+
+    name: TopicPartition
+    directories: tuple[int, ...]
+    size_bytes: tuple[int, ...]
+    write_bytes_per_second: int = 0
+    leader: int = NO_LEADER
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterModel:
+    """A cluster at one moment.
+
+    Raises:
+        ValueError: the parts contradict each other.
+    """
+
+    brokers: Sequence[BrokerModel]
+    directories: Sequence[DirectoryModel]
+    partitions: Sequence[PartitionModel]
+
+    def __post_init__(self) -> None:
+        known = Counter(each.broker_id for each in self.brokers)
+        _refuse_repeated("broker", known)
+        _refuse_repeated("directory", Counter(map(str, self.directories)))
+        _refuse_repeated("partition", Counter(each.name for each in self.partitions))
+        for each in self.directories:
+            if each.broker_id not in known:
+                raise ValueError(f"directory {each} is on broker {each.broker_id}, which is absent")
+            if each.capacity_bytes < 0 or each.used_bytes < 0:
+                raise ValueError(f"directory {each} has a negative capacity or use")
+        for partition in self.partitions:
+            self._check(partition)
+
+    def _check(self, partition: PartitionModel) -> None:
+        places = partition.directories
+        if not places or len(places) != len(partition.size_bytes):
+            raise ValueError(f"{partition.name} needs one size for each replica, and a replica")
+        if min(places) < 0 or max(places) >= len(self.directories):
+            raise ValueError(f"{partition.name} is in a directory that the model lacks: {places}")
+        if min(partition.size_bytes) < 0 or partition.write_bytes_per_second < 0:
+            raise ValueError(f"{partition.name} has a negative size or rate")
+        if len({self.directories[place].broker_id for place in places}) < len(places):
+            raise ValueError(f"{partition.name} has two replicas on one broker")
+
+    def directories_of(self, broker_id: int) -> list[int]:
+        """Return the indexes of a broker's directories."""
+        return [i for i, each in enumerate(self.directories) if each.broker_id == broker_id]
+
+
+def _refuse_repeated(kind: str, counts: Mapping[Any, int]) -> None:
+    for name, count in counts.items():
+        if count > 1:
+            raise ValueError(f"{kind} {name} is there {count} times")

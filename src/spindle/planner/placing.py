@@ -1,0 +1,194 @@
+"""Chooses the replicas that move, and their directories. It does not look at the order of moves."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from spindle.planner.evening import even_out
+from spindle.planner.layout import Layout
+from spindle.planner.limits import PlanLimits
+from spindle.planner.refusals import refuse_placement
+from spindle.planner.rooms import Rooms
+from spindle.planner.window import FillWindow, ZoneFills, excess_bytes
+from spindle.planner.zones import Zone
+
+_MOST_TRIED: Final = 200
+"""Replicas of one directory that are tried."""
+_MOST_SEARCHED: Final = 20
+"""Directories that are searched after one of them had a replica that can move."""
+
+
+def empty_directories(
+    layout: Layout, zones: Iterable[Zone], window: FillWindow | None, limits: PlanLimits
+) -> None:
+    """Move every replica out of the directories that are emptied.
+
+    A replica goes where the most is lacking below the level to which the bytes fill the emptiest
+    directories; if it is too large for that, to the directory with the most room.
+
+    Raises:
+        Infeasible: a replica has no place.
+    """
+    leaving = _largest_first(layout, layout.leaving)
+    rooms = Rooms(layout, _lacking(layout, zones, window, limits))
+    left = [replica for replica in leaving if not _put(layout, rooms, replica)]
+    rooms = Rooms(layout, Rooms.ceilings(layout, limits.max_fill))
+    for replica in left:
+        if not _put(layout, rooms, replica) and not _make_room(layout, rooms, replica, limits):
+            refuse_placement(layout, replica, limits)
+
+
+def level_out(
+    layout: Layout, zones: Iterable[Zone], window: FillWindow, limits: PlanLimits
+) -> None:
+    """Move replicas until all fills are in the window, as far as that is possible."""
+    highs: dict[int, float] = {}
+    for zone in zones:
+        fills, high = ZoneFills(layout, zone), window.high
+        taken = fills.taken_bytes(window.low)
+        if taken > fills.given_bytes(high):
+            high = max(window.low, fills.drain_level(taken))
+        highs |= dict.fromkeys(zone.directories, high)
+    excess = {each: excess_bytes(layout, each, high) for each, high in highs.items()}
+    excess = {each: above for each, above in excess.items() if above >= 1}
+    _give(layout, excess, _lacking(layout, zones, window, limits))
+    _give_rest(layout, window, limits)
+    _fill_up(layout, window)
+    even_out(layout, window.high - window.low, limits.max_fill)
+
+
+def _lacking(
+    layout: Layout, zones: Iterable[Zone], window: FillWindow | None, limits: PlanLimits
+) -> dict[int, int]:
+    """Return the bytes up to which the emptiest directories are filled.
+
+    That is the low end of the window, or higher if more bytes than this are to be placed.
+    """
+    fills: dict[int, float] = {}
+    for zone in zones:
+        found = ZoneFills(layout, zone)
+        low, given = 0.0, float(zone.forced_bytes)
+        if window is not None:
+            low = window.low
+            given += found.given_bytes(window.high)
+        fill = min(max(low, found.water_level(given)), limits.max_fill)
+        fills |= dict.fromkeys(zone.directories, fill)
+    return {
+        each: int(fill * layout.cluster.directories[each].capacity_bytes)
+        for each, fill in fills.items()
+        if layout.receives[each]
+    }
+
+
+def _largest_first(layout: Layout, directories: Iterable[int]) -> list[int]:
+    held = [replica for each in directories for replica in layout.held[each]]
+    return sorted(held, key=lambda replica: (-layout.size[replica], replica))
+
+
+def _put(layout: Layout, rooms: Rooms, replica: int) -> bool:
+    """Move a replica to the directory with the most room, and return whether there was one."""
+    target = rooms.best(replica)
+    if target is None:
+        return False
+    _move(layout, rooms, replica, target)
+    return True
+
+
+def _move(layout: Layout, rooms: Rooms, replica: int, target: int) -> None:
+    source = layout.place[replica]
+    layout.move(replica, target)
+    rooms.update(source)
+    rooms.update(target)
+
+
+def _give(layout: Layout, excess: dict[int, float], ceilings: Mapping[int, int]) -> None:
+    """Move the largest replicas that neither give nor fill too much."""
+    rooms = Rooms(layout, ceilings)
+    for replica in _largest_first(layout, excess):
+        source, size = layout.place[replica], layout.size[replica]
+        if 0 < size <= excess[source] and _put(layout, rooms, replica):
+            excess[source] -= size
+
+
+def _give_rest(layout: Layout, window: FillWindow, limits: PlanLimits) -> None:
+    """Bring the directories that are still above the window into it, with the least bytes."""
+    rooms = Rooms(layout, Rooms.ceilings(layout, min(window.high, limits.max_fill)))
+    for directory in layout.staying():
+        for _ in range(len(layout.held[directory])):
+            above = excess_bytes(layout, directory, window.high)
+            if above < 1 or not _give_one(layout, rooms, directory, above):
+                break
+
+
+def _give_one(layout: Layout, rooms: Rooms, directory: int, above: float) -> bool:
+    """Move the largest replica that is not too large, or else the smallest larger one."""
+    ordered = _largest_first(layout, [directory])
+    enough = [replica for replica in ordered if layout.size[replica] >= above][::-1]
+    less = [replica for replica in ordered if 0 < layout.size[replica] < above]
+    tried = [*less[:_MOST_TRIED], *enough[:_MOST_TRIED]]
+    return any(_put(layout, rooms, replica) for replica in tried)
+
+
+def _fill_up(layout: Layout, window: FillWindow) -> None:
+    """Bring the directories that are still below the window into it, with the least bytes."""
+    spread = window.high - window.low
+    fullest = sorted(layout.staying(), key=lambda each: (-layout.fill(each), each))
+    lowest = [each for each in fullest[::-1] if layout.receives[each]]
+    for directory in lowest:
+        for _ in range(len(layout.size)):
+            highest = max(map(layout.fill, fullest))
+            if layout.fill(directory) >= highest - spread:
+                break
+            capacity = layout.cluster.directories[directory].capacity_bytes
+            lacking = (highest - spread) * capacity - layout.used[directory]
+            if not _take_one(layout, directory, lacking, fullest, window):
+                break
+
+
+def _take_one(
+    layout: Layout, directory: int, lacking: float, fullest: Iterable[int], window: FillWindow
+) -> bool:
+    """Move a replica into a directory: if possible one that moves anyway, of the right size."""
+    best: tuple[bool, float, int] | None = None
+    capacity = layout.cluster.directories[directory].capacity_bytes
+    most = window.high * capacity - layout.used[directory]
+    searched = 0
+    for source in fullest:
+        held_bytes = layout.cluster.directories[source].capacity_bytes * window.low
+        spare = min(layout.used[source] - held_bytes, most)
+        if source == directory or spare <= 0:
+            continue
+        for replica in layout.held[source]:
+            size = layout.size[replica]
+            if not 0 < size <= spare:
+                continue
+            key = (layout.origin[replica] == source, abs(size - lacking), replica)
+            if (best is None or key < best) and layout.is_legal(replica, directory):
+                best = key
+        searched += best is not None
+        if best is not None and (not best[0] or searched == _MOST_SEARCHED):
+            break
+    if best is None:
+        return False
+    layout.move(best[2], directory)
+    return True
+
+
+def _make_room(layout: Layout, rooms: Rooms, replica: int, limits: PlanLimits) -> bool:
+    """Move other replicas out of a directory, so that this one fits; return whether it worked."""
+    size = layout.size[replica]
+    targets = [each for each in range(len(layout.receives)) if layout.is_legal(replica, each)]
+    for target in sorted(targets, key=lambda each: (-rooms.room(each), each)):
+        moved = []
+        for other in _largest_first(layout, [target])[:_MOST_TRIED]:
+            if rooms.room(target) >= size:
+                break
+            found = rooms.best(other)
+            if found is not None and found != target and layout.size[other] > 0:
+                moved.append(other)
+                _move(layout, rooms, other, found)
+        if rooms.room(target) >= size:
+            _move(layout, rooms, replica, target)
+            return True
+        for other in moved[::-1]:
+            _move(layout, rooms, other, target)
+    return False

@@ -1,0 +1,99 @@
+"""A finished plan: rounds of moves, and what they change; or the reason why there is none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spindle.common.ids import TopicPartition
+from spindle.planner.model import ClusterModel
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """A replica that goes from one directory to another one, of the same or of another broker.
+
+    Attributes:
+        partition: an index into `ClusterModel.partitions`.
+        slot: the position of the replica among those of its partition; it stays the same.
+        source: an index into `ClusterModel.directories`.
+        target: an index into `ClusterModel.directories`.
+    """
+
+    partition: int
+    slot: int
+    source: int
+    target: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRound:
+    """Moves that run at the same time; the next round begins when all of them have ended.
+
+    Attributes:
+        duration_ms: the time that the throttle makes them take at least.
+    """
+
+    moves: Sequence[PlannedMove]
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementPlan:
+    """Rounds of moves.
+
+    Attributes:
+        cluster: the cluster before the first round.
+        leaving: the directories that the plan empties, as indexes.
+        used_bytes: the use of each directory after the last round.
+        lower_bound_bytes: no plan for the same goal can move fewer bytes.
+        spread: the largest difference of fill between two directories in use, after the plan.
+        remarks: why the plan falls short of its goal; empty if it does not.
+    """
+
+    cluster: ClusterModel
+    leaving: Sequence[int]
+    rounds: Sequence[PlannedRound]
+    used_bytes: Sequence[int]
+    lower_bound_bytes: int
+    spread: float
+    remarks: Sequence[str]
+
+    @property
+    def moved_bytes(self) -> int:
+        """The bytes of all moves."""
+        return sum(move.size_bytes for each in self.rounds for move in each.moves)
+
+    @property
+    def duration_ms(self) -> int:
+        """The time of all rounds."""
+        return sum(each.duration_ms for each in self.rounds)
+
+
+class BindingLimit(StrEnum):
+    """A limit that leaves no plan."""
+
+    CAPACITY = "capacity"
+    CORDONS = "cordons"
+    RACKS = "racks"
+    REPLICATION = "replication"
+    OFFLINE = "offline"
+    THROTTLE = "throttle"
+
+
+class Infeasible(Exception):
+    """There is no plan. The text says why, and what would make one possible.
+
+    Attributes:
+        limit: the limit that binds.
+        partition: the partition that it stops.
+        remedy: what would make a plan possible.
+    """
+
+    def __init__(
+        self, limit: BindingLimit, partition: TopicPartition, reason: str, remedy: str
+    ) -> None:
+        super().__init__(f"{partition} cannot move: {reason}. Limit: {limit}. Remedy: {remedy}.")
+        self.limit = limit
+        self.partition = partition
+        self.remedy = remedy

@@ -1,0 +1,139 @@
+"""The plans: balance a cluster, empty directories or a broker, and ask what a change would bring.
+
+Each function is pure: the same cluster and limits give the same plan.
+"""
+
+from collections.abc import Collection
+
+from spindle.planner.changes import ClusterChanges, changed
+from spindle.planner.layout import Layout
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.placing import empty_directories, level_out
+from spindle.planner.plan import PlacementPlan
+from spindle.planner.rounds import RoundPlanner
+from spindle.planner.window import FillWindow, cheapest_window
+from spindle.planner.zones import Zone, find_zones
+
+
+def balance(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
+    """Return a plan that brings the fills of all directories within `limits.spread`.
+
+    Where that is not possible, the plan comes as near as it can, and its remarks say why.
+    """
+    return _plan(cluster, (), limits, is_levelled=True)
+
+
+def drain(cluster: ClusterModel, directories: Collection[int], limits: PlanLimits) -> PlacementPlan:
+    """Return a plan that empties directories and moves nothing else, if that is possible.
+
+    Args:
+        directories: indexes into `cluster.directories`.
+
+    Raises:
+        Infeasible: a replica has no other place.
+    """
+    return _plan(cluster, directories, limits, is_levelled=False)
+
+
+def decommission(cluster: ClusterModel, broker_id: int, limits: PlanLimits) -> PlacementPlan:
+    """Return a plan that takes all replicas away from a broker.
+
+    Raises:
+        Infeasible: a replica has no other place.
+    """
+    return drain(cluster, cluster.directories_of(broker_id), limits)
+
+
+def what_if(cluster: ClusterModel, changes: ClusterChanges, limits: PlanLimits) -> PlacementPlan:
+    """Return the plan that a changed cluster would need: empty what goes, then level the rest.
+
+    Raises:
+        Infeasible: a replica has no other place.
+        ValueError: the changes do not fit the cluster.
+    """
+    future, leaving = changed(cluster, changes)
+    return _plan(future, leaving, limits, is_levelled=True)
+
+
+def _plan(
+    cluster: ClusterModel, leaving: Collection[int], limits: PlanLimits, *, is_levelled: bool
+) -> PlacementPlan:
+    layout = Layout(cluster, leaving, keeps_racks=limits.keeps_racks)
+    zones = find_zones(layout)
+    window = cheapest_window(layout, zones, limits.spread) if is_levelled else None
+    empty_directories(layout, zones, window, limits)
+    if window is not None:
+        level_out(layout, find_zones(layout), window, limits)
+    targets = {
+        replica: place
+        for replica, place in enumerate(layout.place)
+        if place != layout.origin[replica]
+    }
+    done = RoundPlanner(Layout(cluster, leaving, keeps_racks=limits.keeps_racks), targets, limits)
+    done.run()
+    if is_levelled and done.layout.spread() > limits.spread:
+        done.drop_rounds_that_worsen()
+    spread = done.layout.spread()
+    remarks = () if window is None else tuple(_remarks(done, window, zones, limits))
+    return PlacementPlan(
+        cluster=cluster,
+        leaving=tuple(layout.leaving),
+        rounds=tuple(done.rounds),
+        used_bytes=tuple(done.layout.used),
+        lower_bound_bytes=_lower_bound(cluster, leaving, limits, window, spread),
+        spread=spread,
+        remarks=remarks,
+    )
+
+
+def _lower_bound(
+    cluster: ClusterModel,
+    leaving: Collection[int],
+    limits: PlanLimits,
+    window: FillWindow | None,
+    spread: float,
+) -> int:
+    """Return the fewest bytes for the wanted spread, or for that of the plan if it is larger."""
+    layout = Layout(cluster, leaving, keeps_racks=limits.keeps_racks)
+    if window is None:
+        return sum(layout.replica_bytes[each] for each in layout.leaving)
+    if spread <= limits.spread:
+        return window.lower_bound_bytes
+    return cheapest_window(layout, find_zones(layout), spread).lower_bound_bytes
+
+
+def _remarks(
+    done: RoundPlanner, window: FillWindow, zones: Collection[Zone], limits: PlanLimits
+) -> list[str]:
+    """Return the reasons why the spread is larger than wanted."""
+    remarks = []
+    if done.dropped:
+        size = sum(each.size_bytes for each in done.dropped)
+        remarks.append(
+            f"{len(done.dropped)} moves of {size} bytes are left out: no directory has room for "
+            "their copies, or they grow faster than the throttle"
+        )
+    layout = done.layout
+    spread = layout.spread()
+    if spread <= limits.spread:
+        return remarks
+    reason = "no further move of a whole replica brings the fills closer together"
+    if not window.is_wanted_spread and len(zones) > 1:
+        reason = (
+            "replication and racks keep the replicas in "
+            f"{len(zones)} parts of the cluster, which are not equally full"
+        )
+    high = max(layout.staying(), key=lambda each: (layout.fill(each), -each))
+    fixed = layout.fill(high) - layout.replica_bytes[high] / _capacity(layout, high)
+    if fixed > layout.fill(high) - spread + limits.spread:
+        reason = f"other files than replicas fill {layout.cluster.directories[high]}"
+    remarks.append(
+        f"the fills stay {100 * spread:.1f} points apart, wanted are "
+        f"{100 * limits.spread:.1f}: {reason}"
+    )
+    return remarks
+
+
+def _capacity(layout: Layout, directory: int) -> int:
+    return layout.cluster.directories[directory].capacity_bytes

@@ -1,0 +1,76 @@
+"""Finds the limit that keeps a replica from every directory, and what would lift it."""
+
+from typing import NoReturn
+
+from spindle.common.sizes import size_text
+from spindle.planner.layout import Layout
+from spindle.planner.limits import PlanLimits
+from spindle.planner.plan import BindingLimit, Infeasible
+
+
+def refuse_placement(layout: Layout, replica: int, limits: PlanLimits) -> NoReturn:
+    """Say why no directory can take a replica.
+
+    Raises:
+        Infeasible: always.
+    """
+    cluster = layout.cluster
+    model = cluster.partitions[layout.partition[replica]]
+    gone = frozenset(layout.leaving)
+    left = [i for i, each in enumerate(cluster.directories) if each.is_online and i not in gone]
+    free = [each for each in left if layout.may_enter_broker(replica, each)]
+    count = len(model.directories)
+    brokers = len({layout.broker[each] for each in left})
+    if not free:
+        raise Infeasible(
+            BindingLimit.REPLICATION,
+            model.name,
+            f"it has {count} replicas, and {brokers} brokers with a directory are left",
+            f"add a broker, or lower the replication factor of topic {model.name.topic}",
+        )
+    open_ones = [each for each in free if layout.receives[each]]
+    if not open_ones:
+        names = ", ".join(str(cluster.directories[each]) for each in free[:5])
+        raise Infeasible(
+            BindingLimit.CORDONS,
+            model.name,
+            f"every directory that it could go to is cordoned or of unknown size: {names}",
+            "uncordon one of them, or add a directory",
+        )
+    legal = [each for each in open_ones if layout.is_legal(replica, each)]
+    if not legal:
+        own = layout.rack[layout.place[replica]]
+        racks = {each.broker_id: each.rack for each in cluster.brokers}
+        name = racks[layout.broker[layout.rack.index(own)]]
+        raise Infeasible(
+            BindingLimit.RACKS,
+            model.name,
+            f"it would be in fewer racks without its replica in rack {name}",
+            f"add a directory or a broker to rack {name}, or allow fewer racks",
+        )
+    refuse_space(layout, replica, legal, limits)
+
+
+def refuse_space(
+    layout: Layout, replica: int, directories: list[int], limits: PlanLimits
+) -> NoReturn:
+    """Say how much room is missing in the directories that a replica may enter.
+
+    Raises:
+        Infeasible: always.
+    """
+    cluster, size = layout.cluster, layout.size[replica]
+    rooms = {
+        each: int(limits.max_fill * cluster.directories[each].capacity_bytes) - layout.used[each]
+        for each in directories
+    }
+    best = max(rooms, key=lambda each: (rooms[each], -each))
+    missing = size - rooms[best]
+    raise Infeasible(
+        BindingLimit.CAPACITY,
+        cluster.partitions[layout.partition[replica]].name,
+        f"it needs {size_text(size)}, and the directory with the most room, "
+        f"{cluster.directories[best]}, has {size_text(max(0, rooms[best]))} below "
+        f"{limits.max_fill:.0%} of its capacity",
+        f"free or add {size_text(missing)} there, add a directory, or raise the highest fill",
+    )

@@ -1,0 +1,91 @@
+"""The directories that may receive replicas, the one with the most room first."""
+
+import heapq
+from collections.abc import Mapping
+
+from spindle.planner.layout import Layout
+
+
+class Rooms:
+    """Finds the directory with the most room for a replica.
+
+    There is a heap for each rack and a heap of racks, so a replica that may not enter some racks
+    or brokers passes over few entries. Entries of earlier rooms are dropped when they are met.
+
+    Args:
+        ceilings: the bytes up to which each directory may be used; the others receive nothing.
+    """
+
+    def __init__(self, layout: Layout, ceilings: Mapping[int, int]) -> None:
+        self._layout = layout
+        self._ceilings = ceilings
+        self._by_rack: dict[int, list[tuple[int, int]]] = {}
+        for directory in ceilings:
+            entry = (-self.room(directory), directory)
+            self._by_rack.setdefault(layout.rack[directory], []).append(entry)
+        for heap in self._by_rack.values():
+            heapq.heapify(heap)
+        self._racks = [(heap[0][0], rack) for rack, heap in self._by_rack.items()]
+        heapq.heapify(self._racks)
+
+    @staticmethod
+    def ceilings(layout: Layout, fill: float) -> dict[int, int]:
+        """Return the bytes that are this share of each directory that may receive replicas."""
+        return {
+            number: int(fill * each.capacity_bytes)
+            for number, each in enumerate(layout.cluster.directories)
+            if layout.receives[number]
+        }
+
+    def room(self, directory: int) -> int:
+        """Return the bytes that a directory still takes; negative above its ceiling."""
+        return self._ceilings[directory] - self._layout.used[directory]
+
+    def best(self, replica: int) -> int | None:
+        """Return a directory with much room that the replica may enter, None without one."""
+        size = self._layout.size[replica]
+        passed: dict[int, int] = {}
+        found = None
+        while self._racks and found is None:
+            room, rack = heapq.heappop(self._racks)
+            if rack in passed or room != self._top(rack):
+                continue
+            passed[rack] = room
+            if -room < size:
+                break
+            if self._layout.may_enter_rack(replica, rack):
+                found = self._best_in(rack, replica, size)
+        for rack, room in passed.items():
+            heapq.heappush(self._racks, (room, rack))
+        return found
+
+    def update(self, directory: int) -> None:
+        """Take note of a changed use."""
+        if directory not in self._ceilings:
+            return
+        rack = self._layout.rack[directory]
+        heapq.heappush(self._by_rack[rack], (-self.room(directory), directory))
+        heapq.heappush(self._racks, (self._top(rack), rack))
+
+    def _top(self, rack: int) -> int:
+        heap = self._by_rack[rack]
+        while -self.room(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0]
+
+    def _best_in(self, rack: int, replica: int, size: int) -> int | None:
+        heap = self._by_rack[rack]
+        passed: dict[int, int] = {}
+        found = None
+        while heap and found is None:
+            room, directory = heapq.heappop(heap)
+            if directory in passed or -self.room(directory) != room:
+                continue
+            passed[directory] = room
+            if -room < size:
+                break
+            if self._layout.is_legal(replica, directory):
+                found = directory
+        for directory, room in passed.items():
+            heapq.heappush(heap, (room, directory))
+        return found

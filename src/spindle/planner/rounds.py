@@ -1,0 +1,215 @@
+"""Puts moves into rounds that are feasible at every step.
+
+A copy takes space in its target while the source still has the replica. So a round begins a move
+only if its target has room for it before any source of the round is freed. A partition has at most
+one move in a round, so its replicas change one after the other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spindle.common.sizes import size_text
+from spindle.planner.layout import Layout
+from spindle.planner.limits import PlanLimits
+from spindle.planner.plan import BindingLimit, Infeasible, PlannedMove, PlannedRound
+from spindle.planner.refusals import refuse_space
+from spindle.planner.rooms import Rooms
+
+Lane = tuple[str, int]
+"""A direction of copies, and a broker. Each lane has the whole throttle."""
+
+
+@dataclass(slots=True)
+class _Load:
+    size_bytes: int = 0
+    bytes_per_second: int = 0
+
+
+@dataclass(slots=True)
+class _OpenRound:
+    """A round that still takes moves."""
+
+    layout: Layout
+    limits: PlanLimits
+    ceilings: Mapping[int, int]
+    chosen: dict[int, int] = field(default_factory=dict)
+    busy: dict[int, int] = field(default_factory=dict)
+    incoming: dict[int, int] = field(default_factory=dict)
+    lanes: dict[Lane, _Load] = field(default_factory=dict)
+    partitions: dict[int, None] = field(default_factory=dict)
+
+    def is_full(self, directory: int) -> bool:
+        """Return whether as many moves as allowed begin or end in a directory."""
+        return self.busy.get(directory, 0) >= self.limits.parallel_moves
+
+    def add(self, replica: int, target: int) -> bool:
+        """Add a move if it keeps all limits, and return whether it does."""
+        layout = self.layout
+        source, size = layout.place[replica], layout.size[replica]
+        number = layout.partition[replica]
+        incoming = self.incoming.get(target, 0) + size
+        if self.is_full(source) or self.is_full(target) or number in self.partitions:
+            return False
+        if layout.used[target] + incoming > self.ceilings.get(target, 0):
+            return False
+        if not layout.is_legal(replica, target):
+            return False
+        rate = layout.cluster.partitions[number].write_bytes_per_second
+        lanes = lanes_of(layout, replica, target)
+        loads = [self.lanes.setdefault(lane, _Load()) for lane in lanes]
+        if any(
+            each.bytes_per_second + rate >= self.limits.throttle_bytes_per_second for each in loads
+        ):
+            return False
+        for each in loads:
+            each.size_bytes += size
+            each.bytes_per_second += rate
+        self.incoming[target] = incoming
+        self.partitions[number] = None
+        for directory in (source, target):
+            self.busy[directory] = self.busy.get(directory, 0) + 1
+        self.chosen[replica] = target
+        return True
+
+    def close(self) -> PlannedRound:
+        """Carry out the moves, and return the round."""
+        moves = [self.layout.move_to(replica, to) for replica, to in self.chosen.items()]
+        for replica, target in self.chosen.items():
+            self.layout.move(replica, target)
+        return PlannedRound(tuple(moves), self._duration_ms())
+
+    def _duration_ms(self) -> int:
+        throttle = self.limits.throttle_bytes_per_second
+        return max(
+            -(-each.size_bytes * 1000 // (throttle - each.bytes_per_second))
+            for each in self.lanes.values()
+        )
+
+
+def lanes_of(layout: Layout, replica: int, target: int) -> list[Lane]:
+    """Return the lanes that a move loads. Another broker copies from the partition's leader."""
+    here, there = layout.broker[layout.place[replica]], layout.broker[target]
+    if here == there:
+        return [("between directories", here)]
+    return [("out", layout.leader_broker(layout.partition[replica])), ("in", there)]
+
+
+@dataclass(slots=True)
+class RoundPlanner:
+    """Makes rounds until all moves are done.
+
+    Args:
+        layout: the cluster before the first round; its state follows the rounds.
+        targets: the replicas that move, and where they go.
+        limits: of each round.
+    """
+
+    layout: Layout
+    targets: dict[int, int]
+    limits: PlanLimits
+    rounds: list[PlannedRound] = field(default_factory=list)
+    dropped: list[PlannedMove] = field(default_factory=list)
+    spreads: list[float] = field(default_factory=list)
+    initial_spread: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.initial_spread = self.layout.spread()
+
+    def run(self) -> None:
+        """Make the rounds; moves that are not possible and not necessary are dropped.
+
+        Raises:
+            Infeasible: a replica cannot leave a directory that the plan empties.
+        """
+        ceilings = Rooms.ceilings(self.layout, self.limits.max_fill)
+        self._refuse_fast_writers()
+        queues = self._queues()
+        while any(queues.values()):
+            opened = _OpenRound(self.layout, self.limits, ceilings)
+            fullest = sorted(queues, key=lambda each: (-self.layout.fill(each), each))
+            for source in fullest:
+                queues[source] = self._take(opened, source, queues[source])
+            if opened.chosen:
+                self.rounds.append(opened.close())
+                self.spreads.append(self.layout.spread())
+            else:
+                queues = self._unblocked(queues, ceilings)
+
+    def drop_rounds_that_worsen(self) -> None:
+        """Drop the last rounds as long as the spread was smaller before them.
+
+        A round that takes a replica out of a directory that the plan empties always stays.
+        """
+        leaving = frozenset(self.layout.leaving)
+        spreads = [self.initial_spread, *self.spreads]
+        needed = [
+            number
+            for number, each in enumerate(self.rounds, start=1)
+            if any(move.source in leaving for move in each.moves)
+        ]
+        first = max(needed, default=0)
+        best = min(range(first, len(spreads)), key=lambda number: (spreads[number], number))
+        for each in reversed(self.rounds[best:]):
+            for move in each.moves:
+                self.layout.move(self.layout.first[move.partition] + move.slot, move.source)
+                self.dropped.append(move)
+        del self.rounds[best:], self.spreads[best:]
+
+    def _queues(self) -> dict[int, list[int]]:
+        """Return the replicas that move by their source, the largest ones first."""
+        queues: dict[int, list[int]] = {}
+        layout = self.layout
+        for replica in sorted(self.targets, key=lambda each: (-layout.size[each], each)):
+            queues.setdefault(layout.place[replica], []).append(replica)
+        return queues
+
+    def _take(self, opened: _OpenRound, source: int, queue: list[int]) -> list[int]:
+        """Add moves of a queue to a round, and return the others."""
+        left: list[int] = []
+        for position, replica in enumerate(queue):
+            if opened.is_full(source):
+                return [*left, *queue[position:]]
+            if not opened.add(replica, self.targets[replica]):
+                left.append(replica)
+        return left
+
+    def _must_move(self, replica: int) -> bool:
+        return self.layout.place[replica] in self.layout.leaving
+
+    def _unblocked(
+        self, queues: Mapping[int, list[int]], ceilings: Mapping[int, int]
+    ) -> dict[int, list[int]]:
+        """Give one replica another target, or drop what is not necessary."""
+        rooms = Rooms(self.layout, ceilings)
+        waiting = [replica for queue in queues.values() for replica in queue]
+        forced = [replica for replica in waiting if self._must_move(replica)]
+        for replica in forced:
+            found = rooms.best(replica)
+            if found is not None:
+                self.targets[replica] = found
+                return dict(queues)
+        if forced:
+            layout = self.layout
+            legal = [
+                each for each in range(len(layout.receives)) if layout.is_legal(forced[0], each)
+            ]
+            refuse_space(layout, forced[0], legal or [self.targets[forced[0]]], self.limits)
+        self.dropped += [self.layout.move_to(replica, self.targets[replica]) for replica in waiting]
+        return {}
+
+    def _refuse_fast_writers(self) -> None:
+        """Refuse a replica that grows faster than it is copied; drop it if it need not move."""
+        throttle = self.limits.throttle_bytes_per_second
+        for replica in list(self.targets):
+            model = self.layout.cluster.partitions[self.layout.partition[replica]]
+            rate = model.write_bytes_per_second
+            if rate < throttle:
+                continue
+            if self._must_move(replica):
+                raise Infeasible(
+                    BindingLimit.THROTTLE,
+                    model.name,
+                    f"it grows by {size_text(rate)}/s, and the throttle is {size_text(throttle)}/s",
+                    f"raise the throttle above {size_text(rate)}/s",
+                )
+            self.dropped.append(self.layout.move_to(replica, self.targets.pop(replica)))

@@ -1,0 +1,167 @@
+"""The cheapest window of fills, and the fewest bytes that any plan must move to reach it.
+
+Let all final fills be between `low` and `low + spread`. Every directory above the window gives at
+least its excess, every directory below it gets at least what it lacks, and each moved byte leaves
+one directory and enters one other. So the larger of the two sums is a lower bound for this window,
+for each zone. It is a convex function of `low`; its minimum is the bound for all plans.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spindle.planner.layout import Layout
+from spindle.planner.zones import Zone
+
+_PRECISION: Final = 1e-13
+_STEPS: Final = 60
+"""A search for a fill ends with this error, or after this many halvings."""
+_ROUNDING: Final = 1 - 1e-9
+"""Keeps the bound below the true minimum in spite of that error."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillWindow:
+    """The fills that a plan aims at.
+
+    Attributes:
+        low: the lowest fill at the end.
+        high: the highest fill at the end.
+        lower_bound_bytes: no plan whose final fills are as close together moves fewer bytes.
+        is_wanted_spread: False if the zones are too different for the wanted spread; the window
+            is wider then.
+    """
+
+    low: float
+    high: float
+    lower_bound_bytes: int
+    is_wanted_spread: bool
+
+
+class ZoneFills:
+    """The fills of a zone at one moment, for questions about many levels.
+
+    Attributes:
+        receivers: use and capacity of each directory that may receive.
+    """
+
+    def __init__(self, layout: Layout, zone: Zone) -> None:
+        capacities = [each.capacity_bytes for each in layout.cluster.directories]
+        self.forced_bytes = zone.forced_bytes
+        self.receivers = [
+            (layout.used[each], capacities[each])
+            for each in zone.directories
+            if layout.receives[each]
+        ]
+        self._givers = [
+            (layout.used[each], capacities[each], layout.replica_bytes[each], layout.receives[each])
+            for each in zone.directories
+        ]
+
+    def given_bytes(self, high: float) -> float:
+        """Return the bytes of replicas that the directories have above a fill."""
+        return sum(
+            min(used - high * capacity, replica_bytes)
+            for used, capacity, replica_bytes, _ in self._givers
+            if used > high * capacity
+        )
+
+    def taken_bytes(self, low: float) -> float:
+        """Return the bytes that the directories lack below a fill."""
+        return sum(
+            low * capacity - used for used, capacity in self.receivers if used < low * capacity
+        )
+
+    def bound_bytes(self, low: float, high: float) -> float:
+        """Return the bytes that must move to bring all fills between two levels."""
+        return max(self.forced_bytes + self.given_bytes(high), self.taken_bytes(low))
+
+    def level(self) -> float:
+        """Return the fill of all directories that may receive if all bytes are spread evenly."""
+        capacity = sum(each for _, each in self.receivers)
+        used = sum(each for each, _ in self.receivers) + self.forced_bytes
+        cordoned = [each[:3] for each in self._givers if not each[3]]
+        most = (used + sum(each[2] for each in cordoned)) / capacity
+
+        def is_enough(fill: float) -> bool:
+            given = sum(min(max(0.0, u - fill * c), r) for u, c, r in cordoned)
+            return fill * capacity >= used + given
+
+        return _lowest(is_enough, most)
+
+    def fixed_fill(self) -> float:
+        """Return the fill of the directory that other files than replicas fill most."""
+        return max(
+            (
+                (used - replica_bytes) / capacity
+                for used, capacity, replica_bytes, _ in self._givers
+            ),
+            default=0.0,
+        )
+
+    def water_level(self, poured_bytes: float) -> float:
+        """Return the fill to which this many bytes raise the emptiest directories."""
+        if not self.receivers:
+            return 0.0
+        most = max(used / capacity for used, capacity in self.receivers)
+        most += poured_bytes / sum(capacity for _, capacity in self.receivers)
+        return _lowest(lambda fill: self.taken_bytes(fill) >= poured_bytes, most)
+
+    def drain_level(self, given_bytes: float) -> float:
+        """Return the fill down to which the fullest directories give this many bytes."""
+        most = max((used / capacity for used, capacity, *_ in self._givers), default=0.0)
+        return _lowest(lambda fill: self.given_bytes(fill) <= given_bytes, most)
+
+
+def _lowest(is_enough: Callable[[float], bool], most: float) -> float:
+    """Return the lowest fill that is enough, if all higher ones are, too."""
+    begin, end = 0.0, most
+    for _ in range(_STEPS):
+        if end - begin <= _PRECISION:
+            break
+        middle = (begin + end) / 2
+        if is_enough(middle):
+            end = middle
+        else:
+            begin = middle
+    return end
+
+
+def cheapest_window(layout: Layout, zones: Sequence[Zone], spread: float) -> FillWindow:
+    """Return the window of this width, or the narrowest possible one, that costs least."""
+    fills = [ZoneFills(layout, zone) for zone in zones]
+    levels = [each.level() for each in fills if each.receivers]
+    if not levels:
+        return FillWindow(0.0, 1.0, 0, False)
+    # The highest fill of any plan is at least the level of each zone, and what no move can take
+    # away. Its lowest fill may be above the level of a zone only if replicas leave cordoned or
+    # offline directories; the plan does without this, but the bound must not.
+    highest = max(*levels, *(each.fixed_fill() for each in fills))
+    width = max(spread, highest - min(levels))
+
+    def cost(low: float) -> float:
+        return sum(each.bound_bytes(low, low + width) for each in fills)
+
+    begin, end = max(0.0, highest - width), min(levels)
+    low = _cheapest(cost, begin, end)
+    bound = cost(_cheapest(cost, begin, max(end, 1.0)))
+    return FillWindow(low, low + width, int(bound * _ROUNDING), width <= spread)
+
+
+def _cheapest(cost: Callable[[float], float], begin: float, end: float) -> float:
+    """Return the place between two where a convex cost is lowest."""
+    for _ in range(2 * _STEPS):
+        if end - begin <= _PRECISION:
+            break
+        third = (end - begin) / 3
+        if cost(begin + third) <= cost(end - third):
+            end -= third
+        else:
+            begin += third
+    return begin
+
+
+def excess_bytes(layout: Layout, directory: int, high: float) -> float:
+    """Return the bytes of replicas that a directory has above a fill."""
+    above = layout.used[directory] - high * layout.cluster.directories[directory].capacity_bytes
+    return max(0.0, min(above, layout.replica_bytes[directory]))

@@ -1,0 +1,196 @@
+"""`spindle plan`: the model from the answers of brokers, the output, the files, and a real node."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.main import run
+from spindle.cli.plan.files import rollback_text, round_texts, write_files
+from spindle.cli.plan.plan_text import bar_text, plan_lines
+from spindle.cli.plan.snapshot import UNREADABLE, ClusterSnapshot, refuse_moving, snapshot_of
+from spindle.cli.tools.reassignment_plan import Replica, check_plan, parse_plan
+from spindle.client.admin.cluster import ClusterNode
+from spindle.client.cluster import BrokerAddress, ClusterView, PartitionView, TopicView
+from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID
+from spindle.planner.limits import PlanLimits
+from spindle.planner.plan import PlacementPlan
+from spindle.planner.plans import decommission, drain
+
+GIB = 2**30
+LIMITS = PlanLimits()
+
+
+def node(node_id: int, *, is_fenced: bool = False) -> ClusterNode:
+    return ClusterNode(node_id, "host", 9090 + node_id, f"rack{node_id % 2}", is_fenced)
+
+
+def view(*partitions: Sequence[int]) -> ClusterView:
+    """Return topic t with the replicas of each partition, led by the first one."""
+    found = {
+        number: PartitionView(number, brokers[0], 1, tuple(brokers), tuple(brokers), ())
+        for number, brokers in enumerate(partitions)
+    }
+    addresses = {number: BrokerAddress(number, "host", 9090 + number) for number in (1, 2, 3)}
+    return ClusterView("id", 1, addresses, {"t": TopicView("t", ZERO_UUID, False, found)})
+
+
+def log_dir(
+    path: str, *sizes_gib: tuple[int, int], used_gib: int = 20, total_gib: int = 100
+) -> LogDirView:
+    """Return a directory with replicas of topic t: partition and size."""
+    return LogDirView(
+        path,
+        ErrorCode.NONE,
+        total_gib * GIB,
+        (total_gib - used_gib) * GIB,
+        False,
+        {TopicPartition("t", n): ReplicaOnDisk(size * GIB, 0, False) for n, size in sizes_gib},
+    )
+
+
+def three_brokers() -> ClusterSnapshot:
+    """Return brokers 1 to 3 with two partitions; broker 3 is dead."""
+    return snapshot_of(
+        [node(1), node(2), node(3, is_fenced=True)],
+        view((1, 2), (3, 1)),
+        {
+            1: [log_dir("/a", (0, 4)), log_dir("/b", (1, 6), used_gib=10)],
+            2: [log_dir("/a", (0, 4), used_gib=4)],
+            3: "cannot connect to host:9093",
+        },
+        None,
+    )
+
+
+def test_answers_of_brokers_become_a_model() -> None:
+    found = three_brokers()
+    assert [str(each) for each in found.model.directories] == [
+        "1:/a",
+        "1:/b",
+        "2:/a",
+        "3:(unreadable)",
+    ]
+    assert [each.used_bytes // GIB for each in found.model.directories] == [20, 10, 4, 6]
+    assert [each.directories for each in found.model.partitions] == [(0, 2), (3, 1)]
+    assert found.model.partitions[1].size_bytes == (6 * GIB, 6 * GIB)
+    assert found.remarks == ["broker 3 does not tell its directories: cannot connect to host:9093"]
+
+
+def test_a_dead_broker_is_emptied_from_the_leaders() -> None:
+    plan = decommission(three_brokers().model, 3, LIMITS)
+    ((move,),) = [each.moves for each in plan.rounds]
+    assert plan.cluster.directories[move.target].broker_id == 2
+    (text,) = round_texts(plan)
+    assert parse_plan(text).replicas == {TopicPartition("t", 1): (2, 1)}
+    back = parse_plan(rollback_text(plan))
+    assert back.replicas == {TopicPartition("t", 1): (3, 1)}
+    assert UNREADABLE not in rollback_text(plan)
+
+
+def test_a_capacity_replaces_what_the_brokers_say() -> None:
+    answers = {1: [log_dir("/a", (0, 4)), log_dir("/b")]}
+    found = snapshot_of([node(1)], view((1,)), answers, 50 * GIB)
+    assert [each.capacity_bytes for each in found.model.directories] == [50 * GIB] * 2
+    assert [each.used_bytes for each in found.model.directories] == [4 * GIB, 0]
+    assert not found.remarks
+    shared = snapshot_of([node(1)], view((1,)), answers, None)
+    assert "/a and /b of broker 1 seem to share a file system" in shared.remarks[0]
+
+
+def test_an_offline_directory_and_one_of_unknown_size_receive_nothing() -> None:
+    dead = LogDirView("/b", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {})
+    answers = {1: [log_dir("/a", (0, 4), total_gib=-1, used_gib=0), dead]}
+    model = snapshot_of([node(1)], view((1,)), answers, None).model
+    assert [each.capacity_bytes for each in model.directories] == [0, 0]
+    assert [each.is_online for each in model.directories] == [True, False]
+
+
+def test_moving_replicas_are_no_ground_for_a_plan() -> None:
+    refuse_moving([])
+    with pytest.raises(CommandFailed, match=r"2 partitions are moving already \(t-0, t-1\)"):
+        refuse_moving([TopicPartition("t", number) for number in (1, 0, 1)])
+
+
+def drained() -> PlacementPlan:
+    return drain(three_brokers().model, [0], LIMITS)
+
+
+def test_the_files_of_rounds_are_plans_of_kafka_and_go_back(tmp_path: Path) -> None:
+    plan = drained()
+    written = write_files(plan, tmp_path / "new" / "plan")
+    assert [each.name for each in written] == ["round-0001.json", "rollback.json"]
+    there, back = (parse_plan(each.read_text()) for each in written)
+    check_plan(there)
+    check_plan(back)
+    partition = TopicPartition("t", 0)
+    assert there.directories == {Replica(1, partition): "/b"}
+    assert back.directories == {Replica(1, partition): "/a"}
+    assert there.replicas == back.replicas == {partition: (1, 2)}
+    with pytest.raises(CommandFailed, match="has files already"):
+        write_files(plan, tmp_path / "new" / "plan")
+
+
+def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
+    lines = plan_lines("empty 1:/a", drained(), LIMITS)
+    assert lines[:5] == [
+        "goal        empty 1:/a",
+        "moves       1 move in 1 round, 4.0 GiB",
+        "duration    at least 1:22 at 50.0 MiB/s for each broker",
+        "lower bound 4.0 GiB (no plan moves less; this one moves 0.0 % more)",
+        "spread      16.0 points before, 10.0 after",
+    ]
+    assert lines[7].split()[-1] == "emptied"
+    assert bar_text(5, 10) == "█" * 10 + "░" * 10 + "  50.0 %"
+    assert bar_text(5, 0) == "-"
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = run(("plan", *words))
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_a_directory_of_a_running_node_is_planned_empty(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(("topic", "create", "planned", "-p", "6", "-r", "1")) == 0
+    capsys.readouterr()
+    assert run(("disks", "list", "--json")) == 0
+    (broker,) = json.loads(capsys.readouterr().out)["brokers"]
+    path = broker["directories"][0]["path"]
+    count = broker["directories"][0]["partitions"]
+    code, out, _ = said(
+        capsys, "drain", f"1:{path}", "--capacity", "1GiB", "--json", "--out", str(tmp_path / "p")
+    )
+    assert code == 0
+    found = json.loads(out)
+    moves = [move for each in found["rounds"] for move in each["moves"]]
+    assert len(moves) == count > 0
+    assert {move["fromPath"] for move in moves} == {path}
+    assert path not in {move["toPath"] for move in moves}
+    assert (tmp_path / "p" / "rollback.json").exists()
+
+
+def test_wrong_places_and_impossible_goals_end_with_one_line(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = {
+        ("drain", "1:/nope"): "broker 1 has no log directory /nope; there are 1:/",
+        ("drain", "one"): "'one' is not BROKER or BROKER:DIR",
+        ("decommission", "9"): "there is no broker 9; there are 1",
+        ("decommission", "1"): "1 replicas, and 0 brokers with a directory are left",
+        ("what-if",): "name at least one broker or directory",
+        ("what-if", "--add-broker", "1"): "broker 1 is there 2 times",
+        ("what-if", "--add-directory", "7:/x=1G"): "which is absent",
+        ("what-if", "--add-directory", "7:/x"): "is not BROKER:DIR=SIZE",
+    }
+    for words, message in wrong.items():
+        code, out, err = said(capsys, *words)
+        assert (code, out) == (1, ""), words
+        assert message in err, words

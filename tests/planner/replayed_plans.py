@@ -1,0 +1,122 @@
+"""Replays a plan round by round and checks every rule; it shares no code with the planner.
+
+It reads the data of the cluster and of the plan, and nothing that the planner has computed is
+believed: not even the durations and the fills.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import PlacementPlan, PlannedRound
+
+
+@dataclass
+class Replay:
+    """The cluster between two rounds: where each replica is, and how full each directory is."""
+
+    cluster: ClusterModel
+    limits: PlanLimits
+    leaving: frozenset[int]
+    places: list[list[int]] = field(init=False)
+    used: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.places = [list(each.directories) for each in self.cluster.partitions]
+        self.used = [each.used_bytes for each in self.cluster.directories]
+
+    def broker(self, directory: int) -> int:
+        return self.cluster.directories[directory].broker_id
+
+    def racks(self, places: list[int]) -> int:
+        """Return the number of racks; a broker without a rack is one of its own."""
+        named = {each.broker_id: each.rack for each in self.cluster.brokers}
+        return len({named[self.broker(place)] or self.broker(place) for place in places})
+
+    def leader(self, partition: int) -> int:
+        """Return the broker that a copy of another broker comes from."""
+        model = self.cluster.partitions[partition]
+        for position, place in enumerate(model.directories):
+            if self.broker(place) == model.leader:
+                return self.broker(self.places[partition][position])
+        return self.broker(self.places[partition][0])
+
+    def run(self, each: PlannedRound) -> None:
+        """Check a round with all copies present and no source freed, then carry it out."""
+        assert each.moves
+        moved = [move.partition for move in each.moves]
+        assert len(moved) == len(set(moved)), "two moves of a partition in one round"
+        self.check_space(each)
+        self.check_throttle(each)
+        for move in each.moves:
+            places = self.places[move.partition]
+            model = self.cluster.partitions[move.partition]
+            source, target = move.source, move.target
+            to = self.cluster.directories[target]
+            assert places[move.slot] == source
+            assert source != target
+            assert move.size_bytes == model.size_bytes[move.slot]
+            assert to.is_online
+            assert not to.is_cordoned
+            assert target not in self.leaving
+            if self.broker(source) == self.broker(target):
+                assert self.cluster.directories[source].is_online
+            racks = self.racks(places)
+            places[move.slot] = target
+            assert len({self.broker(place) for place in places}) == len(model.directories)
+            if self.limits.keeps_racks:
+                assert self.racks(places) >= racks
+            self.used[source] -= move.size_bytes
+            self.used[target] += move.size_bytes
+
+    def check_space(self, each: PlannedRound) -> None:
+        during = list(self.used)
+        for move in each.moves:
+            during[move.target] += move.size_bytes
+        for move in each.moves:
+            capacity = self.cluster.directories[move.target].capacity_bytes
+            assert during[move.target] <= self.limits.max_fill * capacity
+        ends = Counter(move.source for move in each.moves)
+        ends.update(move.target for move in each.moves)
+        assert max(ends.values()) <= self.limits.parallel_moves
+
+    def check_throttle(self, each: PlannedRound) -> None:
+        """Check that the bytes of each broker, new records included, fit into the duration."""
+        copied: Counter[tuple[str, int]] = Counter()
+        for move in each.moves:
+            rate = self.cluster.partitions[move.partition].write_bytes_per_second
+            cost = move.size_bytes + rate * each.duration_ms / 1000
+            here, there = self.broker(move.source), self.broker(move.target)
+            if here == there:
+                copied["own", here] += cost  # type: ignore[assignment]
+            else:
+                copied["in", there] += cost  # type: ignore[assignment]
+                copied["out", self.leader(move.partition)] += cost  # type: ignore[assignment]
+        most = self.limits.throttle_bytes_per_second * each.duration_ms / 1000
+        assert all(cost <= most * (1 + 1e-9) for cost in copied.values())
+
+    def spread(self) -> float:
+        """Return highest less lowest fill; a cordoned directory counts for the highest only."""
+        fills = {
+            number: self.used[number] / each.capacity_bytes
+            for number, each in enumerate(self.cluster.directories)
+            if each.is_online and each.capacity_bytes and number not in self.leaving
+        }
+        open_ones = [
+            fill
+            for number, fill in fills.items()
+            if not self.cluster.directories[number].is_cordoned
+        ]
+        return max(0.0, max(fills.values()) - min(open_ones)) if open_ones else 0.0
+
+
+def verify(plan: PlacementPlan, limits: PlanLimits) -> Replay:
+    """Replay a whole plan and return the state at its end."""
+    state = Replay(plan.cluster, limits, frozenset(plan.leaving))
+    for each in plan.rounds:
+        state.run(each)
+    assert state.used == list(plan.used_bytes)
+    assert abs(state.spread() - plan.spread) < 1e-9
+    assert all(place not in state.leaving for places in state.places for place in places)
+    return state

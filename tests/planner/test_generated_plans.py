@@ -1,0 +1,139 @@
+"""Plans for generated clusters, checked at every step by a verifier of its own.
+
+SPINDLE_PLANS sets the number of clusters (`make plans`).
+"""
+
+import os
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+from generated_clusters import GIB, small_cluster
+from replayed_plans import Replay, verify
+
+from spindle.planner.changes import ClusterChanges
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import BrokerModel, DirectoryModel
+from spindle.planner.plan import BindingLimit, Infeasible, PlacementPlan
+from spindle.planner.plans import balance, decommission, drain, what_if
+
+CLUSTERS = int(os.environ.get("SPINDLE_PLANS", "300"))
+BLOCKS = 4
+ROUNDING = 1e-9
+
+
+def limits_of(seed: int) -> PlanLimits:
+    """Return limits that differ between clusters."""
+    random = Random(-seed)
+    return PlanLimits(
+        spread=random.choice((0.05, 0.1, 0.0)),
+        max_fill=random.choice((0.95, 0.8, 1.0)),
+        parallel_moves=random.choice((1, 2, 5)),
+        keeps_racks=random.random() < 0.8,
+    )
+
+
+def seeds(block: int) -> range:
+    return range(block, CLUSTERS, BLOCKS)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_a_balanced_cluster_kept_every_rule_and_is_no_worse(block: int) -> None:
+    for seed in seeds(block):
+        cluster, limits = small_cluster(seed), limits_of(seed)
+        before = Replay(cluster, limits, frozenset()).spread()
+        plan = balance(cluster, limits)
+        verify(plan, limits)
+        assert plan.spread <= max(before, limits.spread) + ROUNDING, seed
+        assert plan.lower_bound_bytes <= plan.moved_bytes, seed
+        assert bool(plan.remarks) or plan.spread <= limits.spread, seed
+        if before <= limits.spread:
+            assert not plan.rounds, seed
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_a_drained_cluster_kept_every_rule_and_has_empty_directories(block: int) -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in seeds(block):
+        cluster, limits = small_cluster(seed), limits_of(seed)
+        plans = (
+            lambda c=cluster, m=limits: drain(c, [0], m),
+            lambda c=cluster, m=limits: decommission(c, c.brokers[-1].broker_id, m),
+            lambda c=cluster, m=limits: what_if(c, grown_and_shrunk(c.brokers[0].broker_id), m),
+        )
+        for make in plans:
+            try:
+                plan: PlacementPlan = make()
+            except Infeasible as error:
+                outcomes[error.limit] += 1
+                continue
+            verify(plan, limits)
+            assert plan.lower_bound_bytes <= plan.moved_bytes, seed
+            outcomes["planned"] += 1
+    assert outcomes["planned"] > 50
+    assert outcomes[BindingLimit.CAPACITY] > 0
+    assert outcomes[BindingLimit.REPLICATION] > 0
+
+
+def grown_and_shrunk(broker_id: int) -> ClusterChanges:
+    return ClusterChanges(
+        added_brokers=[BrokerModel(90), BrokerModel(91, "r1")],
+        added_directories=[
+            DirectoryModel(90, "/a", 200 * GIB, 0),
+            DirectoryModel(91, "/a", 300 * GIB, GIB),
+            DirectoryModel(91, "/b", 100 * GIB, 0, is_cordoned=True),
+        ],
+        removed_brokers=[broker_id],
+    )
+
+
+def test_the_same_cluster_has_the_same_plan() -> None:
+    for seed in range(20):
+        limits = limits_of(seed)
+        assert balance(small_cluster(seed), limits) == balance(small_cluster(seed), limits)
+
+
+def crowded_plan(limits: PlanLimits) -> PlacementPlan:
+    """Return a plan with several rounds, whose first one has two moves out of one directory."""
+    plans = (balance(small_cluster(seed), limits) for seed in range(50))
+    return next(
+        plan
+        for plan in plans
+        if len(plan.rounds) > 1
+        and len({move.source for move in plan.rounds[0].moves}) < len(plan.rounds[0].moves)
+    )
+
+
+def is_refused(plan: PlacementPlan, limits: PlanLimits) -> bool:
+    try:
+        verify(plan, limits)
+    except AssertionError:
+        return True
+    return False
+
+
+def test_the_verifier_finds_a_broken_plan() -> None:
+    limits = PlanLimits(parallel_moves=2)
+    plan = crowded_plan(limits)
+    assert not is_refused(plan, limits)
+    first, *others = plan.rounds
+    cluster, target = plan.cluster, first.moves[0].target
+    full = [replace(each, capacity_bytes=each.used_bytes) for each in cluster.directories]
+    sealed, dead = list(cluster.directories), list(cluster.directories)
+    sealed[target] = replace(cluster.directories[target], is_cordoned=True)
+    dead[target] = replace(cluster.directories[target], is_online=False)
+    broken = {
+        "a round is missing": (replace(plan, rounds=others), limits),
+        "a round is there twice": (replace(plan, rounds=[first, *plan.rounds]), limits),
+        "there is no room": (replace(plan, cluster=replace(cluster, directories=full)), limits),
+        "it is cordoned": (replace(plan, cluster=replace(cluster, directories=sealed)), limits),
+        "it is offline": (replace(plan, cluster=replace(cluster, directories=dead)), limits),
+        "it is emptied": (replace(plan, leaving=[target]), limits),
+        "too short": (replace(plan, rounds=[replace(first, duration_ms=1), *others]), limits),
+        "too many at once": (plan, replace(limits, parallel_moves=1)),
+        "a smaller throttle": (plan, replace(limits, throttle_bytes_per_second=2**20)),
+        "other fills": (replace(plan, used_bytes=[*plan.used_bytes[:-1], -1]), limits),
+    }
+    unnoticed = [name for name, (wrong, its) in broken.items() if not is_refused(wrong, its)]
+    assert not unnoticed
