@@ -61,6 +61,15 @@ def load(spark: Any, broker: WireBroker, **options: str) -> Any:
     return reader.options(**(selection | options)).load()
 
 
+def assert_is_short(error: BaseException) -> None:
+    """Check that Spark's report ends with a sentence, behind two lines of code at most."""
+    lines = [line for line in str(error).splitlines() if line.strip(" .")]
+    if "SQLSTATE" in lines[-1]:
+        lines.pop()
+    assert not lines[-1].startswith(" ")
+    assert sum(line.startswith("  File ") for line in lines) <= 2
+
+
 def test_rows_and_schema(spark: Any, broker: WireBroker) -> None:
     rows = load(spark, broker, includeHeaders="true")
     assert rows.schema.simpleString() == (
@@ -112,8 +121,9 @@ def test_a_wrong_option_is_refused_when_the_read_is_made(spark: Any, broker: Wir
         load(spark, broker, minPartitions="x")
     # Spark does not tell a source in load() whether it is a batch or a stream.
     rows = load(spark, broker, startingOffsets="latest")
-    with pytest.raises(Exception, match="startingOffsets: 'latest' makes no sense"):
+    with pytest.raises(Exception, match="startingOffsets: 'latest' makes no sense") as raised:
         rows.count()
+    assert_is_short(raised.value)
 
 
 def test_lost_records_fail_the_job_with_advice(spark: Any, broker: WireBroker) -> None:
@@ -122,6 +132,7 @@ def test_lost_records_fail_the_job_with_advice(spark: Any, broker: WireBroker) -
     with pytest.raises(Exception, match="offsets 10 to 499 of a-0 cannot be read") as raised:
         load(spark, broker, **given).count()
     assert "failOnDataLoss=false" in str(raised.value)
+    assert_is_short(raised.value)
     assert load(spark, broker, failOnDataLoss="false", **given).count() == 1500
 
 
