@@ -50,6 +50,10 @@ SECTIONS: Final = {
         ),
     },
     "Look into files": {
+        "audit": (
+            f"{_CLI}.audit.command:audit",
+            "Look for damage in log directories, and plan repairs.",
+        ),
         "dump-log": (f"{_TOOLS}.dump_log:dump_log", "Show the content of segments and indexes."),
         "metadata-shell": (
             f"{_CLI}.shell.command:metadata_shell",

@@ -1,0 +1,214 @@
+"""Checks of the batches of a log, in order, over windows of header columns.
+
+Checksums, offsets and leader epochs. One object sees all segments of a log, because offsets and
+epochs go on from one segment to the next.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.segment_scan import BadSpan
+from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
+from spindle.pipeline.records.headers import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    COMPUTED_CRC,
+    CRC,
+    LAST_DELTA,
+    LEADER_EPOCH,
+    POSITION,
+    RECORD_COUNT,
+)
+from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, DELETE_HORIZON_FLAG
+
+_LAST_CODEC: Final = 4
+_NO_RUN: Final = -(2**31) - 1
+
+
+class EpochRun(NamedTuple):
+    """Batches in a row with the same leader epoch, and where the first one is.
+
+    `first_offset` is the base offset of the first of them, `last_offset` the end of the last one.
+    """
+
+    path: Path
+    position: int
+    epoch: int
+    first_offset: int
+    last_offset: int
+
+
+class BatchChecks:
+    """Checks the batches of one log.
+
+    Attributes:
+        next_offset: the offset after the last batch, None before the first one.
+        first_offset: the base offset of the first batch, None before it.
+        epoch_runs: the leader epochs of the batches, in their order.
+        has_holes: batches lack offsets inside of a segment, or records that they had: compaction
+            wrote them, because a damaged file does not lose a batch from its middle.
+        gaps: (path, first missing offset, next offset) where segments do not follow each other.
+    """
+
+    def __init__(self, findings: Collector) -> None:
+        self._findings = findings
+        self._path = Path()
+        self._segment_base = 0
+        self._is_segment_start = True
+        self.epoch_runs: list[EpochRun] = []
+        self.next_offset: int | None = None
+        self.first_offset: int | None = None
+        self.has_holes = False
+        self.gaps: list[tuple[Path, int, int]] = []
+
+    def begin_segment(self, path: Path, base_offset: int) -> None:
+        """Go on with the next segment."""
+        self._check_end_of_segment(base_offset)
+        self._path, self._segment_base = path, base_offset
+        self._is_segment_start = True
+
+    def _check_end_of_segment(self, following_base: int) -> None:
+        if self.next_offset is not None and self.next_offset > following_base:
+            self._findings.add(
+                FindingKind.OFFSET_OVERLAP,
+                self._path,
+                f"its last offset is {self.next_offset - 1}, but the next segment begins at "
+                f"{following_base}",
+                offset=following_base,
+            )
+
+    def window(self, fields: Any) -> None:
+        """Check the next batches."""
+        bases = fields[BASE_OFFSET]
+        ends = bases + fields[LAST_DELTA] + 1
+        self._check_checksums(fields)
+        self._check_range(fields, ends)
+        self._check_order(fields, ends)
+        self._note_epochs(fields)
+        attributes = fields[ATTRIBUTES]
+        is_rewritten = (fields[RECORD_COUNT] != fields[LAST_DELTA] + 1) | (
+            attributes & DELETE_HORIZON_FLAG != 0
+        )
+        if is_rewritten.any():
+            self.has_holes = True
+        if self.first_offset is None:
+            self.first_offset = int(bases[0])
+        self.next_offset = int(ends[-1])
+        self._is_segment_start = False
+
+    def _check_checksums(self, fields: Any) -> None:
+        for index in np.flatnonzero(fields[CRC] != fields[COMPUTED_CRC]).tolist():
+            self._add(
+                FindingKind.BATCH_CHECKSUM,
+                fields,
+                index,
+                f"the batch has checksum {fields[CRC, index]}, its bytes give "
+                f"{fields[COMPUTED_CRC, index]}",
+            )
+        attributes = fields[ATTRIBUTES]
+        is_unknown = (attributes & CODEC_MASK > _LAST_CODEC) & (attributes & CONTROL_FLAG == 0)
+        for index in np.flatnonzero(is_unknown).tolist():
+            codec = attributes[index] & CODEC_MASK
+            self._add(FindingKind.BATCH_HEADER, fields, index, f"codec {codec} is unknown")
+
+    def _check_range(self, fields: Any, ends: Any) -> None:
+        relative = fields[BASE_OFFSET] - self._segment_base
+        is_outside = (relative < 0) | (ends - 1 - self._segment_base > MAX_RELATIVE_OFFSET)
+        for index in np.flatnonzero(is_outside)[:1].tolist():
+            self._add(
+                FindingKind.SEGMENT_NAME,
+                fields,
+                index,
+                f"the batch has offset {fields[BASE_OFFSET, index]}, which does not belong into "
+                f"a segment that begins at {self._segment_base}",
+            )
+
+    def _check_order(self, fields: Any, ends: Any) -> None:
+        bases = fields[BASE_OFFSET]
+        first = int(bases[0]) if self.next_offset is None else self.next_offset
+        expected = np.concatenate(([first], ends[:-1]))
+        if self._is_segment_start:
+            self._check_start(int(bases[0]), first)
+            expected[0] = bases[0]
+        if (bases[1:] > expected[1:]).any() or bases[0] > expected[0]:
+            self.has_holes = True
+        for index in np.flatnonzero(bases < expected).tolist():
+            culprit, evidence = (
+                index,
+                (
+                    f"the batch has offset {bases[index]}, but the batch before it ends at "
+                    f"{expected[index] - 1}"
+                ),
+            )
+            if (
+                index
+                and bases[index] >= expected[index - 1]
+                and bases[index - 1] > expected[index - 1]
+            ):
+                # The batch before it stands out: without it the offsets ascend.
+                culprit = index - 1
+                evidence = (
+                    f"the batch has offset {bases[culprit]}, but the one before it ends at "
+                    f"{expected[culprit] - 1} and the one after it begins at {bases[index]}"
+                )
+            self._add(FindingKind.OFFSET_OVERLAP, fields, culprit, evidence)
+
+    def _check_start(self, base: int, expected: int) -> None:
+        """Check the first batch of a segment."""
+        if self.next_offset is not None and base > expected:
+            self.gaps.append((self._path, expected, base))
+        elif self.next_offset is None and base > self._segment_base:
+            self.gaps.append((self._path, self._segment_base, base))
+
+    def _note_epochs(self, fields: Any) -> None:
+        """Note the runs of equal epochs; they are compared when the checkpoint has been read."""
+        epochs, bases = fields[LEADER_EPOCH], fields[BASE_OFFSET]
+        lasts = bases + fields[LAST_DELTA]
+        before = self.epoch_runs[-1].epoch if self.epoch_runs else _NO_RUN
+        starts = np.flatnonzero(np.diff(epochs, prepend=before)).tolist()
+        ends = [*starts, len(epochs)]
+        if self.epoch_runs and ends[0] > 0:
+            last = int(lasts[ends[0] - 1])
+            self.epoch_runs[-1] = self.epoch_runs[-1]._replace(last_offset=last)
+        self.epoch_runs += [
+            EpochRun(
+                self._path,
+                int(fields[POSITION, start]),
+                int(epochs[start]),
+                int(bases[start]),
+                int(lasts[end - 1]),
+            )
+            for start, end in pairwise(ends)
+        ]
+
+    def _add(self, kind: FindingKind, fields: Any, index: int, evidence: str) -> None:
+        self._findings.add(
+            kind,
+            self._path,
+            evidence,
+            position=int(fields[POSITION, index]),
+            offset=int(fields[BASE_OFFSET, index]),
+        )
+
+    def bad_spans(self, spans: list[BadSpan], *, may_be_torn: bool) -> None:
+        """Judge the bytes of the present segment that are no batches.
+
+        Args:
+            may_be_torn: the segment is being written, or was when its broker died: a batch that
+                is not whole at its end, or zeros, are normal.
+        """
+        for span in spans:
+            size = f"{span.end - span.start} bytes from here on are no batches"
+            if span.reason:
+                kind, evidence = FindingKind.BATCH_HEADER, f"{span.reason}; {size}"
+            elif span.is_at_end and may_be_torn:
+                continue
+            elif span.is_zeros:
+                kind, evidence = FindingKind.SEGMENT_ZEROS, f"{size}, but zeros"
+            else:
+                kind, evidence = FindingKind.SEGMENT_TORN, f"{size}; the file ends inside of one"
+            self._findings.add(kind, self._path, evidence, position=span.start)

@@ -1,0 +1,207 @@
+"""The kinds of damage that an audit knows, and a finding of one of them at a place.
+
+Each kind says how bad it is, what usually causes it, and how it is repaired.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+
+class Severity(Enum):
+    """How bad a finding is.
+
+    ERROR: records are lost, damaged or in danger, or the broker does not start with these files.
+    WARNING: a file that the broker can make again is wrong, or space is wasted.
+    """
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class RepairKind(Enum):
+    """The ways to repair; `audit.repairs` makes commands of them."""
+
+    REBUILD = "move the file away while the broker is stopped: it makes the file again at its start"
+    COPY_AGAIN = (
+        "let another replica lead, move this replica's directory away while the broker is stopped, "
+        "and start it: it copies the records from the leader; without another replica, the records "
+        "around the damage are all that is left"
+    )
+    DROP = "move the directory away once its records are known to be elsewhere"
+    CHOOSE = "keep the copy that the metadata names, and move the other one away"
+    IDENTITY = "restore the file from the other directories of the node, or from a backup"
+    DISK = "look at the disk and at the rights of the files, then audit again"
+
+
+_REBUILD, _COPY, _DROP = RepairKind.REBUILD, RepairKind.COPY_AGAIN, RepairKind.DROP
+_CHOOSE, _IDENTITY, _DISK = RepairKind.CHOOSE, RepairKind.IDENTITY, RepairKind.DISK
+_DAMAGE: Final = "the disk, its controller or a program other than the broker changed bytes"
+_LOST_TAIL: Final = "bytes did not reach the disk before power was lost, or the file was cut"
+_STALE: Final = "the file was copied from elsewhere, changed by hand, or damaged"
+
+
+class FindingKind(Enum):
+    """(name, severity, usual cause, repair) of each kind of damage."""
+
+    BATCH_CHECKSUM = ("batch-checksum", Severity.ERROR, _DAMAGE, _COPY)
+    BATCH_HEADER = ("batch-header", Severity.ERROR, _DAMAGE, _COPY)
+    SEGMENT_TORN = ("segment-torn", Severity.ERROR, _LOST_TAIL, _COPY)
+    SEGMENT_ZEROS = ("segment-zeros", Severity.ERROR, _LOST_TAIL, _COPY)
+    SEGMENT_NAME = ("segment-name", Severity.ERROR, "the file was renamed or replaced", _COPY)
+    SEGMENT_MISSING = ("segment-missing", Severity.ERROR, "a segment's file was removed", _COPY)
+    OFFSET_OVERLAP = ("offset-overlap", Severity.ERROR, _DAMAGE, _COPY)
+    OFFSET_GAP = ("offset-gap", Severity.ERROR, "a segment was removed from the middle", _COPY)
+    LOG_SHORT = ("log-short", Severity.ERROR, _LOST_TAIL, _COPY)
+    FILE_NAME = ("file-name", Severity.ERROR, "the file was copied or renamed by hand", _DROP)
+    EPOCH_ORDER = ("epoch-order", Severity.ERROR, _DAMAGE, _COPY)
+    EPOCH_MISMATCH = ("epoch-mismatch", Severity.ERROR, _STALE, _COPY)
+    EPOCH_FILE = ("epoch-file", Severity.ERROR, _STALE, _COPY)
+    OFFSET_INDEX_MISSING = (
+        "offset-index-missing",
+        Severity.WARNING,
+        "the file was removed",
+        _REBUILD,
+    )
+    OFFSET_INDEX_SIZE = ("offset-index-size", Severity.WARNING, _LOST_TAIL, _REBUILD)
+    OFFSET_INDEX_ORDER = ("offset-index-order", Severity.WARNING, _DAMAGE, _REBUILD)
+    OFFSET_INDEX_ENTRY = ("offset-index-entry", Severity.WARNING, _STALE, _REBUILD)
+    TIME_INDEX_MISSING = ("time-index-missing", Severity.WARNING, "the file was removed", _REBUILD)
+    TIME_INDEX_SIZE = ("time-index-size", Severity.WARNING, _LOST_TAIL, _REBUILD)
+    TIME_INDEX_ORDER = ("time-index-order", Severity.WARNING, _DAMAGE, _REBUILD)
+    TIME_INDEX_ENTRY = ("time-index-entry", Severity.WARNING, _STALE, _REBUILD)
+    TIME_INDEX_SHORT = ("time-index-short", Severity.WARNING, _LOST_TAIL, _REBUILD)
+    TRANSACTION_INDEX_FILE = ("transaction-index-file", Severity.ERROR, _DAMAGE, _REBUILD)
+    TRANSACTION_INDEX_ENTRY = ("transaction-index-entry", Severity.ERROR, _STALE, _REBUILD)
+    PRODUCER_SNAPSHOT_FILE = ("producer-snapshot-file", Severity.WARNING, _DAMAGE, _REBUILD)
+    PRODUCER_SNAPSHOT_ENTRY = ("producer-snapshot-entry", Severity.ERROR, _STALE, _REBUILD)
+    METADATA_SNAPSHOT = ("metadata-snapshot", Severity.ERROR, _DAMAGE, _REBUILD)
+    PARTITION_METADATA = ("partition-metadata", Severity.ERROR, _STALE, _COPY)
+    META_PROPERTIES = ("meta-properties", Severity.ERROR, _STALE, _IDENTITY)
+    DIRECTORY_IDENTITY = (
+        "directory-identity",
+        Severity.ERROR,
+        "a directory is a copy of another one, or belongs to another node or cluster",
+        _IDENTITY,
+    )
+    CHECKPOINT_FILE = ("checkpoint-file", Severity.ERROR, _DAMAGE, _REBUILD)
+    CHECKPOINT_BEYOND_END = ("checkpoint-beyond-end", Severity.WARNING, _STALE, _REBUILD)
+    REPLICA_MISSING = (
+        "replica-missing",
+        Severity.ERROR,
+        "the replica's directory was removed or renamed",
+        _COPY,
+    )
+    REPLICA_DUPLICATE = (
+        "replica-duplicate",
+        Severity.ERROR,
+        "a replica was copied by hand, or a disk came back after its replicas were made anew",
+        _CHOOSE,
+    )
+    REPLICA_STRAY = (
+        "replica-stray",
+        Severity.WARNING,
+        "the partition was moved or deleted while the broker or the disk was away",
+        _DROP,
+    )
+    FUTURE_ORPHANED = (
+        "future-orphaned",
+        Severity.WARNING,
+        "a move between directories lost the replica that it copied from",
+        _CHOOSE,
+    )
+    DIRECTORY_NAME = (
+        "directory-name",
+        Severity.ERROR,
+        "something other than a broker put a directory there; a broker does not start with it",
+        _DROP,
+    )
+    UNREADABLE = ("unreadable", Severity.ERROR, "the disk or the rights refuse to read", _DISK)
+
+    def __init__(self, text: str, severity: Severity, cause: str, repair: RepairKind) -> None:
+        self.text = text
+        self.severity = severity
+        self.cause = cause
+        self.repair = repair
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """One damage.
+
+    Attributes:
+        path: the file or directory.
+        evidence: what is wrong, with the numbers; part of a sentence.
+        position: the byte in the file, None if the whole file is meant.
+        offset: the offset in the log, None if there is none.
+        replica: the directory of the replica, empty if none is concerned.
+    """
+
+    kind: FindingKind
+    path: str
+    evidence: str
+    position: int | None = None
+    offset: int | None = None
+    replica: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The finding as one sentence: place, evidence, usual cause, repair."""
+        place = self.path
+        if self.position is not None:
+            place += f" at byte {self.position}"
+        if self.offset is not None:
+            place += f" (offset {self.offset})"
+        return (
+            f"{place}: {self.evidence}; the usual cause: {self.kind.cause}; to repair it, "
+            f"{self.kind.repair.value}."
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the finding for JSON."""
+        return {
+            "kind": self.kind.text,
+            "severity": self.kind.severity.value,
+            "path": self.path,
+            "position": self.position,
+            "offset": self.offset,
+            "replica": self.replica or None,
+            "evidence": self.evidence,
+            "cause": self.kind.cause,
+            "repair": self.kind.repair.value,
+        }
+
+
+MAX_OF_A_KIND: Final = 100
+"""Findings of one kind in one file that are listed; the rest is only counted."""
+
+
+@dataclass(slots=True)
+class Collector:
+    """Gathers the findings of one replica or log directory.
+
+    Attributes:
+        replica: the directory that the findings are about, as a path; empty for none.
+    """
+
+    replica: str = ""
+    found: list[AuditFinding] = field(default_factory=list)
+    left_out: Counter[FindingKind] = field(default_factory=Counter)
+    _counts: Counter[tuple[FindingKind, str]] = field(default_factory=Counter)
+
+    def add(
+        self,
+        kind: FindingKind,
+        path: object,
+        evidence: str,
+        *,
+        position: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        """Note a finding, unless the file has very many of the kind."""
+        self._counts[kind, str(path)] += 1
+        if self._counts[kind, str(path)] > MAX_OF_A_KIND:
+            self.left_out[kind] += 1
+            return
+        self.found.append(AuditFinding(kind, str(path), evidence, position, offset, self.replica))

@@ -1,0 +1,235 @@
+"""Checks of `.index` and `.timeindex` against the batches of their segment.
+
+An entry of the offset index has the last offset of a batch and the byte where this batch begins
+(older brokers: where the first of several batches begins). An entry of the time index has the
+largest timestamp up to a batch, and an offset of this batch.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.segment_scan import SegmentScan
+from spindle.log.formats.index_entries import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
+from spindle.pipeline.records.headers import BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, POSITION
+
+_OFFSET_ENTRY: Final = np.dtype(list(OFFSET_ENTRY_FIELDS))
+_TIME_ENTRY: Final = np.dtype(list(TIME_ENTRY_FIELDS))
+_NOTHING_SEEN: Final = -1
+_BLOCK_BYTES: Final = 96 * 1024
+
+
+class IndexContent(NamedTuple):
+    """The bytes of an index file up to its first block of zeros, and the size of the file."""
+
+    data: bytes
+    size_bytes: int
+
+
+def read_index(path: Path) -> IndexContent | None:
+    """Read an index file without the zeros that a broker preallocates; None if there is none."""
+    data = b""
+    try:
+        with path.open("rb", buffering=0) as file:
+            while block := file.read(_BLOCK_BYTES):
+                data += block
+                if not any(block):
+                    break
+            return IndexContent(data, os.fstat(file.fileno()).st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _columns(data: bytes, entry: "np.dtype[Any]") -> tuple[Any, Any]:
+    entries = np.frombuffer(data, entry, count=len(data) // entry.itemsize)
+    first, second = entry.names or ()
+    return entries[first].astype(np.int64), entries[second].astype(np.int64)
+
+
+def _written(first: Any, second: Any) -> int:
+    """Return the count of entries before the zeros at the end, which a broker preallocates."""
+    used = np.flatnonzero((first != 0) | (second != 0))
+    return int(used[-1]) + 1 if used.size else 0
+
+
+class OffsetIndexChecks:
+    """Compares an offset index with the batches.
+
+    Args:
+        content: of the file.
+        base_offset: of the segment.
+        is_trimmed: the file must have no room behind its last entry.
+    """
+
+    def __init__(
+        self,
+        findings: Collector,
+        path: Path,
+        content: IndexContent,
+        base_offset: int,
+        *,
+        is_trimmed: bool,
+    ) -> None:
+        self._findings = findings
+        self._path = path
+        relative, positions = _columns(content.data, _OFFSET_ENTRY)
+        count = _written(relative, positions)
+        rest_bytes = content.size_bytes - count * _OFFSET_ENTRY.itemsize
+        if content.size_bytes % _OFFSET_ENTRY.itemsize or (is_trimmed and rest_bytes):
+            self._findings.add(
+                FindingKind.OFFSET_INDEX_SIZE,
+                path,
+                f"{rest_bytes} bytes follow its {count} entries",
+                position=count * _OFFSET_ENTRY.itemsize,
+            )
+        relative, positions = relative[:count], positions[:count]
+        wrong = np.flatnonzero((np.diff(relative) <= 0) | (np.diff(positions) <= 0))
+        if wrong.size:
+            index = int(wrong[0]) + 1
+            self._findings.add(
+                FindingKind.OFFSET_INDEX_ORDER,
+                path,
+                f"the entry (offset {base_offset + relative[index]}, position {positions[index]}) "
+                f"follows (offset {base_offset + relative[index - 1]}, position "
+                f"{positions[index - 1]})",
+                position=index * _OFFSET_ENTRY.itemsize,
+                offset=int(base_offset + relative[index]),
+            )
+            relative, positions = relative[:0], positions[:0]
+        self.positions = positions
+        self._offsets = relative + base_offset
+        self._is_start = np.zeros(positions.size, bool)
+        self._found_at = np.full(positions.size, -1, np.int64)
+
+    def window(self, fields: Any) -> None:
+        """Note which entries point to these batches."""
+        if not self.positions.size:
+            return
+        starts = fields[POSITION]
+        first, last = self.positions.searchsorted([starts[0], starts[-1] + 1]).tolist()
+        if first < last:
+            wanted = self.positions[first:last]
+            index = np.minimum(starts.searchsorted(wanted), starts.size - 1)
+            self._is_start[first:last] = starts[index] == wanted
+        lasts = fields[BASE_OFFSET] + fields[LAST_DELTA]
+        first, last = self._offsets.searchsorted([lasts[0], lasts[-1] + 1]).tolist()
+        if first < last and (np.diff(lasts) > 0).all():
+            wanted = self._offsets[first:last]
+            index = np.minimum(lasts.searchsorted(wanted), lasts.size - 1)
+            found = np.where(lasts[index] == wanted, starts[index], -1)
+            self._found_at[first:last] = found
+
+    def finish(self, scan: SegmentScan) -> None:
+        """Report the entries that point to no batch, or to another one."""
+        if not self.positions.size:
+            return
+        ends = np.append(self.positions[1:], scan.size_bytes)
+        is_right = self._is_start & (self._found_at >= self.positions) & (self._found_at < ends)
+        for index in np.flatnonzero(~is_right).tolist():
+            position = int(self.positions[index])
+            if scan.span_at(position) is not None:
+                continue  # the bytes there are damaged, which is a finding already
+            offset = int(self._offsets[index])
+            if not self._is_start[index]:
+                evidence = f"points to byte {position} of the segment, where no batch begins"
+            else:
+                evidence = f"points to byte {position}, where no batch ends at this offset"
+            self._findings.add(
+                FindingKind.OFFSET_INDEX_ENTRY,
+                self._path,
+                f"the entry of offset {offset} {evidence}",
+                position=index * _OFFSET_ENTRY.itemsize,
+                offset=offset,
+            )
+
+
+class TimeIndexChecks:
+    """Compares a time index with the batches; the arguments are those of `OffsetIndexChecks`."""
+
+    def __init__(
+        self,
+        findings: Collector,
+        path: Path,
+        content: IndexContent,
+        base_offset: int,
+        *,
+        is_trimmed: bool,
+    ) -> None:
+        self._findings = findings
+        self._path = path
+        timestamps, relative = _columns(content.data, _TIME_ENTRY)
+        count = _written(timestamps, relative)
+        rest_bytes = content.size_bytes - count * _TIME_ENTRY.itemsize
+        if content.size_bytes % _TIME_ENTRY.itemsize or (is_trimmed and rest_bytes):
+            findings.add(
+                FindingKind.TIME_INDEX_SIZE,
+                path,
+                f"{rest_bytes} bytes follow its {count} entries",
+                position=count * _TIME_ENTRY.itemsize,
+            )
+        timestamps, relative = timestamps[:count], relative[:count]
+        wrong = np.flatnonzero((np.diff(timestamps) <= 0) | (np.diff(relative) < 0))
+        if wrong.size:
+            index = int(wrong[0]) + 1
+            findings.add(
+                FindingKind.TIME_INDEX_ORDER,
+                path,
+                f"the entry (timestamp {timestamps[index]}, offset "
+                f"{base_offset + relative[index]}) follows (timestamp {timestamps[index - 1]}, "
+                f"offset {base_offset + relative[index - 1]})",
+                position=index * _TIME_ENTRY.itemsize,
+                offset=int(base_offset + relative[index]),
+            )
+        self._is_usable = not wrong.size
+        self._timestamps, self._offsets = timestamps, relative + base_offset
+        self._is_right = np.zeros(timestamps.size, bool)
+        self._greatest = _NOTHING_SEEN
+        self._next_entry = 0
+
+    def window(self, fields: Any) -> None:
+        """Note which entries agree with these batches."""
+        greatest = np.maximum.accumulate(np.maximum(fields[MAX_TIMESTAMP], self._greatest))
+        bases = fields[BASE_OFFSET]
+        lasts = bases + fields[LAST_DELTA]
+        if self._is_usable and self._next_entry < self._offsets.size:
+            first = self._next_entry
+            last = int(self._offsets.searchsorted(lasts[-1], side="right"))
+            if first < last:
+                index = np.minimum(lasts.searchsorted(self._offsets[first:last]), lasts.size - 1)
+                wanted = self._timestamps[first:last]
+                self._is_right[first:last] = (
+                    (bases[index] <= self._offsets[first:last])
+                    & (fields[MAX_TIMESTAMP][index] == wanted)
+                    & (greatest[index] == wanted)
+                )
+                self._next_entry = last
+        self._greatest = int(greatest[-1])
+
+    def finish(self, scan: SegmentScan, *, must_be_complete: bool) -> None:
+        """Report entries that do not agree, and a missing last entry.
+
+        Args:
+            must_be_complete: the segment was rolled or closed, which adds its largest timestamp.
+        """
+        if not self._is_usable or scan.bad_spans:
+            return
+        for index in np.flatnonzero(~self._is_right).tolist():
+            self._findings.add(
+                FindingKind.TIME_INDEX_ENTRY,
+                self._path,
+                f"the entry says that {self._timestamps[index]} is the largest timestamp up to "
+                f"offset {self._offsets[index]}, which is not so",
+                position=index * _TIME_ENTRY.itemsize,
+                offset=int(self._offsets[index]),
+            )
+        last = int(self._timestamps[-1]) if self._timestamps.size else _NOTHING_SEEN
+        if must_be_complete and last < self._greatest:
+            self._findings.add(
+                FindingKind.TIME_INDEX_SHORT,
+                self._path,
+                f"its last timestamp is {last}, the largest one of the segment is "
+                f"{self._greatest}: a search by time passes records over",
+            )

@@ -1,0 +1,364 @@
+"""Audit of one replica: its directory is read once, twice if its broker runs and damage shows.
+
+A running broker appends, rolls, merges, truncates, renames and deletes meanwhile. All that can make
+one pass see a contradiction, but never the same one twice at the same place. So a finding in a
+directory in use counts only if a second pass, a moment later, has it again.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from spindle.audit.batch_checks import BatchChecks
+from spindle.audit.closing_state import ClosingState
+from spindle.audit.epoch_checks import check_epochs
+from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot, TransactionChecks
+from spindle.audit.segment_audit import SegmentAudit
+from spindle.common.errors import CorruptLog
+from spindle.common.ids import METADATA_TOPIC, TopicPartition
+from spindle.common.uuids import Uuid
+from spindle.log.formats.names import (
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    DirectoryKind,
+    parse_offset_name,
+)
+from spindle.log.formats.partition_metadata import read_partition_metadata
+from spindle.log.formats.producer_snapshot import read_producer_snapshot
+from spindle.metadata_log.snapshots import check_snapshot, parse_snapshot_file_name
+from spindle.pipeline.segments.segment_log import SegmentFile, list_segments
+from spindle.pipeline.segments.small_files import FILE_SYSTEM
+
+_NAME_DIGITS: Final = 20
+COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointedOffsets:
+    """The entries of a partition in the checkpoint files of its log directory; None without one."""
+
+    recovery_point: int | None = None
+    log_start: int | None = None
+    high_watermark: int | None = None
+    cleaner: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlace:
+    """A replica's directory, and what is known about it from outside.
+
+    Attributes:
+        kind: current, future or stray.
+        is_compacted: the topic's policy; None if it is not known.
+    """
+
+    path: Path
+    partition: TopicPartition
+    kind: DirectoryKind
+    state: ClosingState
+    checkpointed: CheckpointedOffsets = CheckpointedOffsets()
+    is_compacted: bool | None = None
+
+    @property
+    def is_metadata_log(self) -> bool:
+        return self.partition.topic == METADATA_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedReplica:
+    """The result of the audit of a replica.
+
+    Attributes:
+        topic_id: None if the directory does not tell it.
+        start_offset, end_offset: of the batches that were read.
+        latest_epoch: the newest leader epoch of a batch, -1 without one.
+        size_bytes, batch_count: what was read.
+        left_out: findings beyond those that are listed.
+    """
+
+    place: ReplicaPlace
+    topic_id: Uuid | None
+    start_offset: int
+    end_offset: int
+    latest_epoch: int
+    size_bytes: int
+    batch_count: int
+    findings: tuple[AuditFinding, ...]
+    left_out: int = 0
+
+
+def audit_replica(
+    place: ReplicaPlace,
+    *,
+    pause: Callable[[], None],
+    on_bytes: Callable[[int], None] = lambda size_bytes: None,
+) -> AuditedReplica | None:
+    """Audit one replica; None if its directory is gone, because it was moved or deleted.
+
+    Args:
+        pause: waits a moment before the second pass.
+        on_bytes: is told the bytes of batches as they are read.
+    """
+    try:
+        found = _Examination(place, on_bytes).run()
+        if place.state is not ClosingState.IN_USE or not found.findings:
+            return found
+        pause()
+        again = _Examination(place, lambda size_bytes: None).run()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _unreadable_replica(place, error)
+    before = {_place_of(finding) for finding in found.findings}
+    return AuditedReplica(
+        place,
+        again.topic_id,
+        again.start_offset,
+        again.end_offset,
+        again.latest_epoch,
+        again.size_bytes,
+        again.batch_count,
+        tuple(finding for finding in again.findings if _place_of(finding) in before),
+        again.left_out,
+    )
+
+
+def _unreadable_replica(place: ReplicaPlace, error: OSError) -> AuditedReplica:
+    findings = Collector(str(place.path))
+    reason = error.strerror or str(error)
+    path = error.filename or place.path
+    findings.add(FindingKind.UNREADABLE, path, f"it cannot be read: {reason}")
+    return AuditedReplica(place, None, 0, 0, -1, 0, 0, tuple(findings.found))
+
+
+def _place_of(finding: AuditFinding) -> tuple[FindingKind, str, int | None, int | None]:
+    return finding.kind, finding.path, finding.position, finding.offset
+
+
+@dataclass(slots=True)
+class _Examination:
+    """One pass over a replica's directory."""
+
+    place: ReplicaPlace
+    on_bytes: Callable[[int], None]
+    findings: Collector = field(init=False)
+    has_changed: bool = False
+
+    def __post_init__(self) -> None:
+        self.findings = Collector(str(self.place.path))
+
+    def run(self) -> AuditedReplica:
+        """Read everything.
+
+        Raises:
+            FileNotFoundError: the directory is gone.
+        """
+        path, place = self.place.path, self.place
+        names = os.listdir(path)
+        topic_id = self._topic_id()
+        producers = ProducerChecks(self.findings, self._snapshots(names))
+        transactions = TransactionChecks(self.findings)
+        batches = BatchChecks(self.findings)
+        segments = list_segments(path)
+        auditor = SegmentAudit(self.findings, batches, producers, transactions, self.on_bytes)
+        for segment in segments:
+            is_last = segment == segments[-1]
+            is_finished = not is_last or place.state is ClosingState.CLOSED
+            self._audit_segment(auditor, segment, is_finished=is_finished)
+        if not path.is_dir():
+            raise FileNotFoundError(str(path))
+        self._check_names(names, segments)
+        first_base = segments[0].base_offset if segments else 0
+        start = first_base if batches.first_offset is None else batches.first_offset
+        end = max(batches.next_offset or 0, segments[-1].base_offset if segments else 0)
+        log_start = max(first_base, place.checkpointed.log_start or 0)
+        is_compacted = self._is_compacted(batches)
+        self._check_epochs(batches, log_start)
+        producers.finish(
+            end,
+            is_compacted=is_compacted or self.has_changed,
+            may_be_short=place.state is ClosingState.KILLED or self.has_changed,
+        )
+        transactions.finish(is_compacted=is_compacted or self.has_changed)
+        self._check_gaps(batches, log_start, is_compacted=is_compacted)
+        self._check_checkpoints(end)
+        self._check_metadata_snapshots(names)
+        return AuditedReplica(
+            place,
+            topic_id,
+            start,
+            end,
+            batches.epoch_runs[-1].epoch if batches.epoch_runs else -1,
+            auditor.size_bytes,
+            auditor.batch_count,
+            tuple(self.findings.found),
+            self.findings.left_out.total(),
+        )
+
+    def _audit_segment(
+        self, auditor: SegmentAudit, segment: SegmentFile, *, is_finished: bool
+    ) -> None:
+        try:
+            auditor.audit(segment, is_finished=is_finished)
+        except FileNotFoundError:
+            self.has_changed = True  # retention or compaction has removed it since
+        except OSError as error:
+            self._unreadable(segment.path, error)
+
+    def _unreadable(self, path: Path, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        self.findings.add(FindingKind.UNREADABLE, path, f"it cannot be read: {reason}")
+
+    def _topic_id(self) -> Uuid | None:
+        path = self.place.path
+        file = path / PARTITION_METADATA
+        kind = FindingKind.PARTITION_METADATA
+        try:
+            topic_id = read_partition_metadata(FILE_SYSTEM, str(path))
+        except CorruptLog as error:
+            self.findings.add(kind, file, f"the topic id cannot be read: {error.finding}")
+            return None
+        except OSError as error:
+            self._unreadable(file, error)
+            return None
+        if topic_id is None:
+            self.findings.add(kind, file, "there is no topic id, so the replica counts as stray")
+        return topic_id
+
+    def _snapshots(self, names: Iterable[str]) -> list[ProducerSnapshot]:
+        snapshots = []
+        for name in names:
+            offset = parse_offset_name(name, PRODUCER_SNAPSHOT_SUFFIX)
+            if offset is None:
+                continue
+            path = self.place.path / name
+            try:
+                entries = read_producer_snapshot(FILE_SYSTEM, str(path))
+            except FileNotFoundError:
+                continue
+            except CorruptLog as error:
+                kind = FindingKind.PRODUCER_SNAPSHOT_FILE
+                self.findings.add(kind, path, error.finding, position=error.position)
+                continue
+            except OSError as error:
+                self._unreadable(path, error)
+                continue
+            snapshots.append(ProducerSnapshot(offset, path, tuple(entries)))
+        return sorted(snapshots, key=lambda snapshot: snapshot.offset)
+
+    def _check_names(self, names: Iterable[str], segments: list[SegmentFile]) -> None:
+        bases = {segment.base_offset for segment in segments}
+        orphans: dict[int, list[str]] = {}
+        for name in sorted(names):
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                base = parse_offset_name(name, suffix)
+                if base is None:
+                    if name.endswith(suffix):
+                        self._add_name(name)
+                elif len(name) != _NAME_DIGITS + len(suffix):
+                    self._add_name(name)
+                elif base not in bases and suffix != LOG_SUFFIX:
+                    orphans.setdefault(base, []).append(name)
+        for found in orphans.values():
+            self.findings.add(
+                FindingKind.SEGMENT_MISSING,
+                self.place.path / found[0],
+                f"there is an index, but no segment {found[0].partition('.')[0]}{LOG_SUFFIX}",
+            )
+        if not segments and self.place.state is ClosingState.CLOSED:
+            self.findings.add(
+                FindingKind.SEGMENT_MISSING, self.place.path, "the log has no segment at all"
+            )
+
+    def _add_name(self, name: str) -> None:
+        self.findings.add(
+            FindingKind.FILE_NAME,
+            self.place.path / name,
+            f"a name of a segment's file has {_NAME_DIGITS} digits",
+        )
+
+    def _is_compacted(self, batches: BatchChecks) -> bool:
+        place = self.place
+        if place.is_compacted is not None:
+            return place.is_compacted
+        return (
+            batches.has_holes
+            or place.checkpointed.cleaner is not None
+            or place.partition.topic in COMPACTED_TOPICS
+        )
+
+    def _check_epochs(self, batches: BatchChecks, log_start: int) -> None:
+        path = self.place.path / LEADER_EPOCH_CHECKPOINT
+        content: bytes | None = None
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._unreadable(path, error)
+            return
+        is_closed = self.place.state is ClosingState.CLOSED
+        checked_from = log_start if is_closed else None
+        runs = batches.epoch_runs
+        check_epochs(self.findings, path, content, runs, checked_from=checked_from)
+
+    def _check_gaps(self, batches: BatchChecks, log_start: int, *, is_compacted: bool) -> None:
+        if is_compacted or self.has_changed:
+            return
+        for path, missing, following in batches.gaps:
+            if following > log_start:
+                self.findings.add(
+                    FindingKind.OFFSET_GAP,
+                    path,
+                    f"offsets {missing} to {following - 1} before it are missing",
+                    offset=missing,
+                )
+
+    def _check_checkpoints(self, end: int) -> None:
+        place, said = self.place, self.place.checkpointed
+        if place.kind is not DirectoryKind.CURRENT or place.state is ClosingState.IN_USE:
+            return
+        if said.recovery_point is not None and said.recovery_point > end:
+            self.findings.add(
+                FindingKind.LOG_SHORT,
+                place.path,
+                f"records up to offset {said.recovery_point} were on the disk, now the log ends "
+                f"at {end}",
+                offset=end,
+            )
+        elif place.state is ClosingState.CLOSED:
+            for name, offset in (
+                ("high watermark", said.high_watermark),
+                ("log start offset", said.log_start),
+                ("clean offset", said.cleaner),
+            ):
+                if offset is not None and offset > end:
+                    self.findings.add(
+                        FindingKind.CHECKPOINT_BEYOND_END,
+                        place.path,
+                        f"the checkpoint has {name} {offset}, but the log ends at {end}",
+                        offset=offset,
+                    )
+
+    def _check_metadata_snapshots(self, names: Iterable[str]) -> None:
+        if not self.place.is_metadata_log:
+            return
+        for name in sorted(names):
+            if parse_snapshot_file_name(name) is None:
+                continue
+            path = self.place.path / name
+            try:
+                for _ in check_snapshot(path.read_bytes(), str(path)):
+                    pass
+            except FileNotFoundError:
+                continue
+            except CorruptLog as error:
+                kind = FindingKind.METADATA_SNAPSHOT
+                self.findings.add(kind, path, error.finding, position=error.position)

@@ -1,0 +1,191 @@
+"""The audit of log directories as a whole: list them, audit all replicas, compare, confirm."""
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from spindle.audit.closing_state import ClosingState
+from spindle.audit.findings import AuditFinding, Severity
+from spindle.audit.log_directory import (
+    ListedLogDirectory,
+    compare_directories,
+    list_log_directory,
+)
+from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica
+
+SECOND_LOOK_MS: Final = 1000
+_POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditProgress:
+    """How far an audit is; the bytes of a log that grows may exceed the total."""
+
+    replicas_done: int
+    replicas_total: int
+    bytes_done: int
+    bytes_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The result of an audit.
+
+    Attributes:
+        replicas: those that were there to the end.
+        findings: of all files, errors first, then by path and position.
+        left_out: findings beyond those that are listed.
+        moved_away: replicas that were moved or deleted meanwhile.
+    """
+
+    directories: tuple[ListedLogDirectory, ...]
+    replicas: tuple[AuditedReplica, ...]
+    findings: tuple[AuditFinding, ...]
+    left_out: int
+    moved_away: int
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(replica.size_bytes for replica in self.replicas)
+
+    @property
+    def batch_count(self) -> int:
+        return sum(replica.batch_count for replica in self.replicas)
+
+
+def run_audit(
+    paths: Sequence[Path],
+    *,
+    jobs: int = 1,
+    compacted: Mapping[str, bool] | None = None,
+    on_progress: Callable[[AuditProgress], None] = lambda progress: None,
+    second_look_ms: int = SECOND_LOOK_MS,
+) -> AuditReport:
+    """Audit log directories.
+
+    Args:
+        paths: roots of log directories, of one or several nodes.
+        jobs: processes that read at the same time.
+        compacted: whether topics are compacted, as far as that is known.
+        second_look_ms: the wait before something odd in a directory in use is read again.
+
+    Raises:
+        OSError: a directory cannot be listed.
+    """
+    listed = [list_log_directory(path, compacted) for path in paths]
+    places = [place for directory in listed for place in directory.replicas]
+    audited = list(_audit_all(places, jobs, second_look_ms, on_progress))
+    replicas = [replica for replica in audited if replica is not None]
+    roots = _confirmed(listed, replicas, compacted, second_look_ms)
+    findings = [finding for replica in replicas for finding in replica.findings] + roots
+    return AuditReport(
+        tuple(listed),
+        tuple(replicas),
+        tuple(sorted(findings, key=_order)),
+        sum(replica.left_out for replica in replicas),
+        len(audited) - len(replicas),
+    )
+
+
+def _order(finding: AuditFinding) -> tuple[bool, str, int]:
+    return finding.kind.severity is not Severity.ERROR, finding.path, finding.position or 0
+
+
+def _confirmed(
+    listed: Sequence[ListedLogDirectory],
+    replicas: Sequence[AuditedReplica],
+    compacted: Mapping[str, bool] | None,
+    second_look_ms: int,
+) -> list[AuditFinding]:
+    """Return what is wrong with the roots; in directories in use, what a second look sees, too."""
+    topic_ids = {replica.place.path: replica.topic_id for replica in replicas}
+
+    def look(directories: Sequence[ListedLogDirectory]) -> list[AuditFinding]:
+        found = [finding for directory in directories for finding in directory.findings]
+        return found + compare_directories(directories, topic_ids)
+
+    first = look(listed)
+    if not first or all(each.state is not ClosingState.IN_USE for each in listed):
+        return first
+    time.sleep(second_look_ms / 1000)
+    again = look([list_log_directory(each.path, compacted) for each in listed])
+    seen = Counter((finding.kind, finding.path) for finding in first)
+    return [finding for finding in again if (finding.kind, finding.path) in seen]
+
+
+def _audit_all(
+    places: Sequence[ReplicaPlace],
+    jobs: int,
+    second_look_ms: int,
+    on_progress: Callable[[AuditProgress], None],
+) -> Iterator[AuditedReplica | None]:
+    sizes = {place.path: log_bytes(place.path) for place in places}
+    # The largest first, so that no process is left with a large one at the end.
+    ordered = sorted(places, key=lambda place: -sizes[place.path])
+    total_bytes = sum(sizes.values())
+    pause = partial(time.sleep, second_look_ms / 1000)
+    if jobs == 1 or len(places) < 2:
+        yield from _audit_here(ordered, total_bytes, pause, on_progress)
+        return
+    context = multiprocessing.get_context("fork")
+    counter = context.Value("q", 0)
+    with ProcessPoolExecutor(
+        min(jobs, len(places)), context, initializer=_adopt, initargs=(counter,)
+    ) as pool:
+        waiting: set[Future[AuditedReplica | None]] = {
+            pool.submit(_audit_in_worker, place, second_look_ms) for place in ordered
+        }
+        while waiting:
+            done, waiting = wait(waiting, _POLL_S, FIRST_COMPLETED)
+            count = len(places) - len(waiting)
+            on_progress(AuditProgress(count, len(places), counter.value, total_bytes))
+            for future in done:
+                yield future.result()
+
+
+def _audit_here(
+    places: Sequence[ReplicaPlace],
+    total_bytes: int,
+    pause: Callable[[], None],
+    on_progress: Callable[[AuditProgress], None],
+) -> Iterator[AuditedReplica | None]:
+    done_bytes = done = 0
+
+    def note(size_bytes: int) -> None:
+        nonlocal done_bytes
+        done_bytes += size_bytes
+        on_progress(AuditProgress(done, len(places), done_bytes, total_bytes))
+
+    for place in places:
+        yield audit_replica(place, pause=pause, on_bytes=note)
+        done += 1
+
+
+_counters: list[Any] = []
+"""The shared count of bytes, in a worker process."""
+
+
+def _adopt(counter: Any) -> None:
+    _counters.append(counter)
+
+
+def _audit_in_worker(place: ReplicaPlace, second_look_ms: int) -> AuditedReplica | None:
+    def note(size_bytes: int) -> None:
+        with _counters[0].get_lock():
+            _counters[0].value += size_bytes
+
+    return audit_replica(place, pause=partial(time.sleep, second_look_ms / 1000), on_bytes=note)
+
+
+def log_bytes(replica: Path) -> int:
+    """Return the size of the segments of a replica, 0 if it is gone or cannot be read."""
+    try:
+        return sum(path.stat().st_size for path in replica.glob("*.log"))
+    except OSError:
+        return 0

@@ -1,0 +1,117 @@
+"""Read the batch headers of one segment, with computed checksums, and go on behind damage.
+
+The file is read in windows with pread, because a file that is mapped and then truncated by its
+broker would end this process. Behind a header that cannot be one, the walk goes on at the next
+batch that the offset index names.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from spindle.pipeline.records.headers import HeaderWalk
+from spindle.pipeline.records.memory import address_of
+from spindle.protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, BatchHeader
+
+WINDOW_BYTES: Final = 1 << 20
+"""Bytes of one read; a window stays in the processor's cache while its checksums are computed."""
+_FIRST_OFFSET: Final = -(2**63)
+_LAST_OFFSET: Final = 2**63 - 1
+
+
+class BadSpan(NamedTuple):
+    """Bytes [start, end) that cannot be read as batches.
+
+    Attributes:
+        reason: why the header at `start` cannot be one; empty if the file ends inside its batch.
+        is_zeros: the span begins with zeros, as space that was allocated and not written.
+        is_at_end: no batch follows in this file.
+    """
+
+    start: int
+    end: int
+    reason: str
+    is_zeros: bool
+    is_at_end: bool
+
+
+class SegmentScan:
+    """One pass over a segment.
+
+    Args:
+        file: the open file.
+        size_bytes: its size; bytes that are appended later are not read.
+        resume_positions: ascending byte positions at which batches may begin (int64 array).
+    """
+
+    def __init__(self, file: Any, size_bytes: int, resume_positions: Any) -> None:
+        self._file = file
+        self._resume_positions = resume_positions
+        self._buffer = bytearray(max(HEADER_BYTES, min(WINDOW_BYTES, size_bytes)))
+        self.size_bytes = size_bytes
+        self.bad_spans: list[BadSpan] = []
+
+    def windows(self) -> Iterator[Any]:
+        """Yield the fields of batches, arrays (FIELD_COUNT, batches), none of them empty.
+
+        Raises:
+            OSError: the disk refuses to read.
+        """
+        walk = HeaderWalk(_FIRST_OFFSET, _LAST_OFFSET, check_crcs=True)
+        position = 0
+        while position < self.size_bytes:
+            window = memoryview(self._buffer)[: self.size_bytes - position]
+            read_bytes = os.preadv(self._file.fileno(), [window], position)
+            if read_bytes == 0:
+                self.size_bytes = position  # truncated since
+                return
+            fields = walk.fields(address_of(self._buffer), read_bytes, position, self.size_bytes)
+            if fields.shape[1]:
+                yield fields
+            before, position = position, max(walk.position, position)
+            left_bytes = self.size_bytes - position
+            if walk.finding or walk.is_torn or 0 < left_bytes < HEADER_BYTES:
+                position = self._pass_over(position, walk.finding)
+            elif position == before and left_bytes:
+                head = os.pread(self._file.fileno(), HEADER_BYTES, position)
+                if len(head) < HEADER_BYTES:
+                    self.size_bytes = position
+                    return
+                needed_bytes = BatchHeader._make(HEADER.unpack(head)).size_bytes
+                if needed_bytes > len(self._buffer):
+                    self._buffer = bytearray(needed_bytes)
+                elif position + read_bytes < self.size_bytes:
+                    self.size_bytes = position + read_bytes  # truncated since
+
+    def _pass_over(self, position: int, reason: str) -> int:
+        """Note a bad span that begins at a position; return where the next batch begins."""
+        head = os.pread(self._file.fileno(), HEADER_BYTES, position)
+        end = self._next_batch(position, head)
+        is_zeros = not any(head)
+        self.bad_spans.append(
+            BadSpan(position, end or self.size_bytes, reason, is_zeros, end is None)
+        )
+        return self.size_bytes if end is None else end
+
+    def _next_batch(self, position: int, head: bytes) -> int | None:
+        if len(head) == HEADER_BYTES:
+            end = position + BatchHeader._make(HEADER.unpack(head)).size_bytes
+            if end >= position + HEADER_BYTES and self._is_batch(end):
+                return end
+        first = int(self._resume_positions.searchsorted(position, side="right"))
+        for candidate in self._resume_positions[first:].tolist():
+            if self._is_batch(candidate):
+                return int(candidate)
+        return None
+
+    def _is_batch(self, position: int) -> bool:
+        head = os.pread(self._file.fileno(), HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            return False
+        header = BatchHeader._make(HEADER.unpack(head))
+        end = position + header.size_bytes
+        return header.magic == MAGIC and position + HEADER_BYTES <= end <= self.size_bytes
+
+    def span_at(self, position: int) -> BadSpan | None:
+        """Return the bad span that holds a position."""
+        return next((s for s in self.bad_spans if s.start <= position < s.end), None)

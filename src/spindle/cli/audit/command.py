@@ -1,0 +1,90 @@
+"""`spindle audit`: options, progress, table or JSON, and the plan of repairs."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from spindle.cli.audit.screen import progress_bar, report_document, report_lines
+from spindle.cli.failure import CommandFailed
+
+if TYPE_CHECKING:
+    from spindle.audit.run import AuditReport
+
+_DAMAGED: Final = 1
+_UNREADABLE: Final = 2
+
+
+@click.command("audit")
+@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="one for each core",
+    help="Processes that read at the same time.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("--repair-plan", "has_plan", is_flag=True, help="Print the repairs as a script.")
+def audit(paths: tuple[str, ...], jobs: int, as_json: bool, has_plan: bool) -> int:
+    """Look for damage in log directories of Spindle or Apache Kafka.
+
+    PATH is a log directory, of a stopped or of a running broker. Nothing is changed. The exit code
+    is 0 if all is in order, 1 if there are findings, and 2 if a PATH is no log directory or
+    something could not be read.
+    """
+    try:
+        if as_json and has_plan:
+            raise ValueError("--json prints the findings, --repair-plan a script: give one")
+        if not paths:
+            raise ValueError("which log directories? Give their paths")
+        roots = [_log_directory(text) for text in dict.fromkeys(paths)]
+        report, seconds = _run(roots, jobs, is_quiet=as_json or has_plan)
+    except (OSError, ValueError) as error:
+        click.echo(error, err=True)
+        return _UNREADABLE
+    if as_json:
+        click.echo(json.dumps(report_document(report, seconds), indent=1))
+    elif has_plan:
+        _print_plan(report)
+    else:
+        click.echo("\n".join(report_lines(report, seconds)))
+    return _exit_code(report)
+
+
+def _log_directory(text: str) -> Path:
+    path = Path(text).resolve()
+    names = os.listdir(path)
+    if "meta.properties" in names or any("-checkpoint" in name for name in names):
+        return path
+    raise ValueError(f"{text} is no log directory: it has neither meta.properties nor checkpoints")
+
+
+def _run(roots: list[Path], jobs: int, *, is_quiet: bool) -> "tuple[AuditReport, float]":
+    try:
+        from spindle.audit.run import run_audit
+    except ImportError as error:
+        raise CommandFailed(str(error)) from None
+    started = time.monotonic()
+    with progress_bar(not is_quiet) as show:
+        report = run_audit(roots, jobs=jobs, on_progress=show)
+    return report, time.monotonic() - started
+
+
+def _print_plan(report: "AuditReport") -> None:
+    from spindle.audit.repairs import repair_plan
+
+    lines = repair_plan(report.directories, report.findings)
+    click.echo("\n".join(lines or ["# There is nothing to repair."]))
+
+
+def _exit_code(report: "AuditReport") -> int:
+    from spindle.audit.findings import FindingKind
+
+    if any(finding.kind is FindingKind.UNREADABLE for finding in report.findings):
+        return _UNREADABLE
+    return _DAMAGED if report.findings else 0

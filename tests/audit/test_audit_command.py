@@ -1,0 +1,91 @@
+"""`spindle audit` as a user runs it: table, JSON, plan of repairs and exit codes."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from broker_directories import PLAIN, clean_directory
+from log_directory_files import corrupt_byte
+
+from spindle.cli.main import run
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return clean_directory(tmp_path_factory.mktemp("audited") / "d1")
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    path = clean_directory(tmp_path / "d 2", seed=1, node_id=2)
+    first = sorted((path / str(PLAIN)).glob("*.log"))[0]
+    corrupt_byte(first, 100)
+    first.with_suffix(".index").unlink()
+    return path
+
+
+def test_a_directory_in_order_gives_0(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", str(root), str(root)]) == 0
+    text = capsys.readouterr().out
+    assert "closed" in text
+    assert "all in order" in text
+    assert text.count(str(root)) == 1
+
+
+def test_findings_name_place_cause_and_repair(
+    damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["audit", str(damaged), "--jobs", "1"]) == 1
+    text = capsys.readouterr().out
+    assert f"{damaged}/orders-0/00000000000000000000.log at byte 0 (offset 0)" in text
+    assert "its bytes give" in text
+    assert "changed bytes" in text
+    assert "it copies the records from the leader" in text
+    assert "2 findings" in text
+
+
+def test_programs_get_json_from_several_processes(
+    root: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["audit", str(root), str(damaged), "--json", "-j", "2"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["replicas"] == 4
+    kinds = [finding["kind"] for finding in found["findings"]]
+    assert kinds == ["batch-checksum", "offset-index-missing"]
+    assert found["findings"][0]["position"] == 0
+    assert found["findings"][0]["severity"] == "error"
+
+
+def test_the_plan_is_a_script_that_deletes_nothing(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = sorted((damaged / str(PLAIN)).glob("*.index"))[0]
+    index.write_bytes(b"123")
+    corrupt_byte(damaged / str(PLAIN) / "00000000000000000000.log", 100)
+    assert run(["audit", str(damaged), "--repair-plan"]) == 1
+    script = capsys.readouterr().out
+    assert "stop the broker of node 2" in script
+    quarantine = tmp_path / "quarantine"
+    subprocess.run(
+        ["sh", "-c", script], check=True, env={"QUARANTINE": str(quarantine), "PATH": "/bin"}
+    )
+    assert not index.exists()
+    moved = Path(f"{quarantine}{index}")
+    assert moved.read_bytes() == b"123"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "which log directories?"),
+        (["/nowhere"], "No such file or directory: '/nowhere'"),
+        (["/"], "/ is no log directory"),
+        (["/", "--json", "--repair-plan"], "give one"),
+    ],
+)
+def test_a_wrong_command_line_gives_2(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["audit", *arguments]) == 2
+    assert complaint in capsys.readouterr().err

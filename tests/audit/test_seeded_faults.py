@@ -1,0 +1,65 @@
+"""Every seeded fault is found, at its replica, and nothing is found in clean directories."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from broker_directories import clean_directory
+from seeded_faults import FAULTS
+
+from spindle.audit.findings import FindingKind
+from spindle.audit.repairs import repair_plan
+from spindle.audit.run import AuditReport, run_audit
+
+SEEDS = 4
+CLEAN = 3
+
+
+@pytest.fixture(scope="module")
+def clean_roots(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("clean")
+    return [clean_directory(folder / str(seed), seed) for seed in range(CLEAN)]
+
+
+def audited(root: Path) -> AuditReport:
+    return run_audit([root], second_look_ms=0)
+
+
+def test_clean_directories_have_no_findings(clean_roots: list[Path]) -> None:
+    for root in clean_roots:
+        report = audited(root)
+        assert report.findings == ()
+        assert len(report.replicas) == 2
+        assert report.batch_count == 220
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_found(name: str, clean_roots: list[Path], tmp_path: Path) -> None:
+    kind, seed_fault = FAULTS[name]
+    for seed in range(SEEDS):
+        rng = random.Random(f"{name} {seed}")
+        root = tmp_path / str(seed)
+        shutil.copytree(rng.choice(clean_roots), root)
+        seed_fault(rng, root)
+        report = audited(root)
+        found = [finding for finding in report.findings if finding.kind is kind]
+        assert found, [finding.sentence for finding in report.findings]
+        assert all(Path(finding.path).is_relative_to(root) for finding in found)
+        assert repair_plan(report.directories, report.findings)
+
+
+def test_the_corpus_has_most_kinds() -> None:
+    missing = set(FindingKind) - {kind for kind, _ in FAULTS.values()}
+    assert len(FAULTS) >= 40
+    assert {kind.text for kind in missing} == ELSEWHERE
+
+
+ELSEWHERE = {
+    "directory-identity",
+    "epoch-order",
+    "metadata-snapshot",
+    "replica-duplicate",
+    "unreadable",
+}
+"""Kinds that need more than one damaged place; other tests of this folder have them."""
