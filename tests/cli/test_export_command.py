@@ -2,17 +2,22 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
+from wire_broker import WireBroker
 
 from spindle.cli.export.command import cause_text
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import result_document, result_lines
 from spindle.cli.export.sizes import parse_size
 from spindle.cli.main import run
+from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.pipeline import session
 from spindle.pipeline.export import ExportedPartition, ExportResult
+from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 ADDED = ExportedPartition(TopicPartition("flights", 1), b"a" * 16, 5, 36, 30)
 RESULT = ExportResult("/t", 3, 30, 2, 2048, (ADDED,), 1)
@@ -90,6 +95,13 @@ spindle.pipeline.errors.DataLoss: offsets 3 to 4 are gone
         (["export", "t", "/x", "-b", "h:1", "--compression", "rar"], "'rar' is none of snappy"),
         (["export", "t", "/x", "-b", "h:1", "--portion-size", "no"], "not a size above 0"),
         (["export", "t", "s3://x", "-b", "h:1"], "local and shared file systems only"),
+        (["export", "t", "/x", "-b", "h:1", "-o", "foo=bar"], "foo is not an option of spindle"),
+        (["export", "t", "/x", "-b", "h:1", "-o", "valueFormt=json"], "is valueFormat meant?"),
+        (["export", "t", "/x", "--log-dir", "/nowhere"], "'/nowhere' names no directory"),
+        (
+            ["export", "t", "/x", "-b", "127.0.0.1:1", "-o", "fetchOffset.numRetries=0"],
+            "no broker could be reached",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_refused_before_spark_starts(
@@ -101,6 +113,32 @@ def test_a_wrong_command_line_is_refused_before_spark_starts(
     monkeypatch.delenv("SPINDLE_BOOTSTRAP", raising=False)
     assert run(words) == 1
     assert complaint in capsys.readouterr().err
+
+
+def test_topics_are_looked_up_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "get_spark", None)
+    unknown = MetadataResponse(
+        topics=[
+            MetadataResponse.MetadataResponseTopic(
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name="t"
+            )
+        ]
+    )
+    with WireBroker() as broker:
+        broker.log("t", 0)
+        words = ["export", "t", str(tmp_path / "table"), "-b", broker.address]
+        assert run([*words, "-o", "kafka.securty.protocol=SSL"]) == 0
+        shown = capsys.readouterr()
+        assert "there is nothing new" in shown.out
+        assert shown.err == (
+            "spindle export: option kafka.securty.protocol has no effect; "
+            "is kafka.security.protocol meant?\n"
+        )
+        broker.interrupt(MetadataRequest, lambda _: unknown)
+        assert run([*words, "--follow"]) == 1
+    assert "the user has no right to read topic 't'" in capsys.readouterr().err
 
 
 def test_the_missing_extra_is_named() -> None:

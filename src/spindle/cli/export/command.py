@@ -4,7 +4,9 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -129,24 +131,47 @@ def export(**given: Any) -> int:
     time. The exit code is 0 on success, 3 if another export of the same partitions came first, and
     1 on any other failure.
     """
-    try:
+    with _told_in_one_sentence(), _warnings_told():
         job = _job(given)
-        spark = _session(given)
-    except (ImportError, ValueError) as error:
-        raise CommandFailed(str(error)) from None
+        from spindle.pipeline.export import ExportConflict
+
+        try:
+            _run(job, given)
+        except ExportConflict as error:
+            click.echo(f"spindle export: {error}", err=True)
+            return CONFLICT
+        return 0
+
+
+@contextmanager
+def _told_in_one_sentence() -> Iterator[None]:
+    try:
+        yield
     except FAILURES as error:
         raise CommandFailed(failure(error).plainly) from None
-    try:
-        return _run(spark, job, given)
-    finally:
-        spark.stop()
+    except Exception as error:
+        if type(error).__module__.startswith(("spindle.", "builtins", "pyspark", "py4j")):
+            raise CommandFailed(cause_text(error)) from None
+        raise
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Write warnings as lines of this command, without the place in the code."""
+
+    def tell(message: Warning | str, *_: Any, **__: Any) -> None:
+        click.echo(f"spindle export: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = tell
+        yield
 
 
 def _job(given: Mapping[str, Any]) -> "ExportJob":
     from spindle.pipeline.export import PortionSize
-    from spindle.pipeline.export.jobs import ExportJob, open_table
+    from spindle.pipeline.export.jobs import ExportJob
     from spindle.pipeline.export.portions import DEFAULT_PORTION
-    from spindle.pipeline.export.settings import ExportOptions, source_and_settings
+    from spindle.pipeline.export.settings import ExportOptions
 
     portion = PortionSize(given["portion_size"] or DEFAULT_PORTION.log_bytes, given["portion_rows"])
     settings = ExportOptions(
@@ -162,9 +187,6 @@ def _job(given: Mapping[str, Any]) -> "ExportJob":
         settings["partition_by"] = given["partition_by"]
     catalog = _pairs("--catalog", given["catalog"]) if given["catalog"] else None
     options = _source_options(given)
-    # Wrong options are told before Spark starts, which takes seconds.
-    table = open_table(given["table_format"], given["table"], catalog)
-    source_and_settings(options, settings, table)
     return ExportJob(given["table_format"], given["table"], options, settings, catalog)
 
 
@@ -205,31 +227,30 @@ def _session(given: Mapping[str, Any]) -> "SparkSession":
     return get_spark("spindle export", given["master"], conf, log_level="OFF")
 
 
-def _run(spark: "SparkSession", job: "ExportJob", given: Mapping[str, Any]) -> int:
-    from spindle.pipeline.export import ExportConflict
+def _run(job: "ExportJob", given: Mapping[str, Any]) -> None:
+    started = time.monotonic()
+    # What is wrong, and that nothing is new, is known without Spark, which takes seconds to start.
+    idle = job.idle_result()
+    if idle is not None and not given["follow"]:
+        _show(idle, time.monotonic() - started, given["as_json"])
+    else:
+        _export(job, given)
+    _maintain(job, given)
 
+
+def _export(job: "ExportJob", given: Mapping[str, Any]) -> None:
+    spark = _session(given)
     try:
         if given["follow"]:
             _follow(spark, job, given)
-        else:
-            started = time.monotonic()
-            with progress_bar(not given["as_json"]) as show:
-                job.settings["progress"] = show
-                result = job.run(spark)
-            _show(result, time.monotonic() - started, given["as_json"])
-        _maintain(job, given)
-    except ExportConflict as error:
-        click.echo(f"spindle export: {error}", err=True)
-        return CONFLICT
-    except KeyboardInterrupt:
-        raise
-    except FAILURES as error:
-        raise CommandFailed(failure(error).plainly) from None
-    except Exception as error:
-        if type(error).__module__.startswith(("spindle.", "builtins", "pyspark", "py4j")):
-            raise CommandFailed(cause_text(error)) from None
-        raise
-    return 0
+            return
+        started = time.monotonic()
+        with progress_bar(not given["as_json"]) as show:
+            job.settings["progress"] = show
+            result = job.run(spark)
+        _show(result, time.monotonic() - started, given["as_json"])
+    finally:
+        spark.stop()
 
 
 def _follow(spark: "SparkSession", job: "ExportJob", given: Mapping[str, Any]) -> None:

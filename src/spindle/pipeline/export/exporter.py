@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
 from spindle.pipeline.export.continuation import extended, key_of, remaining_ranges
@@ -55,8 +55,33 @@ def run_export(
         ExportConflict: another run committed first.
         DataLoss: offsets that had to come next are no longer in the log.
     """
-    table.check_layout(settings.layout)
     letters = None if dead_letters is None else DeadLetters(dead_letters)
+    plan = plan_export(source, table, settings)
+    remaining, covered = plan.remaining, plan.covered
+    if not remaining:
+        return nothing_new(table)
+    portions = cut_portions(remaining, source.log_bytes(remaining), covered, settings.portion)
+    run = _Run(spark, source, table, settings, plan.topics, covered, portions, progress, letters)
+    return run.finish()
+
+
+class ExportPlan(NamedTuple):
+    """The topics of a run, the offsets that the table holds of them, and those that it lacks."""
+
+    topics: Mapping[str, Uuid]
+    covered: dict[PartitionIdentity, Coverage]
+    remaining: Sequence[PlannedRange]
+
+
+def plan_export(source: ExportSource, table: ExportTable, settings: ExportSettings) -> ExportPlan:
+    """Compare the source with the table, without Spark.
+
+    With `begin="latest"` it commits where the table begins with topics that it does not hold.
+
+    Raises:
+        ExportRefused, ExportConflict, DataLoss: as `run_export`.
+    """
+    table.check_layout(settings.layout)
     planned = source.ranges()
     topics = {piece.partition.topic: piece.topic_id for piece in planned}
     _check_ids(topics)
@@ -65,12 +90,12 @@ def run_export(
     covered = _coverage(table, planned)
     if settings.begin == "latest":
         covered |= _begin_at_latest(table, settings, planned, covered)
-    remaining = remaining_ranges(source, planned, covered)
-    if not remaining:
-        return ExportResult(table.path, table.version, 0, 0, 0, ())
-    portions = cut_portions(remaining, source.log_bytes(remaining), covered, settings.portion)
-    run = _Run(spark, source, table, settings, topics, covered, portions, progress, letters)
-    return run.finish()
+    return ExportPlan(topics, covered, remaining_ranges(source, planned, covered))
+
+
+def nothing_new(table: ExportTable) -> ExportResult:
+    """Return the result of a run whose table has all offsets already."""
+    return ExportResult(table.path, table.version, 0, 0, 0, ())
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from spindle.pipeline.export.continuation import key_of, remaining_ranges
 from spindle.pipeline.export.dead_letters import dead_letters_of
-from spindle.pipeline.export.exporter import run_export
+from spindle.pipeline.export.exporter import nothing_new, plan_export, run_export
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.paths import local_directory
@@ -80,6 +80,20 @@ class ExportJob:
             place = str(self.table) if self.catalog else str(local_directory(self.table))
             letters = open_table(self.table_format, dead_letters_of(place), self.catalog)
         return run_export(spark, source, table, settings, self.settings.get("progress"), letters)
+
+    def idle_result(self) -> ExportResult | None:
+        """Return the result of a run that has nothing to do, None if there is something to do.
+
+        It needs no Spark session, so a topic that does not exist is reported before Spark starts.
+
+        Raises:
+            ExportRefused, ExportConflict, DataLoss, ValueError: as `export_delta`.
+            ApiError, ClientError: a topic does not exist, or brokers cannot be reached.
+        """
+        table = open_table(self.table_format, self.table, self.catalog)
+        source, settings = source_and_settings(self.options, self.settings, table)
+        plan = plan_export(source, table, settings)
+        return None if plan.remaining else nothing_new(table)
 
     def pending_bytes(self) -> int | None:
         """Return the bytes in the log that the table lacks, as estimated; None if it lacks none."""
