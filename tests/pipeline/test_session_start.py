@@ -1,5 +1,7 @@
 """The lines of a session that starts, and workers whose socket Spark closes early."""
 
+import socket
+import struct
 import subprocess
 import sys
 from io import StringIO
@@ -46,15 +48,19 @@ def test_a_pipe_sees_nothing_unless_it_is_asked_for() -> None:
     assert len(report(StringIO(), True)) == 2
 
 
-CLOSED_SOCKET = """
-import socket
+DAEMON = """
 import pyspark.worker
-from spindle.pipeline.python_daemon import quiet_worker
+from spindle.pipeline import python_daemon
 
-ours, sparks = socket.socketpair()
-sparks.close()
-pyspark.worker.main = lambda infile, outfile: outfile.write(b"more rows")
-print(quiet_worker(ours, True))
+def main(infile, outfile):
+    task = infile.read(4)
+    if task == b"fail":
+        raise RuntimeError("a mistake")
+    infile.read(1)
+    outfile.write(b"more rows")
+
+pyspark.worker.main = main
+python_daemon.run()
 """
 
 IDLE_TASKS = """
@@ -62,10 +68,10 @@ import gc
 from spindle.pipeline import python_daemon
 
 python_daemon._worker = lambda sock, authenticated: 0
-print(python_daemon.quiet_worker(None, True))
+print(python_daemon.lean_worker(None, True))
 frozen = gc.get_freeze_count()
 kept = [[] for _ in range(1000)]
-print(python_daemon.quiet_worker(None, True), frozen > 10_000, gc.get_freeze_count() == frozen)
+print(python_daemon.lean_worker(None, True), frozen > 10_000, gc.get_freeze_count() == frozen)
 """
 
 
@@ -74,12 +80,40 @@ def test_the_modules_of_a_worker_are_not_searched_for_garbage_after_each_task() 
     assert (run.stdout, run.stderr) == ("0\n0 True True\n", "")
 
 
-def test_a_worker_says_nothing_when_spark_has_enough_rows() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", CLOSED_SOCKET],
-        capture_output=True,
-        text=True,
-        # Spark sets this for every daemon.
-        env={"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1"},
-    )
-    assert (run.stdout, run.stderr) == ("1\n", "")
+def worker(path: str) -> socket.socket:
+    """Connect to the daemon, as Spark does to start a worker."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    return connection
+
+
+def test_workers_say_nothing_when_spark_closes_their_socket(tmp_path: Path) -> None:
+    # Spark sets these for every daemon.
+    settings = {
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", DAEMON],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=settings,
+    ) as daemon:
+        assert daemon.stdin is not None
+        assert daemon.stdout is not None
+        assert daemon.stderr is not None
+        path = daemon.stdout.read(*struct.unpack(">i", daemon.stdout.read(4))).decode()
+        # Before the worker has begun, after that, in the middle of its rows, and a mistake.
+        worker(path).close()
+        for task in (b"", b"rows", b"fail"):
+            with worker(path) as connection:
+                assert len(connection.recv(4)) == 4
+                connection.sendall(task)
+                if task == b"fail":
+                    assert connection.recv(1) == b"", "its end"
+        daemon.stdin.close()
+        told = daemon.stderr.read().decode()
+    assert told.count("Traceback") == 1
+    assert "RuntimeError: a mistake" in told

@@ -1,29 +1,29 @@
 """The process that forks the Python workers of Spark's tasks (`spark.python.daemon.module`).
 
 It is PySpark's own daemon with two differences. A worker says nothing when Spark has closed its
-socket. Spark does so as soon as it has enough rows (`show`, `limit`), and PySpark's daemon then
-writes a BrokenPipeError with its traceback between the lines of the program. And a worker does not
-search its modules for garbage after each task, which PySpark's daemon asks for: with numba that
-takes longer than a short task.
+socket. Spark does so as soon as it has enough rows (`show`, `limit`) or stops, even before the
+worker has begun, and PySpark's daemon then writes a BrokenPipeError with its traceback between the
+lines of the program. And a worker does not search its modules for garbage after each task, which
+PySpark's daemon asks for: with numba that takes longer than a short task.
 """
 
 import gc
 import sys
-from typing import Any
+import traceback
+from types import SimpleNamespace
+from typing import Any, Final
 
 from pyspark import daemon
 
 _worker = daemon.worker
 _frozen_modules: set[int] = set()
 """Numbers of loaded modules at which all objects were taken out of garbage collection."""
+_SOCKET_IS_CLOSED: Final = (BrokenPipeError, ConnectionResetError, EOFError)
 
 
-def quiet_worker(sock: Any, authenticated: bool) -> int:
-    """Run one worker; return its exit code, 1 if Spark closed the socket before the end."""
-    try:
-        code = int(_worker(sock, authenticated))
-    except (BrokenPipeError, ConnectionResetError):
-        return 1
+def lean_worker(sock: Any, authenticated: bool) -> int:
+    """Run one worker, then take what it has loaded out of garbage collection; return its code."""
+    code = int(_worker(sock, authenticated))
     if len(sys.modules) not in _frozen_modules:
         _frozen_modules.add(len(sys.modules))
         gc.collect()
@@ -31,6 +31,23 @@ def quiet_worker(sock: Any, authenticated: bool) -> int:
     return code
 
 
-if __name__ == "__main__":
-    daemon.worker = quiet_worker
+def print_exc() -> None:
+    """Print the exception that ends a worker, unless it says that Spark has closed the socket.
+
+    Exceptions of a task do not come here: the worker sends them to Spark.
+    """
+    if not isinstance(sys.exception(), _SOCKET_IS_CLOSED):
+        traceback.print_exc()
+
+
+def run() -> None:
+    """Run the daemon until Spark ends it."""
+    daemon.worker = lean_worker
+    vars(daemon)["traceback"] = SimpleNamespace(
+        print_exc=print_exc, format_exc=traceback.format_exc
+    )
     daemon.manager()
+
+
+if __name__ == "__main__":
+    run()

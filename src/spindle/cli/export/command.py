@@ -229,7 +229,7 @@ def _session(given: Mapping[str, Any]) -> "SparkSession":
 
 def _run(job: "ExportJob", given: Mapping[str, Any]) -> None:
     started = time.monotonic()
-    # What is wrong, and that nothing is new, is known without Spark, which takes seconds to start.
+    # A topic that does not exist, or has nothing new, needs no Spark, which takes seconds to start.
     idle = job.idle_result()
     if idle is not None and not given["follow"]:
         _show(idle, time.monotonic() - started, given["as_json"])
