@@ -1,6 +1,6 @@
 """Options that all sources share: the same values, refused in the same words.
 
-The parser of Spark's built-in `kafka` source (spark-sql-kafka 4.2) was asked about these values.
+The parser of Spark's built-in `kafka` source understands them alike (tests/interop compares them).
 Where it would use another value than the written one (an offset beyond 64 bits, a fraction, null,
 the last of two entries), the value is refused here.
 """
