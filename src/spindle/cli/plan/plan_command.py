@@ -23,7 +23,7 @@ from spindle.planner.plan import Infeasible, PlacementPlan
 Maker = Callable[[ClusterModel, PlanLimits], tuple[str, PlacementPlan]]
 """Makes a plan; returns its goal in words, too."""
 
-LIMITS = (
+_LIMITS = (
     click.option(
         "--max-fill",
         type=click.FloatRange(1, 100),
@@ -78,6 +78,20 @@ OUT = click.option(
 )
 
 
+def limit_options(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of all limits but the spread to a command."""
+    for option in reversed(_LIMITS):
+        body = option(body)
+    return body
+
+
+def limits_of(
+    max_fill: float, throttle: int, parallel: int, fewer_racks: bool, spread: float = 5.0
+) -> PlanLimits:
+    """Return the limits that these options give; fill and spread are percentages."""
+    return PlanLimits(spread / 100, max_fill / 100, throttle, parallel, not fewer_racks)
+
+
 def plan_command(make: Callable[..., Maker]) -> Callable[..., None]:
     """Turn a function that reads a command's own parameters into the body of the command.
 
@@ -98,7 +112,7 @@ def plan_command(make: Callable[..., Maker]) -> Callable[..., None]:
         out: Path | None = None,
         **own: Any,
     ) -> None:
-        limits = PlanLimits(spread / 100, max_fill / 100, throttle, parallel, not fewer_racks)
+        limits = limits_of(max_fill, throttle, parallel, fewer_racks, spread)
         maker = make(**own)
         snapshot = read_snapshot(client, capacity)
         try:
@@ -119,7 +133,4 @@ def plan_command(make: Callable[..., Maker]) -> Callable[..., None]:
                 f"--throttle {throttle} --replica-alter-log-dirs-throttle {throttle}"
             )
 
-    body = cluster_command(run)
-    for option in reversed(LIMITS):
-        body = option(body)
-    return body
+    return limit_options(cluster_command(run))

@@ -41,18 +41,43 @@ def set_throttles(
         "the throttle is removed."
     )
     if between_brokers is not None:
-        for topic, settings in throttled_replicas(plan, current).items():
-            configs.alter(client, ResourceType.TOPIC, topic, settings, ())
-        involved = {b for p, brokers in plan.replicas.items() for b in (*brokers, *current[p])}
-        for broker in sorted(involved):
-            rates = dict.fromkeys(_BROKER_RATES, str(between_brokers))
-            configs.alter(client, ResourceType.BROKER, str(broker), rates, ())
+        throttle_between_brokers(client, plan, current, between_brokers)
         click.echo(f"The inter-broker throttle limit was set to {between_brokers} B/s")
     if between_directories is not None:
-        for broker in sorted({replica.broker for replica in plan.directories}):
-            rates = {_DIRECTORY_RATE: str(between_directories)}
-            configs.alter(client, ResourceType.BROKER, str(broker), rates, ())
+        throttle_between_directories(client, plan, between_directories)
         click.echo(f"The replica-alter-dir throttle limit was set to {between_directories} B/s")
+
+
+def throttle_between_brokers(
+    client: WireClient,
+    plan: Plan,
+    current: Mapping[TopicPartition, Sequence[int]],
+    bytes_per_second: int,
+) -> None:
+    """Limit the copies from one broker to another one.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    for topic, settings in throttled_replicas(plan, current).items():
+        configs.alter(client, ResourceType.TOPIC, topic, settings, ())
+    involved = {b for p, brokers in plan.replicas.items() for b in (*brokers, *current[p])}
+    for broker in sorted(involved & client.metadata(()).brokers.keys()):
+        rates = dict.fromkeys(_BROKER_RATES, str(bytes_per_second))
+        configs.alter(client, ResourceType.BROKER, str(broker), rates, ())
+
+
+def throttle_between_directories(client: WireClient, plan: Plan, bytes_per_second: int) -> None:
+    """Limit the copies inside of the brokers of a plan.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    for broker in sorted({replica.broker for replica in plan.directories}):
+        rates = {_DIRECTORY_RATE: str(bytes_per_second)}
+        configs.alter(client, ResourceType.BROKER, str(broker), rates, ())
 
 
 def throttled_replicas(
@@ -90,12 +115,21 @@ def clear_throttles(client: WireClient, plan: Plan) -> None:
     brokers = sorted({*alive, *(b for each in plan.replicas.values() for b in each)})
     names = ",".join(map(str, brokers))
     click.echo(f"Clearing broker-level throttles on broker{_plural(brokers)} {names}")
-    for broker in brokers:
-        if broker in alive:
-            keys = (*_BROKER_RATES, _DIRECTORY_RATE)
-            configs.alter(client, ResourceType.BROKER, str(broker), {}, keys)
     topics = sorted({partition.topic for partition in plan.replicas})
     click.echo(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
+    remove_throttles(client, [broker for broker in brokers if broker in alive], topics)
+
+
+def remove_throttles(client: WireClient, brokers: Sequence[int], topics: Sequence[str]) -> None:
+    """Remove the limits of brokers and topics.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    for broker in brokers:
+        keys = (*_BROKER_RATES, _DIRECTORY_RATE)
+        configs.alter(client, ResourceType.BROKER, str(broker), {}, keys)
     for topic in topics:
         configs.alter(client, ResourceType.TOPIC, topic, {}, (_LEADERS, _FOLLOWERS))
 

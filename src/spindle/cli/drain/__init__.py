@@ -1,0 +1,1 @@
+"""`spindle drain`: empties a broker or a log directory, round by round."""

@@ -1,0 +1,75 @@
+"""`spindle drain`: empty a broker or one of its directories now."""
+
+import json
+from pathlib import Path
+
+import click
+
+from spindle.cli.cluster_command import cluster_command
+from spindle.cli.drain.drain_file import open_drain_file
+from spindle.cli.drain.drain_run import DrainRun
+from spindle.cli.failure import CommandFailed
+from spindle.cli.plan.place import parse_place
+from spindle.cli.plan.plan_command import limit_options, limits_of
+from spindle.client.admin.cluster import describe_brokers
+from spindle.client.wire.cluster import WireClient
+from spindle.planner.plan import Infeasible
+
+
+@click.command("drain")
+@click.argument("place", metavar="BROKER[:DIR]")
+@click.option("--cancel", is_flag=True, help="Undo an interrupted drain, instead of going on.")
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What a run after a kill has to know.  [default: spindle-drain-BROKER.json]",
+)
+@limit_options
+@cluster_command
+def drain_command(
+    client: WireClient,
+    as_json: bool,
+    place: str,
+    cancel: bool,
+    state: Path | None,
+    max_fill: float,
+    throttle: int,
+    parallel: int,
+    fewer_racks: bool,
+    capacity: int | None,
+) -> None:
+    """Cordon a broker or its log directory DIR, and move all its replicas away.
+
+    The same command goes on after it was killed. Ctrl-C stops the moves and removes the cordon;
+    replicas that have left stay where they are.
+    """
+    broker_id, _ = parse_place(place)
+    path = state or Path(f"spindle-drain-{broker_id}.json")
+    cluster_id = describe_brokers(client).cluster_id
+    found = open_drain_file(path, cluster_id, place)
+
+    def say(text: str) -> None:
+        click.echo(json.dumps({"place": place, "text": text}) if as_json else text)
+
+    limits = limits_of(max_fill, throttle, parallel, fewer_racks)
+    run = DrainRun(client, found, limits, capacity, say)
+    if cancel:
+        if not path.exists():
+            raise CommandFailed(f"there is no drain to cancel: {path} does not exist")
+        run.cancel()
+        return
+    try:
+        run.finish()
+    except Infeasible as error:
+        raise CommandFailed(f"{error}\n{_what_next(path)}") from None
+    except KeyboardInterrupt:
+        say("stopping the moves")
+        run.cancel()
+        raise click.Abort from None
+
+
+def _what_next(path: Path) -> str:
+    if not path.exists():
+        return "Nothing has changed."
+    return "The place is cordoned; --cancel undoes this, and the same command goes on."

@@ -1,0 +1,247 @@
+"""`spindle plan` on three nodes of either program; Kafka's tool executes its files.
+
+The tests depend on their order.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from peers.clients import settings
+from peers.java_tools import JavaTools
+from peers.node import KafkaNode, Node, SpindleNode
+from peers.trio import Trio
+
+from spindle.cli.main import run
+
+pytestmark = pytest.mark.timeout(300)
+
+TOPIC = "planned"
+PARTITIONS = 8
+LIMIT_S = 60.0
+RECORD = b"." * 4000
+LIMITS = ("--capacity", "60MiB", "--throttle", "20MiB")
+
+
+@pytest.fixture(scope="module", params=[SpindleNode, KafkaNode], ids=["spindle", "kafka"])
+def trio(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, java_tools: JavaTools
+) -> Iterator[Trio]:
+    kind: type[Node] = request.param
+    cluster = Trio(kind, tmp_path_factory.mktemp("plans"), java_tools)
+    try:
+        cluster.start()
+        cluster.wait_ready()
+        fill(cluster)
+        yield cluster
+    finally:
+        cluster.remove()
+
+
+def fill(trio: Trio) -> None:
+    """Write partitions of very different sizes: half a megabyte times their number."""
+    create = ("--partitions", str(PARTITIONS), "--replication-factor", "2")
+    trio.run("topics", "--create", "--topic", TOPIC, *create).check()
+    producer = Producer(settings(trio.nodes[1], acks="all", linger_ms=20))
+    for partition in range(PARTITIONS):
+        for _ in range(125 * partition):
+            producer.produce(TOPIC, RECORD, partition=partition)
+        assert producer.flush(LIMIT_S) == 0
+
+
+def plan(trio: Trio, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """Return the JSON document of a plan."""
+    capsys.readouterr()
+    code = run(("plan", *words, "-b", trio.bootstrap, "--json", *LIMITS))
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    found: dict[str, Any] = json.loads(shown.out)
+    return found
+
+
+def execute(trio: Trio, file: Path) -> None:
+    """Carry out a file with kafka-reassign-partitions, and wait for its end."""
+    words = ("reassign-partitions", "--reassignment-json-file", str(file))
+    limits = ("--throttle", "20971520", "--replica-alter-log-dirs-throttle", "20971520")
+    trio.run(*words, "--execute", *limits).check()
+    trio.until(
+        lambda lines: (
+            not any(
+                word in line
+                for line in lines
+                for word in ("in progress", "rather than", "not being")
+            )
+        ),
+        *(*words, "--verify"),
+    )
+
+
+def held(trio: Trio) -> dict[str, list[str]]:
+    """Return the replicas in each directory, by Kafka's tool."""
+    done = trio.run("log-dirs", "--describe").check()
+    return {
+        each["logDir"]: sorted(replica["partition"] for replica in each["partitions"])
+        for broker in json.loads(done.lines[-1])["brokers"]
+        for each in broker["logDirs"]
+    }
+
+
+def test_a_directory_is_drained_and_refilled_by_kafkas_tool(
+    trio: Trio, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = held(trio)
+    path = str(trio.nodes[2].log_dirs[1])
+    folder = tmp_path / "drain"
+    found = plan(trio, capsys, "drain", f"2:{path}", "--out", str(folder))
+    moves = [move for each in found["rounds"] for move in each["moves"]]
+    assert len(moves) == len(before[path]) > 0
+    assert found["movedBytes"] == found["lowerBoundBytes"]
+    for number in range(len(found["rounds"])):
+        execute(trio, folder / f"round-{number + 1:04d}.json")
+    after = held(trio)
+    assert after[path] == []
+    for move in moves:
+        assert f"{move['topic']}-{move['partition']}" in after[move["toPath"]]
+    execute(trio, folder / "rollback.json")
+    assert held(trio) == before
+
+
+def test_a_cluster_is_balanced_as_predicted(
+    trio: Trio, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "balance"
+    found = plan(trio, capsys, "balance", "--out", str(folder))
+    for number in range(len(found["rounds"])):
+        execute(trio, folder / f"round-{number + 1:04d}.json")
+    again = plan(trio, capsys, "balance")
+    assert again["spreadBefore"] == pytest.approx(found["spreadAfter"], abs=0.01)
+    assert again["spreadBefore"] <= found["spreadBefore"]
+
+
+def directory_of_most(trio: Trio, number: int) -> str:
+    """Return the directory of a broker that has the most replicas."""
+    found = held(trio)
+    return max(map(str, trio.nodes[number].log_dirs), key=lambda path: len(found[path]))
+
+
+def drain(trio: Trio, folder: Path, place: str, throttle: str) -> subprocess.Popen[str]:
+    """Start `spindle drain` in a process of its own."""
+    words = ("drain", place, "-b", trio.bootstrap, "--capacity", "60MiB", "--throttle", throttle)
+    command = (sys.executable, "-c", "from spindle.cli.main import main; main()", *words)
+    return subprocess.Popen(
+        [*command, "--parallel", "2", "--state", str(folder / "drain.json")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def until_line(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if word in line:
+            return
+    raise AssertionError("".join(lines))
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    out, _ = process.communicate(timeout=LIMIT_S)
+    return process.returncode, out
+
+
+def traces(trio: Trio) -> str:
+    """Return the dynamic settings of brokers and of the topic that a drain may leave behind."""
+    found = [
+        trio.run("configs", "--describe", "--entity-type", "topics", "--entity-name", TOPIC).stdout
+    ]
+    for number in trio.nodes:
+        entity = ("--entity-type", "brokers", "--entity-name", str(number))
+        found.append(trio.run("configs", "--describe", *entity).stdout)
+    return "".join(found)
+
+
+def test_a_drain_that_is_interrupted_leaves_no_trace(trio: Trio, tmp_path: Path) -> None:
+    path = directory_of_most(trio, 2)
+    process = drain(trio, tmp_path, f"2:{path}", "100KiB")
+    until_line(process, "replicas are moving")
+    assert "cordoned.log.dirs" in traces(trio)
+    process.send_signal(signal.SIGINT)
+    code, out = ended(process)
+    assert (code, "is cancelled" in out) == (130, True), out
+    text = traces(trio)
+    assert "throttled" not in text
+    assert "cordoned.log.dirs" not in text
+    assert not list(tmp_path.iterdir())
+    lines = trio.run("reassign-partitions", "--list").check().stdout
+    assert "No partition reassignments found." in lines
+
+
+def test_a_drain_that_is_killed_goes_on(trio: Trio, tmp_path: Path) -> None:
+    path = directory_of_most(trio, 2)
+    assert held(trio)[path]
+    process = drain(trio, tmp_path, f"2:{path}", "100KiB")
+    until_line(process, "replicas are moving")
+    process.kill()
+    ended(process)
+    assert (tmp_path / "drain.json").exists()
+    entity = ("--entity-type", "brokers", "--entity-name")
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    for number in trio.nodes:
+        # An operator lets the round that is under way end sooner.
+        trio.run("configs", "--alter", *entity, str(number), "--delete-config", rate).check()
+    code, out = ended(drain(trio, tmp_path, f"2:{path}", "20MiB"))
+    assert code == 0, out
+    assert "has no replicas and is cordoned" in out
+    assert held(trio)[path] == []
+    text = traces(trio)
+    assert "throttled" not in text
+    assert f"cordoned.log.dirs={path}" in text
+    assert not list(tmp_path.iterdir())
+    assert counted(trio) == sum(125 * partition for partition in range(PARTITIONS))
+    trio.run("configs", "--alter", *entity, "2", "--delete-config", "cordoned.log.dirs").check()
+
+
+def counted(trio: Trio) -> int:
+    """Return the records of the topic, all of them read."""
+    consumer = Consumer(settings(trio.nodes[1], group_id="count"))
+    places = [TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)]
+    ends = [consumer.get_watermark_offsets(place, LIMIT_S)[1] for place in places]
+    consumer.assign(places)
+    found = 0
+    while found < sum(ends):
+        messages = consumer.consume(1000, LIMIT_S)
+        assert messages, f"{found} of {sum(ends)} records"
+        found += len(messages)
+    consumer.close()
+    return found
+
+
+def test_a_cordoned_directory_receives_nothing(
+    trio: Trio, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(trio.nodes[1].log_dirs[0])
+    entity = ("--entity-type", "brokers", "--entity-name", "1")
+    trio.run("configs", "--alter", *entity, "--add-config", f"cordoned.log.dirs={path}").check()
+    found = plan(trio, capsys, "decommission", "3")
+    assert [each["path"] for each in found["directories"] if each["isCordoned"]] == [path]
+    moves = [move for each in found["rounds"] for move in each["moves"]]
+    assert moves
+    assert path not in {move["toPath"] for move in moves}
+    assert all(each["usedBytesAfter"] == 0 for each in found["directories"] if each["isEmptied"])
+
+
+def test_a_dead_broker_is_planned_empty(trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
+    trio.nodes[3].kill()
+    found = plan(trio, capsys, "decommission", "3")
+    assert any("broker 3 does not tell its directories" in each for each in found["remarks"])
+    assert {move["fromBroker"] for each in found["rounds"] for move in each["moves"]} == {3}
