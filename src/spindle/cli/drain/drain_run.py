@@ -12,9 +12,11 @@ from spindle.cli.plan.snapshot import read_snapshot
 from spindle.cli.tools.reassignment_moves import current_replicas, places_of
 from spindle.cli.tools.reassignment_plan import Plan, Replica, parse_plan, plan_json
 from spindle.cli.tools.reassignment_throttles import (
+    BETWEEN_BROKERS,
+    BETWEEN_DIRECTORIES,
     remove_throttles,
-    throttle_between_brokers,
-    throttle_between_directories,
+    throttle_brokers,
+    throttle_topics,
 )
 from spindle.client.admin.cordons import CordonRefused, cordon, uncordon
 from spindle.client.admin.partitions import (
@@ -69,6 +71,7 @@ class DrainRun:
             CommandFailed: replicas stay although they were moved.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
+        self._throttle()
         self._wait()
         vain_rounds, left = 0, -1
         while (plan := self._plan()).rounds:
@@ -142,9 +145,8 @@ class DrainRun:
         self._file.brokers = sorted({*self._file.brokers, *involved})
         self._file.round = plan_json(plan.replicas, plan.directories)
         self._file.save()
-        throttle = self._limits.throttle_bytes_per_second
-        throttle_between_brokers(self._client, plan, current, throttle)
-        throttle_between_directories(self._client, plan, throttle)
+        throttle_topics(self._client, plan, current)
+        self._throttle()
         self._name_directories(plan)
         between = {p: b for p, b in plan.replicas.items() if current[p] != b}
         refused = alter_reassignments(self._client, between) if between else {}
@@ -178,8 +180,17 @@ class DrainRun:
                 told = under_way
             time.sleep(_PAUSE_S)
 
+    def _throttle(self) -> None:
+        """Set the throttle of this run, also for a round that an earlier run began."""
+        rates = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
+        limit = self._limits.throttle_bytes_per_second
+        throttle_brokers(self._client, self._alive_brokers(), rates, limit)
+
     def _unthrottle(self) -> None:
-        alive = self._client.metadata(())
         topics = self._client.metadata(self._file.topics).topics if self._file.topics else {}
-        brokers = [each for each in self._file.brokers if each in alive.brokers]
-        remove_throttles(self._client, brokers, sorted(topics))
+        remove_throttles(self._client, self._alive_brokers(), sorted(topics))
+
+    def _alive_brokers(self) -> list[int]:
+        """Return the brokers that may have throttles and that can be asked."""
+        alive = self._client.metadata(()).brokers
+        return [each for each in self._file.brokers if each in alive]

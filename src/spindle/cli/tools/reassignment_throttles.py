@@ -11,11 +11,11 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ResourceType
 
-_BROKER_RATES: Final = (
+BETWEEN_BROKERS: Final = (
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
 )
-_DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+BETWEEN_DIRECTORIES: Final = ("replica.alter.log.dirs.io.max.bytes.per.second",)
 _LEADERS: Final = "leader.replication.throttled.replicas"
 _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
@@ -41,20 +41,20 @@ def set_throttles(
         "the throttle is removed."
     )
     if between_brokers is not None:
-        throttle_between_brokers(client, plan, current, between_brokers)
+        throttle_topics(client, plan, current)
+        involved = {b for p, brokers in plan.replicas.items() for b in (*brokers, *current[p])}
+        throttle_brokers(client, sorted(involved), BETWEEN_BROKERS, between_brokers)
         click.echo(f"The inter-broker throttle limit was set to {between_brokers} B/s")
     if between_directories is not None:
-        throttle_between_directories(client, plan, between_directories)
+        moving = sorted({replica.broker for replica in plan.directories})
+        throttle_brokers(client, moving, BETWEEN_DIRECTORIES, between_directories)
         click.echo(f"The replica-alter-dir throttle limit was set to {between_directories} B/s")
 
 
-def throttle_between_brokers(
-    client: WireClient,
-    plan: Plan,
-    current: Mapping[TopicPartition, Sequence[int]],
-    bytes_per_second: int,
+def throttle_topics(
+    client: WireClient, plan: Plan, current: Mapping[TopicPartition, Sequence[int]]
 ) -> None:
-    """Limit the copies from one broker to another one.
+    """Let the limits of brokers count for the replicas that go to other brokers.
 
     Raises:
         ApiError: the cluster refused.
@@ -62,22 +62,23 @@ def throttle_between_brokers(
     """
     for topic, settings in throttled_replicas(plan, current).items():
         configs.alter(client, ResourceType.TOPIC, topic, settings, ())
-    involved = {b for p, brokers in plan.replicas.items() for b in (*brokers, *current[p])}
-    for broker in sorted(involved & client.metadata(()).brokers.keys()):
-        rates = dict.fromkeys(_BROKER_RATES, str(bytes_per_second))
-        configs.alter(client, ResourceType.BROKER, str(broker), rates, ())
 
 
-def throttle_between_directories(client: WireClient, plan: Plan, bytes_per_second: int) -> None:
-    """Limit the copies inside of the brokers of a plan.
+def throttle_brokers(
+    client: WireClient, brokers: Sequence[int], rates: Sequence[str], bytes_per_second: int
+) -> None:
+    """Set limits of brokers.
+
+    Args:
+        rates: `BETWEEN_BROKERS`, `BETWEEN_DIRECTORIES`, or both.
 
     Raises:
-        ApiError: the cluster refused.
-        ClientError: no broker could be asked.
+        ApiError: the cluster refused, or does not know a broker now.
+        ClientError: a broker could not be asked.
     """
-    for broker in sorted({replica.broker for replica in plan.directories}):
-        rates = {_DIRECTORY_RATE: str(bytes_per_second)}
-        configs.alter(client, ResourceType.BROKER, str(broker), rates, ())
+    for broker in brokers:
+        limits = dict.fromkeys(rates, str(bytes_per_second))
+        configs.alter(client, ResourceType.BROKER, str(broker), limits, ())
 
 
 def throttled_replicas(
@@ -128,7 +129,7 @@ def remove_throttles(client: WireClient, brokers: Sequence[int], topics: Sequenc
         ClientError: no broker could be asked.
     """
     for broker in brokers:
-        keys = (*_BROKER_RATES, _DIRECTORY_RATE)
+        keys = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
         configs.alter(client, ResourceType.BROKER, str(broker), {}, keys)
     for topic in topics:
         configs.alter(client, ResourceType.TOPIC, topic, {}, (_LEADERS, _FOLLOWERS))
