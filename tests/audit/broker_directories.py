@@ -1,6 +1,7 @@
 """Log directories for audits, written by Spindle's own log, with every kind of file in them."""
 
 import random
+from hashlib import md5
 from pathlib import Path
 
 from log_builders import end_transaction, verified
@@ -32,8 +33,9 @@ class BrokerDirectory:
         self.files = OsFileSystem()
         self.store = DirectoryStore(self.files, str(path))
         self.now_ms = NOW_MS
+        self.directory_id = md5(str(path).encode()).digest()
         properties = MetaProperties(
-            cluster_id=CLUSTER_ID, node_id=node_id, directory_id=self.random.randbytes(16)
+            cluster_id=CLUSTER_ID, node_id=node_id, directory_id=self.directory_id
         )
         write_meta_properties(self.files, str(path), properties, NOW_MS)
         self.load()

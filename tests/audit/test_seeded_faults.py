@@ -56,10 +56,14 @@ def test_the_corpus_has_most_kinds() -> None:
 
 
 ELSEWHERE = {
+    "directory-assignment",
     "directory-identity",
     "epoch-order",
     "metadata-snapshot",
+    "replica-differs",
     "replica-duplicate",
+    "replica-orphaned",
+    "topic-id-stale",
     "unreadable",
 }
 """Kinds that need more than one damaged place; other tests of this folder have them."""

@@ -32,6 +32,7 @@ class RepairKind(Enum):
     DROP = "move the directory away once its records are known to be elsewhere"
     CHOOSE = "keep the copy that the metadata names, and move the other one away"
     IDENTITY = "restore the file from the other directories of the node, or from a backup"
+    RESTART = "start the broker: it tells the controller where the replica is"
     DISK = "look at the disk and at the rights of the files, then audit again"
 
 
@@ -104,6 +105,30 @@ class FindingKind(Enum):
         Severity.WARNING,
         "the partition was moved or deleted while the broker or the disk was away",
         _DROP,
+    )
+    REPLICA_DIFFERS = (
+        "replica-differs",
+        Severity.ERROR,
+        "bytes changed before their checksum was made, or files were restored from a backup",
+        _COPY,
+    )
+    REPLICA_ORPHANED = (
+        "replica-orphaned",
+        Severity.WARNING,
+        "the partition was moved or deleted while the broker or the disk was away",
+        _DROP,
+    )
+    TOPIC_ID_STALE = (
+        "topic-id-stale",
+        Severity.WARNING,
+        "the topic was deleted and created again while the broker or the disk was away",
+        _DROP,
+    )
+    DIRECTORY_ASSIGNMENT = (
+        "directory-assignment",
+        Severity.WARNING,
+        "a move was cut short, or the replica was moved by hand",
+        RepairKind.RESTART,
     )
     FUTURE_ORPHANED = (
         "future-orphaned",

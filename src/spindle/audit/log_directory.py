@@ -67,6 +67,7 @@ def list_log_directory(
     offsets = {name: _checkpoint(findings, path / name) for name in OFFSET_CHECKPOINTS}
     names = sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
     properties = _properties(findings, path)
+    node_id = None if properties is None else properties.node_id
     replicas = []
     known: set[TopicPartition] = set()
     for name in names:
@@ -90,7 +91,9 @@ def list_log_directory(
             )
             is_compacted = None if compacted is None else compacted.get(partition.topic)
             replicas.append(
-                ReplicaPlace(path / name, partition, parsed.kind, state, checkpointed, is_compacted)
+                ReplicaPlace(
+                    path / name, partition, parsed.kind, state, node_id, checkpointed, is_compacted
+                )
             )
         if parsed.kind is DirectoryKind.STRAY:
             findings.add(
@@ -155,8 +158,8 @@ def compare_directories(
     _compare_identities(findings, directories)
     nodes: dict[int | None, list[ReplicaPlace]] = {}
     for directory in directories:
-        node = None if directory.properties is None else directory.properties.node_id
-        nodes.setdefault(node, []).extend(directory.replicas)
+        for place in directory.replicas:
+            nodes.setdefault(place.node_id, []).append(place)
     for places in nodes.values():
         _compare_replicas(findings, places, topic_ids)
     return findings.found

@@ -7,12 +7,13 @@ directory in use counts only if a second pass, a moment later, has it again.
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from spindle.audit.batch_checks import BatchChecks
 from spindle.audit.closing_state import ClosingState
+from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot, TransactionChecks
@@ -56,6 +57,7 @@ class ReplicaPlace:
 
     Attributes:
         kind: current, future or stray.
+        node_id: None if the log directory does not tell it.
         is_compacted: the topic's policy; None if it is not known.
     """
 
@@ -63,6 +65,7 @@ class ReplicaPlace:
     partition: TopicPartition
     kind: DirectoryKind
     state: ClosingState
+    node_id: int | None = None
     checkpointed: CheckpointedOffsets = CheckpointedOffsets()
     is_compacted: bool | None = None
 
@@ -80,6 +83,8 @@ class AuditedReplica:
         start_offset, end_offset: of the batches that were read.
         latest_epoch: the newest leader epoch of a batch, -1 without one.
         size_bytes, batch_count: what was read.
+        digest: of the batches; None if the log changed in a way that leaves gaps in it.
+        is_compacted: the log was compacted, as far as it shows.
         left_out: findings beyond those that are listed.
     """
 
@@ -91,6 +96,8 @@ class AuditedReplica:
     size_bytes: int
     batch_count: int
     findings: tuple[AuditFinding, ...]
+    digest: LogDigest | None = None
+    is_compacted: bool = False
     left_out: int = 0
 
 
@@ -117,17 +124,8 @@ def audit_replica(
     except OSError as error:
         return _unreadable_replica(place, error)
     before = {_place_of(finding) for finding in found.findings}
-    return AuditedReplica(
-        place,
-        again.topic_id,
-        again.start_offset,
-        again.end_offset,
-        again.latest_epoch,
-        again.size_bytes,
-        again.batch_count,
-        tuple(finding for finding in again.findings if _place_of(finding) in before),
-        again.left_out,
-    )
+    kept = tuple(finding for finding in again.findings if _place_of(finding) in before)
+    return replace(again, findings=kept)
 
 
 def _unreadable_replica(place: ReplicaPlace, error: OSError) -> AuditedReplica:
@@ -167,7 +165,10 @@ class _Examination:
         transactions = TransactionChecks(self.findings)
         batches = BatchChecks(self.findings)
         segments = list_segments(path)
-        auditor = SegmentAudit(self.findings, batches, producers, transactions, self.on_bytes)
+        digest = DigestBuilder()
+        auditor = SegmentAudit(
+            self.findings, batches, producers, transactions, digest, self.on_bytes
+        )
         for segment in segments:
             is_last = segment == segments[-1]
             is_finished = not is_last or place.state is ClosingState.CLOSED
@@ -199,6 +200,8 @@ class _Examination:
             auditor.size_bytes,
             auditor.batch_count,
             tuple(self.findings.found),
+            None if self.has_changed else digest.digest(),
+            is_compacted,
             self.findings.left_out.total(),
         )
 
@@ -286,10 +289,10 @@ class _Examination:
 
     def _is_compacted(self, batches: BatchChecks) -> bool:
         place = self.place
-        if place.is_compacted is not None:
-            return place.is_compacted
+        # The policy may have been another one, so `delete` says nothing.
         return (
-            batches.has_holes
+            place.is_compacted is True
+            or batches.has_holes
             or place.checkpointed.cleaner is not None
             or place.partition.topic in COMPACTED_TOPICS
         )

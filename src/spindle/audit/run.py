@@ -2,8 +2,7 @@
 
 import multiprocessing
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +16,15 @@ from spindle.audit.log_directory import (
     compare_directories,
     list_log_directory,
 )
+from spindle.audit.placement import ClusterPlacement, compare_with_metadata
 from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica
+from spindle.audit.replica_comparison import compare_replicas
+from spindle.common.errors import CorruptLog
+from spindle.common.uuids import Uuid
+from spindle.pipeline.segments.small_files import read_topic_id
 
 SECOND_LOOK_MS: Final = 1000
+_LOOKS: Final = 4
 _POLL_S: Final = 0.1
 
 
@@ -63,7 +68,7 @@ def run_audit(
     paths: Sequence[Path],
     *,
     jobs: int = 1,
-    compacted: Mapping[str, bool] | None = None,
+    load_placement: Callable[[], ClusterPlacement | None] = lambda: None,
     on_progress: Callable[[AuditProgress], None] = lambda progress: None,
     second_look_ms: int = SECOND_LOOK_MS,
 ) -> AuditReport:
@@ -72,18 +77,21 @@ def run_audit(
     Args:
         paths: roots of log directories, of one or several nodes.
         jobs: processes that read at the same time.
-        compacted: whether topics are compacted, as far as that is known.
+        load_placement: returns the present metadata of the cluster, None if it is not known.
         second_look_ms: the wait before something odd in a directory in use is read again.
 
     Raises:
         OSError: a directory cannot be listed.
     """
-    listed = [list_log_directory(path, compacted) for path in paths]
+    placement = load_placement()
+    policies = None if placement is None else placement.policies()
+    listed = [list_log_directory(path, policies) for path in paths]
     places = [place for directory in listed for place in directory.replicas]
     audited = list(_audit_all(places, jobs, second_look_ms, on_progress))
     replicas = [replica for replica in audited if replica is not None]
-    roots = _confirmed(listed, replicas, compacted, second_look_ms)
-    findings = [finding for replica in replicas for finding in replica.findings] + roots
+    findings = [finding for replica in replicas for finding in replica.findings]
+    findings += compare_replicas(replicas, placement)
+    findings += _confirmed(paths, load_placement, second_look_ms)
     return AuditReport(
         tuple(listed),
         tuple(replicas),
@@ -98,25 +106,45 @@ def _order(finding: AuditFinding) -> tuple[bool, str, int]:
 
 
 def _confirmed(
-    listed: Sequence[ListedLogDirectory],
-    replicas: Sequence[AuditedReplica],
-    compacted: Mapping[str, bool] | None,
+    paths: Sequence[Path],
+    load_placement: Callable[[], ClusterPlacement | None],
     second_look_ms: int,
 ) -> list[AuditFinding]:
-    """Return what is wrong with the roots; in directories in use, what a second look sees, too."""
-    topic_ids = {replica.place.path: replica.topic_id for replica in replicas}
+    """Return what is wrong with the roots, and with the places of the replicas.
 
-    def look(directories: Sequence[ListedLogDirectory]) -> list[AuditFinding]:
-        found = [finding for directory in directories for finding in directory.findings]
-        return found + compare_directories(directories, topic_ids)
+    A broker that creates, moves and deletes replicas is seen in the middle of it; what counts in
+    directories in use is there in several looks.
+    """
+    found, is_in_use = _look(paths, load_placement)
+    for _ in range(_LOOKS - 1):
+        if not found or not is_in_use:
+            break
+        time.sleep(second_look_ms / 1000)
+        before = {(finding.kind, finding.path) for finding in found}
+        again, is_in_use = _look(paths, load_placement)
+        found = [finding for finding in again if (finding.kind, finding.path) in before]
+    return found
 
-    first = look(listed)
-    if not first or all(each.state is not ClosingState.IN_USE for each in listed):
-        return first
-    time.sleep(second_look_ms / 1000)
-    again = look([list_log_directory(each.path, compacted) for each in listed])
-    seen = Counter((finding.kind, finding.path) for finding in first)
-    return [finding for finding in again if (finding.kind, finding.path) in seen]
+
+def _look(
+    paths: Sequence[Path], load_placement: Callable[[], ClusterPlacement | None]
+) -> tuple[list[AuditFinding], bool]:
+    """Return the findings of one look at the roots, and whether a directory is in use."""
+    listed = [list_log_directory(path) for path in paths]
+    topic_ids = {place.path: _topic_id(place.path) for each in listed for place in each.replicas}
+    found = [finding for directory in listed for finding in directory.findings]
+    found += compare_directories(listed, topic_ids)
+    placement = load_placement()
+    if placement is not None:
+        found += compare_with_metadata(placement, listed, topic_ids)
+    return found, any(each.state is ClosingState.IN_USE for each in listed)
+
+
+def _topic_id(replica: Path) -> Uuid | None:
+    try:
+        return read_topic_id(replica)
+    except (CorruptLog, OSError):
+        return None  # a finding of the replica
 
 
 def _audit_all(

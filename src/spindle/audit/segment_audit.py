@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from spindle.audit.batch_checks import BatchChecks
+from spindle.audit.digests import DigestBuilder
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.index_checks import IndexContent, OffsetIndexChecks, TimeIndexChecks, read_index
 from spindle.audit.producer_checks import Marker, ProducerChecks, TransactionChecks
@@ -50,12 +51,14 @@ class SegmentAudit:
         batches: BatchChecks,
         producers: ProducerChecks,
         transactions: TransactionChecks,
+        digest: DigestBuilder,
         on_bytes: Callable[[int], None],
     ) -> None:
         self._findings = findings
         self._batches = batches
         self._producers = producers
         self._transactions = transactions
+        self._digest = digest
         self._on_bytes = on_bytes
         self.size_bytes = 0
         self.batch_count = 0
@@ -115,6 +118,7 @@ class SegmentAudit:
         self.batch_count += fields.shape[1]
         self._batches.window(fields)
         self._producers.window(fields)
+        self._digest.window(fields)
         if (fields[ATTRIBUTES] & _MARKER_FLAGS).any():
             self._transactions.window(fields, _markers(file, fields))
 

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -67,11 +68,14 @@ def _log_directory(text: str) -> Path:
 def _run(roots: list[Path], jobs: int, *, is_quiet: bool) -> "tuple[AuditReport, float]":
     try:
         from spindle.audit.run import run_audit
+        from spindle.cli.audit.metadata import load_placement
     except ImportError as error:
         raise CommandFailed(str(error)) from None
     started = time.monotonic()
     with progress_bar(not is_quiet) as show:
-        report = run_audit(roots, jobs=jobs, on_progress=show)
+        report = run_audit(
+            roots, jobs=jobs, load_placement=partial(load_placement, roots), on_progress=show
+        )
     return report, time.monotonic() - started
 
 

@@ -1,0 +1,153 @@
+"""The metadata of a cluster against the replicas on its disks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.log_directory import ListedLogDirectory
+from spindle.audit.replica import ReplicaPlace
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid, uuid_text
+from spindle.log.formats.names import DirectoryKind
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPartition:
+    """One partition: the nodes of its replicas and their directories, -1 for no leader.
+
+    Attributes:
+        directories: the id of the directory of each replica, in the order of `replicas`.
+    """
+
+    replicas: tuple[int, ...]
+    directories: tuple[Uuid, ...]
+    isr: tuple[int, ...]
+    leader: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTopic:
+    """A topic; `is_compacted` is None if its policy is that of the brokers."""
+
+    name: str
+    topic_id: Uuid
+    is_compacted: bool | None
+    partitions: Mapping[int, PlacedPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlacement:
+    """All topics of a cluster, by id."""
+
+    topics: Mapping[Uuid, PlacedTopic]
+
+    def partition(self, topic_id: Uuid, number: int) -> PlacedPartition | None:
+        """Return a partition, None if there is none."""
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(number)
+
+    def policies(self) -> dict[str, bool]:
+        """Return whether topics are compacted, of those that have a policy of their own."""
+        return {
+            topic.name: topic.is_compacted
+            for topic in self.topics.values()
+            if topic.is_compacted is not None
+        }
+
+
+def compare_with_metadata(
+    placement: ClusterPlacement,
+    directories: Sequence[ListedLogDirectory],
+    topic_ids: Mapping[Path, Uuid | None],
+) -> list[AuditFinding]:
+    """Return the replicas that are where the metadata does not place them, and those not there.
+
+    Args:
+        topic_ids: by the path of the replica's directory; a replica that is not named was not
+            audited.
+    """
+    findings = Collector()
+    ids_of_names = {topic.name: topic.topic_id for topic in placement.topics.values()}
+    found: dict[tuple[int, Uuid, int], Path] = {}
+    for directory, node in _identified(directories):
+        for place in directory.replicas:
+            topic_id = topic_ids.get(place.path)
+            is_plain = place.kind is DirectoryKind.CURRENT and not place.is_metadata_log
+            if not is_plain or topic_id is None:
+                continue
+            findings.replica = str(place.path)
+            partition = placement.partition(topic_id, place.partition.partition)
+            if partition is None:
+                _unknown(findings, place, topic_id, ids_of_names.get(place.partition.topic))
+            elif node not in partition.replicas:
+                findings.add(
+                    FindingKind.REPLICA_ORPHANED,
+                    place.path,
+                    f"the metadata places {place.partition} on nodes "
+                    f"{', '.join(map(str, partition.replicas))}, not on node {node}",
+                )
+            else:
+                found[node, topic_id, place.partition.partition] = directory.path
+    findings.replica = ""
+    _check_places(findings, placement, directories, found)
+    return findings.found
+
+
+def _identified(
+    directories: Iterable[ListedLogDirectory],
+) -> Iterable[tuple[ListedLogDirectory, int]]:
+    for directory in directories:
+        if directory.properties is not None and directory.properties.node_id is not None:
+            yield directory, directory.properties.node_id
+
+
+def _unknown(
+    findings: Collector, place: ReplicaPlace, topic_id: Uuid, present: Uuid | None
+) -> None:
+    text = uuid_text(topic_id)
+    if present is None:
+        evidence = f"the metadata has no topic {place.partition.topic} with id {text}"
+        findings.add(FindingKind.REPLICA_ORPHANED, place.path, evidence)
+    elif present != topic_id:
+        evidence = (
+            f"its topic id is {text}, but topic {place.partition.topic} has {uuid_text(present)}"
+        )
+        findings.add(FindingKind.TOPIC_ID_STALE, place.path, evidence)
+    else:
+        evidence = f"the metadata has no partition {place.partition}"
+        findings.add(FindingKind.REPLICA_ORPHANED, place.path, evidence)
+
+
+def _check_places(
+    findings: Collector,
+    placement: ClusterPlacement,
+    directories: Sequence[ListedLogDirectory],
+    found: Mapping[tuple[int, Uuid, int], Path],
+) -> None:
+    """Check that each replica that belongs into one of the directories is there."""
+    paths = {
+        (node, directory.properties.directory_id): directory.path
+        for directory, node in _identified(directories)
+        if directory.properties is not None
+    }
+    for topic in placement.topics.values():
+        for number, partition in topic.partitions.items():
+            for node, directory_id in zip(partition.replicas, partition.directories, strict=True):
+                wanted = paths.get((node, directory_id))
+                if wanted is None:
+                    continue  # that directory is not among those that are audited
+                actual = found.get((node, topic.topic_id, number))
+                name = TopicPartition(topic.name, number)
+                if actual is None:
+                    findings.add(
+                        FindingKind.REPLICA_MISSING,
+                        wanted / str(name),
+                        f"the metadata places {name} in this directory, where it is not",
+                    )
+                elif actual != wanted:
+                    findings.add(
+                        FindingKind.DIRECTORY_ASSIGNMENT,
+                        actual / str(name),
+                        f"the metadata places {name} in {wanted}, but it is in {actual}",
+                    )

@@ -1,0 +1,169 @@
+"""Replicas of several nodes against each other, and disks against the metadata of the cluster."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from broker_directories import PLAIN, TRANSACTIONAL, clean_directory
+
+from spindle.audit.findings import AuditFinding
+from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
+from spindle.audit.repairs import repair_plan
+from spindle.audit.run import run_audit
+from spindle.log.formats.meta_properties import parse_meta_properties
+from spindle.protocol.records.batch import batches, computed_crc
+
+NODES = (1, 2, 3)
+
+
+def topic_id(name: str) -> bytes:
+    return bytes([len(name)] * 16)
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> list[Path]:
+    """The directories of three nodes with the same records."""
+    return [clean_directory(tmp_path / f"n{node}", node_id=node) for node in NODES]
+
+
+@pytest.fixture
+def placement(roots: list[Path]) -> ClusterPlacement:
+    ids = []
+    for root in roots:
+        file = root / "meta.properties"
+        found = parse_meta_properties(file.read_bytes(), str(file)).directory_id
+        assert found is not None
+        ids.append(found)
+    partition = PlacedPartition(NODES, tuple(ids), isr=(1, 2, 3), leader=2)
+    return ClusterPlacement(
+        {
+            topic_id(topic): PlacedTopic(topic, topic_id(topic), None, {number: partition})
+            for topic, number in (PLAIN, TRANSACTIONAL)
+        }
+    )
+
+
+def found_in(roots: list[Path], placement: ClusterPlacement | None = None) -> list[AuditFinding]:
+    report = run_audit(roots, load_placement=lambda: placement, second_look_ms=0)
+    assert not report.findings or repair_plan(report.directories, report.findings)
+    return list(report.findings)
+
+
+def changed(
+    placement: ClusterPlacement,
+    name: str,
+    change: Callable[[PlacedPartition], PlacedPartition],
+) -> ClusterPlacement:
+    topic = placement.topics[topic_id(name)]
+    partitions = {number: change(each) for number, each in topic.partitions.items()}
+    changed_topic = replace(topic, partitions=partitions)
+    return ClusterPlacement({**placement.topics, topic_id(name): changed_topic})
+
+
+def rewrite_a_batch(root: Path) -> None:
+    """Change a record, and the checksum with it, so that only another replica can tell."""
+    path = sorted((root / str(PLAIN)).glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    position, header = list(batches(data))[3]
+    data[position + header.size_bytes - 1] ^= 1
+    struct.pack_into(">I", data, position + 17, computed_crc(data, position, header))
+    path.write_bytes(data)
+
+
+def test_equal_replicas_where_the_metadata_places_them_are_in_order(
+    roots: list[Path], placement: ClusterPlacement
+) -> None:
+    assert found_in(roots) == []
+    assert found_in(roots, placement) == []
+
+
+def test_the_replica_that_two_others_contradict_is_wrong(roots: list[Path]) -> None:
+    rewrite_a_batch(roots[0])
+    (finding,) = found_in(roots)
+    assert finding.kind.text == "replica-differs"
+    assert finding.path == str(roots[0] / str(PLAIN))
+    assert "agrees with another replica" in finding.evidence
+
+
+def test_the_leader_is_right_where_two_replicas_differ(
+    roots: list[Path], placement: ClusterPlacement
+) -> None:
+    rewrite_a_batch(roots[0])
+    (finding,) = found_in(roots[:2], placement)
+    assert finding.path == str(roots[0] / str(PLAIN))
+    assert "which leads the partition" in finding.evidence
+    rewrite_a_batch(roots[2])
+    led_by_3 = changed(placement, PLAIN.topic, lambda each: replace(each, leader=3))
+    (finding,) = found_in(roots[1:], led_by_3)
+    assert finding.path == str(roots[1] / str(PLAIN))
+
+
+def test_a_damaged_replica_is_not_right_even_if_it_leads(
+    roots: list[Path], placement: ClusterPlacement
+) -> None:
+    path = sorted((roots[1] / str(PLAIN)).glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[18] ^= 1
+    path.write_bytes(data)
+    kinds = {(finding.kind.text, finding.replica) for finding in found_in(roots, placement)}
+    replica = str(roots[1] / str(PLAIN))
+    assert kinds == {("batch-checksum", replica), ("replica-differs", replica)}
+
+
+def test_a_replica_of_a_deleted_topic_is_orphaned(
+    roots: list[Path], placement: ClusterPlacement
+) -> None:
+    without = {key: value for key, value in placement.topics.items() if key != topic_id("orders")}
+    found = found_in(roots, ClusterPlacement(without))
+    assert [finding.kind.text for finding in found] == ["replica-orphaned"] * 3
+    assert "has no topic orders" in found[0].evidence
+
+
+def test_a_replica_of_an_earlier_topic_has_a_stale_id(
+    roots: list[Path], placement: ClusterPlacement
+) -> None:
+    topic = placement.topics[topic_id("orders")]
+    topics = {**placement.topics, b"n" * 16: replace(topic, topic_id=b"n" * 16)}
+    del topics[topic_id("orders")]
+    found = found_in(roots, ClusterPlacement(topics))
+    kinds = [finding.kind.text for finding in found]
+    assert sorted(kinds) == ["replica-missing"] * 3 + ["topic-id-stale"] * 3
+
+
+def test_a_replica_on_a_node_that_should_not_have_it_is_orphaned(
+    roots: list[Path], placement: ClusterPlacement
+) -> None:
+    def on_two(each: PlacedPartition) -> PlacedPartition:
+        return PlacedPartition(NODES[:2], each.directories[:2], NODES[:2], 1)
+
+    (finding,) = found_in(roots, changed(placement, "orders", on_two))
+    assert finding.kind.text == "replica-orphaned"
+    assert finding.path == str(roots[2] / str(PLAIN))
+    assert "on nodes 1, 2, not on node 3" in finding.evidence
+
+
+def test_a_replica_in_another_directory_of_its_node_has_a_wrong_id(
+    roots: list[Path], placement: ClusterPlacement, tmp_path: Path
+) -> None:
+    other = clean_directory(tmp_path / "empty", node_id=1)
+    for name in (PLAIN, TRANSACTIONAL):
+        (other / str(name)).rename(tmp_path / f"gone-{name}")
+    (other / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    (roots[0] / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    (roots[0] / str(PLAIN)).rename(other / str(PLAIN))
+    (finding,) = found_in([*roots, other], placement)
+    assert finding.kind.text == "directory-assignment"
+    assert finding.path == str(other / str(PLAIN))
+    assert f"in {roots[0]}, but it is in {other}" in finding.evidence
+
+
+def test_a_replica_that_the_metadata_expects_is_missing(
+    roots: list[Path], placement: ClusterPlacement, tmp_path: Path
+) -> None:
+    (roots[0] / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    (roots[0] / str(PLAIN)).rename(tmp_path / "gone")
+    (finding,) = found_in(roots, placement)
+    assert finding.kind.text == "replica-missing"
+    assert "the metadata places orders-0 in this directory" in finding.evidence
