@@ -83,7 +83,10 @@ def test_a_replica_is_larger_than_all_rooms() -> None:
     assert error.limit is BindingLimit.CAPACITY
     assert "needs 40.0 GiB" in str(error)
     assert "1:/d, has 15.0 GiB below 95% of its capacity" in str(error)
-    assert error.remedy.startswith("free or add 25.0 GiB there")
+    assert error.remedy == (
+        "free or add 25.0 GiB there for this one; for all 1 without a place add directories with "
+        "42.1 GiB, or raise the highest fill"
+    )
 
 
 def test_two_replicas_that_fit_alone_but_not_together() -> None:

@@ -32,9 +32,9 @@ def empty_directories(
     rooms = Rooms(layout, _lacking(layout, zones, window, limits))
     left = [replica for replica in leaving if not _put(layout, rooms, replica)]
     rooms = Rooms(layout, Rooms.ceilings(layout, limits.max_fill))
-    for replica in left:
-        if not _put(layout, rooms, replica) and not _make_room(layout, rooms, replica, limits):
-            refuse_placement(layout, replica, limits)
+    for number, replica in enumerate(left):
+        if not _put(layout, rooms, replica) and not _make_room(layout, rooms, replica):
+            refuse_placement(layout, left[number:], limits)
 
 
 def level_out(
@@ -173,7 +173,7 @@ def _take_one(
     return True
 
 
-def _make_room(layout: Layout, rooms: Rooms, replica: int, limits: PlanLimits) -> bool:
+def _make_room(layout: Layout, rooms: Rooms, replica: int) -> bool:
     """Move other replicas out of a directory, so that this one fits; return whether it worked."""
     size = layout.size[replica]
     targets = [each for each in range(len(layout.receives)) if layout.is_legal(replica, each)]

@@ -1,5 +1,6 @@
 """Finds the limit that keeps a replica from every directory, and what would lift it."""
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from spindle.common.sizes import size_text
@@ -8,13 +9,13 @@ from spindle.planner.limits import PlanLimits
 from spindle.planner.plan import BindingLimit, Infeasible
 
 
-def refuse_placement(layout: Layout, replica: int, limits: PlanLimits) -> NoReturn:
-    """Say why no directory can take a replica.
+def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits) -> NoReturn:
+    """Say why no directory can take the first of the replicas that have no place yet.
 
     Raises:
         Infeasible: always.
     """
-    cluster = layout.cluster
+    cluster, replica = layout.cluster, waiting[0]
     model = cluster.partitions[layout.partition[replica]]
     gone = frozenset(layout.leaving)
     left = [i for i, each in enumerate(cluster.directories) if each.is_online and i not in gone]
@@ -48,18 +49,23 @@ def refuse_placement(layout: Layout, replica: int, limits: PlanLimits) -> NoRetu
             f"it would be in fewer racks without its replica in rack {name}",
             f"add a directory or a broker to rack {name}, or allow fewer racks",
         )
-    refuse_space(layout, replica, legal, limits)
+    refuse_space(layout, waiting, legal, limits)
 
 
 def refuse_space(
-    layout: Layout, replica: int, directories: list[int], limits: PlanLimits
+    layout: Layout, waiting: Sequence[int], directories: Sequence[int], limits: PlanLimits
 ) -> NoReturn:
-    """Say how much room is missing in the directories that a replica may enter.
+    """Say how much room is missing for the first of the replicas that have no place yet.
+
+    Args:
+        directories: those that it may enter.
 
     Raises:
         Infeasible: always.
     """
-    cluster, size = layout.cluster, layout.size[replica]
+    cluster, replica = layout.cluster, waiting[0]
+    size, total = layout.size[replica], sum(layout.size[each] for each in waiting)
+    capacity_bytes = int(total / limits.max_fill) + 1
     rooms = {
         each: int(limits.max_fill * cluster.directories[each].capacity_bytes) - layout.used[each]
         for each in directories
@@ -72,5 +78,6 @@ def refuse_space(
         f"it needs {size_text(size)}, and the directory with the most room, "
         f"{cluster.directories[best]}, has {size_text(max(0, rooms[best]))} below "
         f"{limits.max_fill:.0%} of its capacity",
-        f"free or add {size_text(missing)} there, add a directory, or raise the highest fill",
+        f"free or add {size_text(missing)} there for this one; for all {len(waiting)} without a "
+        f"place add directories with {size_text(capacity_bytes)}, or raise the highest fill",
     )

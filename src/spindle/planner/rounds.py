@@ -193,7 +193,7 @@ class RoundPlanner:
             legal = [
                 each for each in range(len(layout.receives)) if layout.is_legal(forced[0], each)
             ]
-            refuse_space(layout, forced[0], legal or [self.targets[forced[0]]], self.limits)
+            refuse_space(layout, forced, legal or [self.targets[forced[0]]], self.limits)
         self.dropped += [self.layout.move_to(replica, self.targets[replica]) for replica in waiting]
         return {}
 
