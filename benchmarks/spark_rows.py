@@ -18,8 +18,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit, timestamp_millis, unix_millis
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.functions import col, count, lit, timestamp_millis, unix_millis
 
 from benchmarks.process_cpu import cpu_seconds
 from benchmarks.spark_table import BUILT_IN, DISKS, ROWS, Row, Samples, Topic, Way
@@ -87,21 +87,30 @@ def time_bounds_ms(spark: SparkSession, cluster: Cluster, topic: Topic) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The measured function, and the one that tells how many rows it gave.
-
-    `rows` gets the result of `run`.
-    """
+    """The measured function, and one that does the same and returns how many rows there were."""
 
     run: Callable[[Case], Any]
-    rows: Callable[[Case, Any], int]
+    counted: Callable[[Case], int]
 
 
 def dropped(frame: Callable[[Case], DataFrame]) -> Job:
     """Return the job that makes Spark produce all rows of a DataFrame and drop them."""
-    return Job(
-        run=lambda case: frame(case).write.format("noop").mode("overwrite").save(),
-        rows=lambda case, _: frame(case).count(),
-    )
+
+    def counted(case: Case) -> int:
+        seen = Observation()
+        drop(frame(case).observe(seen, count(lit(1)).alias("rows")))
+        return int(seen.get["rows"])
+
+    return Job(lambda case: drop(frame(case)), counted)
+
+
+def drop(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def counting(run: Callable[[Case], int]) -> Job:
+    """Return the job of a function that returns the number of rows."""
+    return Job(run, run)
 
 
 def offsets_where(case: Case) -> DataFrame:
@@ -131,6 +140,11 @@ def write_parquet(case: Case) -> None:
     case.read().write.parquet(str(case.folder / "parquet"), compression="snappy")
 
 
+def parquet_rows(case: Case) -> int:
+    write_parquet(case)
+    return case.spark.read.parquet(str(case.folder / "parquet")).count()
+
+
 def export_to_delta(case: Case) -> int:
     target = case.folder / "delta"
     return export_delta(case.spark, target, case.options, source=case.way.source).rows
@@ -150,8 +164,9 @@ def write_topic(case: Case) -> None:
     rows.write.format(case.way.source).options(**brokers, **case.way.options).mode("append").save()
 
 
-def written_rows(case: Case) -> int:
-    """Return how many rows the first run has written, as a committed reader sees them."""
+def topic_rows(case: Case) -> int:
+    """Write a topic; return how many rows it has, as a committed reader sees them."""
+    write_topic(case)
     options = {
         "kafka.bootstrap.servers": case.cluster.bootstrap,
         "subscribe": case.way.options["topic"],
@@ -177,18 +192,13 @@ JOBS: dict[str, Job] = {
     "offsets_by_options": dropped(offsets_by_options),
     "times_where": dropped(times_where),
     "times_by_options": dropped(times_by_options),
-    "count": Job(lambda case: case.read().count(), lambda _, found: found),
-    "count_records": Job(
-        lambda case: count_records(case.spark, case.options), lambda _, found: found
-    ),
-    "parquet": Job(
-        write_parquet,
-        lambda case, _: case.spark.read.parquet(str(case.folder / "parquet")).count(),
-    ),
-    "write_topic": Job(write_topic, lambda case, _: written_rows(case)),
-    "read_stream": Job(read_stream, lambda _, found: found),
-    "export_delta": Job(export_to_delta, lambda _, found: found),
-    "export_parquet": Job(export_to_parquet, lambda _, found: found),
+    "count": counting(lambda case: case.read().count()),
+    "count_records": counting(lambda case: count_records(case.spark, case.options)),
+    "parquet": Job(write_parquet, parquet_rows),
+    "write_topic": Job(write_topic, topic_rows),
+    "read_stream": counting(read_stream),
+    "export_delta": counting(export_to_delta),
+    "export_parquet": counting(export_to_parquet),
 }
 
 
@@ -198,8 +208,7 @@ def check(cases: list[Case]) -> None:
     for case in cases:
         shutil.rmtree(case.folder, ignore_errors=True)
         case.folder.mkdir(parents=True)
-        job = JOBS[case.way.job]
-        found = job.rows(case, job.run(case))
+        found = JOBS[case.way.job].counted(case)
         expected = found if expected is None else expected
         if found != expected:
             raise RuntimeError(
