@@ -101,7 +101,7 @@ def main(
         raise click.ClickException(str(missing)) from None
     chosen = [known[name] for name in wanted if name in known]
     results = Results(classes[0].kind)
-    spark_records = spark_records or (400_000 if quick else 4_000_000)
+    spark_records = spark_records or (400_000 if quick else 3_000_000)
     found: spark.Found = {}
     with _folder(data) as folder, _progress(console) as progress:
         _measure(chosen, classes, sizes, runs, folder, results, progress)
