@@ -7,6 +7,8 @@ import sys
 from io import StringIO
 from pathlib import Path
 
+import psutil
+import pytest
 from ipykernel.iostream import OutStream
 
 from spindle.pipeline.java import Java
@@ -63,6 +65,15 @@ pyspark.worker.main = main
 python_daemon.run()
 """
 
+PLANNING = (
+    DAEMON.replace("infile.read(1)", "import spindle.pipeline.sources.not_yet")
+    .replace(
+        "python_daemon.run()",
+        "runpy.run_module('pyspark.daemon', run_name='__main__', alter_sys=True)",
+    )
+    .replace("import pyspark.worker", "import runpy\nimport pyspark.worker")
+)
+
 IDLE_TASKS = """
 import gc
 from spindle.pipeline import python_daemon
@@ -87,7 +98,8 @@ def worker(path: str) -> socket.socket:
     return connection
 
 
-def test_workers_say_nothing_when_spark_closes_their_socket(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [DAEMON, PLANNING], ids=["tasks", "planning"])
+def test_workers_say_nothing_when_spark_closes_their_socket(tmp_path: Path, program: str) -> None:
     # Spark sets these for every daemon.
     settings = {
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
@@ -95,7 +107,7 @@ def test_workers_say_nothing_when_spark_closes_their_socket(tmp_path: Path) -> N
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
     }
     with subprocess.Popen(
-        [sys.executable, "-c", DAEMON],
+        [sys.executable, "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -105,14 +117,16 @@ def test_workers_say_nothing_when_spark_closes_their_socket(tmp_path: Path) -> N
         assert daemon.stdout is not None
         assert daemon.stderr is not None
         path = daemon.stdout.read(*struct.unpack(">i", daemon.stdout.read(4))).decode()
-        # Before the worker has begun, after that, in the middle of its rows, and a mistake.
-        worker(path).close()
+        if program == DAEMON:
+            worker(path).close()
+        # The worker idles, is in the middle of its rows, and has a mistake.
         for task in (b"", b"rows", b"fail"):
             with worker(path) as connection:
-                assert len(connection.recv(4)) == 4
+                process = psutil.Process(*struct.unpack(">i", connection.recv(4)))
                 connection.sendall(task)
                 if task == b"fail":
                     assert connection.recv(1) == b"", "its end"
+            process.wait()
         daemon.stdin.close()
         told = daemon.stderr.read().decode()
     assert told.count("Traceback") == 1

@@ -10,7 +10,7 @@ PySpark's daemon asks for: with numba that takes longer than a short task.
 import gc
 import sys
 import traceback
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from pyspark import daemon
@@ -40,13 +40,29 @@ def print_exc() -> None:
         traceback.print_exc()
 
 
+def quiet_planning() -> None:
+    """Make the daemon quiet of which this process is a worker, if it is PySpark's own one.
+
+    Spark calls sources for planning and commits in workers of that daemon, whatever the
+    configuration says, and closes their sockets after a minute without work.
+    """
+    main = sys.modules["__main__"]
+    specification = main.__spec__
+    if specification is not None and specification.name == daemon.__name__:
+        _make_quiet(main)
+
+
 def run() -> None:
     """Run the daemon until Spark ends it."""
     daemon.worker = lean_worker
-    vars(daemon)["traceback"] = SimpleNamespace(
+    _make_quiet(daemon)
+    daemon.manager()
+
+
+def _make_quiet(module: ModuleType) -> None:
+    vars(module)["traceback"] = SimpleNamespace(
         print_exc=print_exc, format_exc=traceback.format_exc
     )
-    daemon.manager()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.plain_errors import PlainErrors
+from spindle.pipeline.python_daemon import quiet_planning
 
+quiet_planning()
 _NO_STREAM: Final = (
     "{name} reads batches only (spark.read). For a stream of records: "
     'spark.readStream.format("spindle"), or "spindle-segments"'
