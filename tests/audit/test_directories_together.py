@@ -8,7 +8,7 @@ import pytest
 from broker_directories import PLAIN, BrokerDirectory, clean_directory
 
 from spindle.audit.run import run_audit
-from spindle.protocol.records.batch import batches
+from spindle.protocol.records.batch import batches, computed_crc
 
 
 def kinds(*roots: Path) -> list[str]:
@@ -71,3 +71,22 @@ def test_progress_reaches_the_size_of_all_logs(tmp_path: Path, jobs: int) -> Non
     report = run_audit([root], jobs=jobs, on_progress=seen.append)
     assert seen[-1].bytes_total == report.size_bytes
     assert seen[-1].bytes_done == report.size_bytes
+
+
+def test_records_that_nobody_can_read_show_when_they_are_decoded(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    assert run_audit([root], checks_records=True).findings == ()
+    segment = sorted((root / str(PLAIN)).glob("*.log"))[0]
+    data = bytearray(segment.read_bytes())
+    places = [
+        next(each for each in batches(data) if bool(each[1].codec) == is_compressed)
+        for is_compressed in (False, True)
+    ]
+    for position, header in places:
+        data[position + 61] ^= 0x40
+        struct.pack_into(">I", data, position + 17, computed_crc(data, position, header))
+    segment.write_bytes(data)
+    assert run_audit([root]).findings == ()
+    found = run_audit([root], checks_records=True).findings
+    assert {finding.kind.text for finding in found} == {"records"}
+    assert {finding.position for finding in found} == {position for position, _ in places}

@@ -60,6 +60,7 @@ ELSEWHERE = {
     "directory-identity",
     "epoch-order",
     "metadata-snapshot",
+    "records",
     "replica-differs",
     "replica-duplicate",
     "replica-orphaned",

@@ -48,6 +48,7 @@ class FindingKind(Enum):
 
     BATCH_CHECKSUM = ("batch-checksum", Severity.ERROR, _DAMAGE, _COPY)
     BATCH_HEADER = ("batch-header", Severity.ERROR, _DAMAGE, _COPY)
+    RECORDS = ("records", Severity.ERROR, "a producer wrote records that nobody can read", _COPY)
     SEGMENT_TORN = ("segment-torn", Severity.ERROR, _LOST_TAIL, _COPY)
     SEGMENT_ZEROS = ("segment-zeros", Severity.ERROR, _LOST_TAIL, _COPY)
     SEGMENT_NAME = ("segment-name", Severity.ERROR, "the file was renamed or replaced", _COPY)

@@ -17,6 +17,7 @@ from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot, TransactionChecks
+from spindle.audit.record_checks import RecordChecks
 from spindle.audit.segment_audit import SegmentAudit
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import METADATA_TOPIC, TopicPartition
@@ -59,6 +60,7 @@ class ReplicaPlace:
         kind: current, future or stray.
         node_id: None if the log directory does not tell it.
         is_compacted: the topic's policy; None if it is not known.
+        checks_records: the records are decoded, too.
     """
 
     path: Path
@@ -68,6 +70,7 @@ class ReplicaPlace:
     node_id: int | None = None
     checkpointed: CheckpointedOffsets = CheckpointedOffsets()
     is_compacted: bool | None = None
+    checks_records: bool = False
 
     @property
     def is_metadata_log(self) -> bool:
@@ -167,7 +170,13 @@ class _Examination:
         segments = list_segments(path)
         digest = DigestBuilder()
         auditor = SegmentAudit(
-            self.findings, batches, producers, transactions, digest, self.on_bytes
+            self.findings,
+            batches,
+            producers,
+            transactions,
+            digest,
+            RecordChecks(self.findings) if place.checks_records else None,
+            self.on_bytes,
         )
         for segment in segments:
             is_last = segment == segments[-1]

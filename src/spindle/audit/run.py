@@ -4,7 +4,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -68,6 +68,7 @@ def run_audit(
     paths: Sequence[Path],
     *,
     jobs: int = 1,
+    checks_records: bool = False,
     load_placement: Callable[[], ClusterPlacement | None] = lambda: None,
     on_progress: Callable[[AuditProgress], None] = lambda progress: None,
     second_look_ms: int = SECOND_LOOK_MS,
@@ -77,6 +78,7 @@ def run_audit(
     Args:
         paths: roots of log directories, of one or several nodes.
         jobs: processes that read at the same time.
+        checks_records: the records of all batches are decoded, too.
         load_placement: returns the present metadata of the cluster, None if it is not known.
         second_look_ms: the wait before something odd in a directory in use is read again.
 
@@ -86,7 +88,11 @@ def run_audit(
     placement = load_placement()
     policies = None if placement is None else placement.policies()
     listed = [list_log_directory(path, policies) for path in paths]
-    places = [place for directory in listed for place in directory.replicas]
+    places = [
+        replace(place, checks_records=checks_records)
+        for directory in listed
+        for place in directory.replicas
+    ]
     audited = list(_audit_all(places, jobs, second_look_ms, on_progress))
     replicas = [replica for replica in audited if replica is not None]
     findings = [finding for replica in replicas for finding in replica.findings]

@@ -13,6 +13,7 @@ from spindle.audit.digests import DigestBuilder
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.index_checks import IndexContent, OffsetIndexChecks, TimeIndexChecks, read_index
 from spindle.audit.producer_checks import Marker, ProducerChecks, TransactionChecks
+from spindle.audit.record_checks import RecordChecks
 from spindle.audit.segment_scan import SegmentScan
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.log.formats.names import (
@@ -52,6 +53,7 @@ class SegmentAudit:
         producers: ProducerChecks,
         transactions: TransactionChecks,
         digest: DigestBuilder,
+        records: RecordChecks | None,
         on_bytes: Callable[[int], None],
     ) -> None:
         self._findings = findings
@@ -59,6 +61,7 @@ class SegmentAudit:
         self._producers = producers
         self._transactions = transactions
         self._digest = digest
+        self._records = records
         self._on_bytes = on_bytes
         self.size_bytes = 0
         self.batch_count = 0
@@ -101,6 +104,8 @@ class SegmentAudit:
             scan = SegmentScan(file, size_bytes, offsets.positions)
             for fields in scan.windows():
                 self._window(file, fields)
+                if self._records is not None:
+                    self._records.window(path, fields, scan.view, scan.window_at)
                 offsets.window(fields)
                 times.window(fields)
                 self._on_bytes(int(fields[SIZE_BYTES].sum()))

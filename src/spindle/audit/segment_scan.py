@@ -50,6 +50,7 @@ class SegmentScan:
         self._buffer = bytearray(max(HEADER_BYTES, min(WINDOW_BYTES, size_bytes)))
         self.size_bytes = size_bytes
         self.bad_spans: list[BadSpan] = []
+        self.window_at = 0
 
     def windows(self) -> Iterator[Any]:
         """Yield the fields of batches, arrays (FIELD_COUNT, batches), none of them empty.
@@ -67,6 +68,7 @@ class SegmentScan:
                 return
             fields = walk.fields(address_of(self._buffer), read_bytes, position, self.size_bytes)
             if fields.shape[1]:
+                self.window_at = position
                 yield fields
             before, position = position, max(walk.position, position)
             left_bytes = self.size_bytes - position
@@ -82,6 +84,11 @@ class SegmentScan:
                     self._buffer = bytearray(needed_bytes)
                 elif position + read_bytes < self.size_bytes:
                     self.size_bytes = position + read_bytes  # truncated since
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes of the file from `window_at` on, until the next window is read."""
+        return memoryview(self._buffer)
 
     def _pass_over(self, position: int, reason: str) -> int:
         """Note a bad span that begins at a position; return where the next batch begins."""

@@ -29,9 +29,12 @@ _UNREADABLE: Final = 2
     show_default="one for each core",
     help="Processes that read at the same time.",
 )
+@click.option("--records", "checks_records", is_flag=True, help="Decode all records, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.option("--repair-plan", "has_plan", is_flag=True, help="Print the repairs as a script.")
-def audit(paths: tuple[str, ...], jobs: int, as_json: bool, has_plan: bool) -> int:
+def audit(
+    paths: tuple[str, ...], jobs: int, checks_records: bool, as_json: bool, has_plan: bool
+) -> int:
     """Look for damage in log directories of Spindle or Apache Kafka.
 
     PATH is a log directory, of a stopped or of a running broker. Nothing is changed. The exit code
@@ -44,7 +47,7 @@ def audit(paths: tuple[str, ...], jobs: int, as_json: bool, has_plan: bool) -> i
         if not paths:
             raise ValueError("which log directories? Give their paths")
         roots = [_log_directory(text) for text in dict.fromkeys(paths)]
-        report, seconds = _run(roots, jobs, is_quiet=as_json or has_plan)
+        report, seconds = _run(roots, jobs, checks_records, is_quiet=as_json or has_plan)
     except (OSError, ValueError) as error:
         click.echo(error, err=True)
         return _UNREADABLE
@@ -65,7 +68,9 @@ def _log_directory(text: str) -> Path:
     raise ValueError(f"{text} is no log directory: it has neither meta.properties nor checkpoints")
 
 
-def _run(roots: list[Path], jobs: int, *, is_quiet: bool) -> "tuple[AuditReport, float]":
+def _run(
+    roots: list[Path], jobs: int, checks_records: bool, *, is_quiet: bool
+) -> "tuple[AuditReport, float]":
     try:
         from spindle.audit.run import run_audit
         from spindle.cli.audit.metadata import load_placement
@@ -74,7 +79,11 @@ def _run(roots: list[Path], jobs: int, *, is_quiet: bool) -> "tuple[AuditReport,
     started = time.monotonic()
     with progress_bar(not is_quiet) as show:
         report = run_audit(
-            roots, jobs=jobs, load_placement=partial(load_placement, roots), on_progress=show
+            roots,
+            jobs=jobs,
+            checks_records=checks_records,
+            load_placement=partial(load_placement, roots),
+            on_progress=show,
         )
     return report, time.monotonic() - started
 

@@ -1,0 +1,136 @@
+"""Rate of `spindle audit` next to a loop over Kafka's DumpLogSegments, on the same files in cache.
+
+python -m benchmarks.audit [--volume-mib 1024] [--value-bytes 1024] [--jobs 2]
+
+`DumpLogSegments` computes the checksum of each batch; with `--deep-iteration` it also reads every
+record. It is called for all segments in one Java machine, so its start counts once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from hashlib import md5
+from pathlib import Path
+from typing import Final
+
+import click
+from peers.java_tools import java_command, main_class
+from peers.paths import PeerUnavailable
+
+from spindle.audit.run import AuditReport, run_audit
+from spindle.common.filesystem import OsFileSystem
+from spindle.common.ids import TopicPartition
+from spindle.disks.directory_store import DirectoryStore
+from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
+from spindle.log.log_config import LogConfig
+from spindle.pipeline.records.decoder import compile_kernel
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+
+MIB: Final = 1024 * 1024
+_PARTITIONS: Final = 8
+_BATCH_BYTES: Final = 16 * 1024
+_SEGMENT_BYTES: Final = 64 * MIB
+_NOW_MS: Final = 1_700_000_000_000
+
+
+def write_logs(root: Path, volume_bytes: int, value_bytes: int) -> int:
+    """Write eight partitions of about the volume together; return the count of records."""
+    files = OsFileSystem()
+    root.mkdir(parents=True)
+    directory_id = md5(str(root).encode()).digest()
+    properties = MetaProperties(cluster_id="benchmark", node_id=1, directory_id=directory_id)
+    write_meta_properties(files, str(root), properties, _NOW_MS)
+    store = DirectoryStore(files, str(root))
+    config = LogConfig(segment_bytes=_SEGMENT_BYTES)
+    store.load(lambda topic: config, _NOW_MS)
+    count = max(1, _BATCH_BYTES // (value_bytes + 10))
+    value = os.urandom(value_bytes)
+    records = [SimpleRecord(b"%d" % n, value, _NOW_MS + n) for n in range(count)]
+    batch = build_batch(records)
+    appended = 0
+    for number in range(_PARTITIONS):
+        log = store.create(TopicPartition("bench", number), b"t" * 16, config, _NOW_MS)
+        while log.size_bytes < volume_bytes // _PARTITIONS:
+            log.append_as_leader(bytearray(batch), 0, _NOW_MS)
+            appended += count
+        log.update_high_watermark(log.log_end_offset)
+    store.close(1)
+    return appended
+
+
+def audited(root: Path, jobs: int, *, checks_records: bool = False) -> tuple[AuditReport, float]:
+    """Return the result of an audit, and its seconds."""
+    started = time.monotonic()
+    report = run_audit([root], jobs=jobs, checks_records=checks_records)
+    return report, time.monotonic() - started
+
+
+def dumped(segments: list[Path], *options: str) -> float:
+    """Return the seconds of DumpLogSegments over all segments.
+
+    Raises:
+        RuntimeError: the tool failed.
+    """
+    names = ",".join(map(str, segments))
+    command = [*java_command("-Xmx1g"), main_class("dump-log"), *options, "--files", names]
+    started = time.monotonic()
+    done = subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"DumpLogSegments ended with {done.returncode}: {done.stderr[-2000:]}")
+    return time.monotonic() - started
+
+
+@click.command()
+@click.option("--volume-mib", type=click.IntRange(min=1), default=1024, show_default=True)
+@click.option("--value-bytes", type=click.IntRange(min=1), default=1024, show_default=True)
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True)
+def main(volume_mib: int, value_bytes: int, jobs: int, runs: int) -> None:
+    """Print the rates as JSON: the best of each, in MiB/s."""
+    compile_kernel()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "log"
+        records = write_logs(root, volume_mib * MIB, value_bytes)
+        segments = sorted(root.glob("*/*.log"))
+        volume = sum(path.stat().st_size for path in segments)
+        for path in segments:
+            path.read_bytes()
+        times: dict[str, list[float]] = {}
+        try:
+            for _ in range(runs):
+                report, seconds = audited(root, jobs)
+                if report.findings:
+                    sys.exit(f"the audit is wrong: {report.findings[0].sentence}")
+                times.setdefault("audit", []).append(seconds)
+                times.setdefault("audit, 1 process", []).append(audited(root, 1)[1])
+                times.setdefault("audit, records", []).append(
+                    audited(root, jobs, checks_records=True)[1]
+                )
+                times.setdefault("DumpLogSegments, batches", []).append(dumped(segments))
+                times.setdefault("DumpLogSegments, records", []).append(
+                    dumped(segments, "--deep-iteration")
+                )
+        except PeerUnavailable as error:
+            sys.exit(str(error))
+    rates = {name: round(volume / min(found) / MIB, 1) for name, found in times.items()}
+    result = {
+        "volume_bytes": volume,
+        "batches": report.batch_count,
+        "records": records,
+        "jobs": jobs,
+        "mib_per_second": rates,
+        "times_batches": round(rates["audit"] / rates["DumpLogSegments, batches"], 1),
+        "times_records": round(rates["audit, records"] / rates["DumpLogSegments, records"], 1),
+    }
+    click.echo(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
