@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 from wire_broker import WireBroker
@@ -83,6 +85,16 @@ def test_rows_and_schema(spark: Any, broker: WireBroker) -> None:
     assert (row.partition, row.offset, row.timestampType) == (1, 7, 0)
     assert row.timestamp.astimezone(UTC) == datetime.fromtimestamp((TIME_MS + 7) / 1000, UTC)
     assert [(h.key, bytes(h.value)) for h in row.headers] == [("h", b"1")]
+
+
+def test_no_process_looks_for_installed_sources(spark: Any, broker: WireBroker) -> None:
+    load(spark, broker)
+    lines = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            lines.append(" ".join(child.cmdline()))
+    assert any("pyspark.sql.worker.create_data_source" in line for line in lines)
+    assert not any("lookup_data_sources" in line for line in lines)
 
 
 def test_options_decide_columns_and_tasks(spark: Any, broker: WireBroker) -> None:

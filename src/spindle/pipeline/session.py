@@ -67,6 +67,8 @@ def get_spark(
     require(SPARK)
     from pyspark.sql import SparkSession
 
+    from spindle.pipeline.source_lookup import skip_lookup
+
     is_new = SparkSession.getActiveSession() is None
     java = choose_java(os.environ) if is_new and _GATEWAY not in os.environ else None
     report = StartReport(sys.stderr, progress if java else False)
@@ -82,6 +84,8 @@ def get_spark(
                 spark = _session(app_name, place, spark_settings(place, conf or {}, java.options))
         report.part_ends("Java and session")
         spark.sparkContext.setLogLevel(log_level)
+        if java is not None:
+            skip_lookup(spark)
         register_sources(spark)
         report.part_ends("registration of the sources")
         if kernel is not None:
