@@ -279,7 +279,8 @@ def _maintain(job: "ExportJob", given: Mapping[str, Any]) -> None:
     if given["compact"]:
         before, after = compact_table(*where)
         if not given["as_json"]:
-            click.echo(f"compacted: {before} small files became {after}")
+            became = f"{before} small files became {after}" if before else "no small files"
+            click.echo(f"compacted: {became}")
     if given["vacuum"] is not None:
         removed = vacuum_table(*where, hours=given["vacuum"])
         if not given["as_json"]:

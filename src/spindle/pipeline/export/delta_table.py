@@ -176,7 +176,12 @@ class DeltaExportTable:
         assert self._table is not None
         # delta-rs takes whole hours only; more are safe.
         whole = math.ceil(hours)
-        return len(self._table.vacuum(whole, dry_run=False, enforce_retention_duration=False))
+        named = self._table.vacuum(whole, dry_run=True, enforce_retention_duration=False)
+        # The log also names files that an earlier vacuum has deleted.
+        held = [name for name in named if (self.data_directory / unquote(name)).exists()]
+        if held:
+            self._table.vacuum(whole, dry_run=False, enforce_retention_duration=False)
+        return len(held)
 
     def live_files(self) -> list[Path]:
         return [self.data_directory / name for name in self._live_names()]
