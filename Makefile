@@ -55,7 +55,7 @@ unit: setup
 
 interop: setup ## Apache Kafka, its tools and foreign clients against Spindle (needs mvn and Java 17+)
 	@$(BIN)/python tools/kafka/fetch.py
-	@$(BIN)/python -m pytest -q -m interop tests/interop
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m interop tests/interop
 
 fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED
 	@$(BIN)/python -m spindle.testing.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))

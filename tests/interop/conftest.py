@@ -12,6 +12,17 @@ from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node, SpindleNode
 from peers.paths import PeerUnavailable, java, kafka_libs
 
+_LONGEST = (
+    "test_spark_streams.py",
+    "test_sink_exactly_once.py",
+    "test_exports_survive.py",
+    "test_moving_tutorial.py",
+    "test_spark_cluster.py",
+    "test_secured_kafka.py",
+    "test_segments_of_running_nodes.py",
+)
+"""Modules that begin first, so that no worker waits for one of them at the end."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("interop")
@@ -31,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)
+    place = {name: number for number, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(_LONGEST)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,6 +11,7 @@ import os
 import re
 import struct
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from peers.paths import (
     java,
     java_can_compile,
     kafka_libs,
+    made_by_one,
     old_client_jars,
 )
 
@@ -128,6 +130,11 @@ def compiled_classes(part: str = "", *more_jars: Path) -> Path:
     Args:
         part: a folder of further sources, which need `more_jars`.
     """
+    with made_by_one(f"classes{part}"):
+        return _compiled(part, more_jars)
+
+
+def _compiled(part: str, more_jars: Iterable[Path]) -> Path:
     target = BUILD / "interop" / f"classes{part}"
     sources = sorted((JAVA_SOURCES / part).glob("*.java"))
     stamp = target / ".stamp"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -89,11 +92,22 @@ def java_can_compile() -> bool:
     return "jdk.compiler@" in result.stdout
 
 
+@contextmanager
+def made_by_one(name: str) -> Iterator[None]:
+    """Let one process at a time look whether something is in build/, and make it."""
+    folder = BUILD / "interop"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _fetched(target: str, folder: Path) -> Path:
     fetcher = ROOT / "tools" / "kafka" / "fetch.py"
-    result = subprocess.run(
-        [sys.executable, str(fetcher), target], capture_output=True, text=True, check=False
-    )
+    with made_by_one(target):
+        result = subprocess.run(
+            [sys.executable, str(fetcher), target], capture_output=True, text=True, check=False
+        )
     if result.returncode != 0:
         raise PeerUnavailable(result.stderr.strip() or result.stdout.strip())
     return folder

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peers.paths import BUILD, ROOT, PeerUnavailable, java, spark_connector_jars
+from peers.paths import BUILD, ROOT, PeerUnavailable, java, made_by_one, spark_connector_jars
 
 PYSPARK = "pyspark==4.2.0"
 FOLDER = BUILD / "spark42-venv"
@@ -23,6 +23,11 @@ def python() -> Path:
     Raises:
         PeerUnavailable: it cannot be installed.
     """
+    with made_by_one("spark42-venv"):
+        return _installed()
+
+
+def _installed() -> Path:
     interpreter = FOLDER / "bin" / "python"
     stamp = FOLDER / ".complete"
     if stamp.is_file():
