@@ -86,6 +86,14 @@ class Mover:
             for path in self.paths
         ]
 
+    def until_known(self, number: int) -> None:
+        """Wait until the future log has its topic id. Kafka takes one without for a stray log."""
+        deadline = time.monotonic() + LIMIT_S
+        place = Path(self.paths[number])
+        while not any(place.glob(f"{self._topic}-0.*-future/partition.metadata")):
+            assert time.monotonic() < deadline, self.names()
+            time.sleep(0.05)
+
     def until_moved(self, number: int) -> list[list[Any]]:
         deadline = time.monotonic() + LIMIT_S
         while (rows := self.view()) != [[self.named(self.paths[number]), False, False]]:
@@ -177,6 +185,7 @@ def test_a_restart_goes_on_with_a_move(pair: Pair, tmp_path: Path, how: str) -> 
         mover = Mover(pair, node, f"resumed-{how}", tmp_path)
         second = mover.paths[1]
         mover.reassign(second, "--execute", "--additional", *SLOW)
+        mover.until_known(1)
         if how == "kill":
             node.kill()
         else:

@@ -116,7 +116,7 @@ def test_reassignment_adds_removes_and_is_cancelled(cluster: SplitCluster, tmp_p
     elected = cluster.run("leader-election", "--election-type", "preferred", "--topic", "moved",
                           "--partition", "0").check()  # fmt: skip
     assert "moved-0" in elected.stdout
-    assert cluster.describe("moved")[0].leader == "3"
+    cluster.wait_for("moved", lambda p: p.leader == "3", "led by the preferred replica")
 
 
 def test_cordoned_brokers_get_no_replicas_by_themselves(cluster: SplitCluster) -> None:
