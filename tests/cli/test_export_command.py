@@ -11,8 +11,8 @@ from wire_broker import WireBroker
 from spindle.cli.export.command import cause_text
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import result_document, result_lines
-from spindle.cli.export.sizes import parse_size
 from spindle.cli.main import run
+from spindle.cli.sizes import parse_size
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline import session

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spindle.cli.drain.drain_run import end_text
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.files import rollback_text, round_texts, write_files
@@ -54,13 +55,13 @@ def log_dir(
     )
 
 
-def three_brokers() -> ClusterSnapshot:
-    """Return brokers 1 to 3 with two partitions; broker 3 is dead."""
+def three_brokers(first: str = "/a") -> ClusterSnapshot:
+    """Return brokers 1 to 3 with two partitions; broker 3 is dead. One path can be chosen."""
     return snapshot_of(
         [node(1), node(2), node(3, is_fenced=True)],
         view((1, 2), (3, 1)),
         {
-            1: [log_dir("/a", (0, 4)), log_dir("/b", (1, 6), used_gib=10)],
+            1: [log_dir(first, (0, 4)), log_dir("/b", (1, 6), used_gib=10)],
             2: [log_dir("/a", (0, 4), used_gib=4)],
             3: "cannot connect to host:9093",
         },
@@ -100,7 +101,8 @@ def test_a_capacity_replaces_what_the_brokers_say() -> None:
     assert [each.used_bytes for each in found.model.directories] == [4 * GIB, 0]
     assert not found.remarks
     shared = snapshot_of([node(1)], view((1,)), answers, None)
-    assert "/a and /b of broker 1 seem to share a file system" in shared.remarks[0]
+    (remark,) = shared.remarks
+    assert remark.startswith("log directories seem to share a file system (brokers 1): each counts")
 
 
 def test_an_offline_directory_and_one_of_unknown_size_receive_nothing() -> None:
@@ -117,8 +119,8 @@ def test_moving_replicas_are_no_ground_for_a_plan() -> None:
         refuse_moving([TopicPartition("t", number) for number in (1, 0, 1)])
 
 
-def drained() -> PlacementPlan:
-    return drain(three_brokers().model, [0], LIMITS)
+def drained(first: str = "/a") -> PlacementPlan:
+    return drain(three_brokers(first).model, [0], LIMITS)
 
 
 def test_the_files_of_rounds_are_plans_of_kafka_and_go_back(tmp_path: Path) -> None:
@@ -136,6 +138,12 @@ def test_the_files_of_rounds_are_plans_of_kafka_and_go_back(tmp_path: Path) -> N
         write_files(plan, tmp_path / "new" / "plan")
 
 
+def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
+    assert end_text("1:/a", drained()) == "1:/a has no replicas and is cordoned"
+    dead = decommission(three_brokers().model, 3, LIMITS)
+    assert end_text("3", dead) == "3 has no replicas; its offline directories are not cordoned"
+
+
 def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
     lines = plan_lines("empty 1:/a", drained(), LIMITS)
     assert lines[:5] == [
@@ -143,11 +151,23 @@ def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
         "moves       1 move in 1 round, 4.0 GiB",
         "duration    at least 1:22 at 50.0 MiB/s for each broker",
         "lower bound 4.0 GiB (no plan moves less; this one moves 0.0 % more)",
-        "spread      16.0 points before, 10.0 after",
+        "spread      6.0 points before, 10.0 after, among the directories that stay",
     ]
     assert lines[7].split()[-1] == "emptied"
     assert bar_text(5, 10) == "█" * 10 + "░" * 10 + "  50.0 %"
     assert bar_text(5, 0) == "-"
+
+
+@pytest.mark.parametrize(
+    ("width", "has_bars", "has_paths"), [(80, True, False), (100, False, True), (140, True, True)]
+)
+def test_the_screen_fits_into_a_terminal(width: int, has_bars: bool, has_paths: bool) -> None:
+    remarks = ["broker 3 does not tell its directories: " + "there is no answer " * 9]
+    lines = plan_lines("empty 1:/a", drained(f"/{'long' * 9}"), LIMITS, remarks, width)
+    assert max(map(len, lines)) <= width
+    assert any("█" in line for line in lines) == has_bars
+    assert any("/" + "long" * 9 in line for line in lines) == has_paths
+    assert sum("note" in line for line in lines) == 1
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -181,14 +201,15 @@ def test_wrong_places_and_impossible_goals_end_with_one_line(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = {
-        ("drain", "1:/nope"): "broker 1 has no log directory /nope; there are 1:/",
+        ("drain", "1:/nope"): "broker 1 has no log directory /nope; it has /",
         ("drain", "one"): "'one' is not BROKER or BROKER:DIR",
         ("decommission", "9"): "there is no broker 9; there are 1",
-        ("decommission", "1"): "1 replicas, and 0 brokers with a directory are left",
+        ("decommission", "1"): "it has 1 replica, and the plan can use 0 brokers",
         ("what-if",): "name at least one broker or directory",
-        ("what-if", "--add-broker", "1"): "broker 1 is there 2 times",
+        ("what-if", "--add-broker", "1"): "broker 1 exists already",
         ("what-if", "--add-directory", "7:/x=1G"): "which is absent",
         ("what-if", "--add-directory", "7:/x"): "is not BROKER:DIR=SIZE",
+        ("what-if", "--add-directory", "7:/x=much"): "Invalid value: 'much' is not a size above 0",
     }
     for words, message in wrong.items():
         code, out, err = said(capsys, *words)

@@ -43,7 +43,7 @@ def test_too_few_brokers_for_the_replicas() -> None:
     error = refusal(cluster)
     assert error.limit is BindingLimit.REPLICATION
     assert str(error) == (
-        "t-0 cannot move: it has 3 replicas, and 2 brokers with a directory are left. Limit: "
+        "t-0 cannot move: it has 3 replicas, and the plan can use 2 brokers. Limit: "
         "replication. Remedy: add a broker, or lower the replication factor of topic t."
     )
 

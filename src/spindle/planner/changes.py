@@ -34,6 +34,13 @@ def changed(cluster: ClusterModel, changes: ClusterChanges) -> tuple[ClusterMode
         if broker_id not in known:
             names = ", ".join(map(str, sorted(known)))
             raise ValueError(f"there is no broker {broker_id} to remove; there are {names}")
+    for broker in changes.added_brokers:
+        if broker.broker_id in known:
+            raise ValueError(f"broker {broker.broker_id} exists already and cannot be added")
+    paths = set(map(str, cluster.directories))
+    for directory in changes.added_directories:
+        if str(directory) in paths:
+            raise ValueError(f"directory {directory} exists already and cannot be added")
     future = ClusterModel(
         [*cluster.brokers, *changes.added_brokers],
         [*cluster.directories, *changes.added_directories],

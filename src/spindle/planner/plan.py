@@ -47,7 +47,9 @@ class PlacementPlan:
         leaving: the directories that the plan empties, as indexes.
         used_bytes: the use of each directory after the last round.
         lower_bound_bytes: no plan for the same goal can move fewer bytes.
-        spread: the largest difference of fill between two directories in use, after the plan.
+        spread_before: the highest fill of the directories that the plan does not empty, less the
+            lowest of those that may receive replicas; before the first round.
+        spread: the same after the last round.
         remarks: why the plan falls short of its goal; empty if it does not.
     """
 
@@ -56,6 +58,7 @@ class PlacementPlan:
     rounds: Sequence[PlannedRound]
     used_bytes: Sequence[int]
     lower_bound_bytes: int
+    spread_before: float
     spread: float
     remarks: Sequence[str]
 
@@ -77,7 +80,6 @@ class BindingLimit(StrEnum):
     CORDONS = "cordons"
     RACKS = "racks"
     REPLICATION = "replication"
-    OFFLINE = "offline"
     THROTTLE = "throttle"
 
 

@@ -5,6 +5,8 @@ Each function is pure: the same cluster and limits give the same plan.
 
 from collections.abc import Collection
 
+from spindle.common.counted import counted
+from spindle.common.sizes import size_text
 from spindle.planner.changes import ClusterChanges, changed
 from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
@@ -82,6 +84,7 @@ def _plan(
         rounds=tuple(done.rounds),
         used_bytes=tuple(done.layout.used),
         lower_bound_bytes=_lower_bound(cluster, leaving, limits, window, spread),
+        spread_before=done.initial_spread,
         spread=spread,
         remarks=remarks,
     )
@@ -109,10 +112,11 @@ def _remarks(
     """Return the reasons why the spread is larger than wanted."""
     remarks = []
     if done.dropped:
-        size = sum(each.size_bytes for each in done.dropped)
+        size = size_text(sum(each.size_bytes for each in done.dropped))
         remarks.append(
-            f"{len(done.dropped)} moves of {size} bytes are left out: no directory has room for "
-            "their copies, or they grow faster than the throttle"
+            f"the plan leaves out {counted(len(done.dropped), 'move')}, {size}: there is no room "
+            "for the copies, they grow faster than the throttle, or the spread is no smaller after "
+            "them"
         )
     layout = done.layout
     spread = layout.spread()

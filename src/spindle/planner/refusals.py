@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
+from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
@@ -20,13 +21,13 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
     gone = frozenset(layout.leaving)
     left = [i for i, each in enumerate(cluster.directories) if each.is_online and i not in gone]
     free = [each for each in left if layout.may_enter_broker(replica, each)]
-    count = len(model.directories)
-    brokers = len({layout.broker[each] for each in left})
+    replicas = counted(len(model.directories), "replica")
+    brokers = counted(len({layout.broker[each] for each in left}), "broker")
     if not free:
         raise Infeasible(
             BindingLimit.REPLICATION,
             model.name,
-            f"it has {count} replicas, and {brokers} brokers with a directory are left",
+            f"it has {replicas}, and the plan can use {brokers}",
             f"add a broker, or lower the replication factor of topic {model.name.topic}",
         )
     open_ones = [each for each in free if layout.receives[each]]

@@ -13,8 +13,8 @@ import click
 
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
-from spindle.cli.export.sizes import parse_size
 from spindle.cli.failure import CommandFailed
+from spindle.cli.sizes import parse_size
 from spindle.cli.tools.bootstrap import properties_of
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.cli.tools.options import BOOTSTRAP_VARIABLE

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spindle.cli.plan.plan_text import spread_before
 from spindle.planner.plan import PlacementPlan, PlannedMove
 
 
@@ -18,7 +17,7 @@ def plan_document(goal: str, plan: PlacementPlan, remarks: Sequence[str]) -> dic
         "movedBytes": plan.moved_bytes,
         "lowerBoundBytes": plan.lower_bound_bytes,
         "durationMs": plan.duration_ms,
-        "spreadBefore": spread_before(plan),
+        "spreadBefore": plan.spread_before,
         "spreadAfter": plan.spread,
         "remarks": [*remarks, *plan.remarks],
         "directories": [

@@ -15,11 +15,11 @@ plan = LazyGroup(
             "drain": (f"{_PLAN}.drain_command:drain_command", "Empty a broker or a directory."),
             "decommission": (
                 f"{_PLAN}.decommission_command:decommission_command",
-                "Empty a broker that will go.",
+                "Empty a broker that will leave the cluster.",
             ),
             "what-if": (
                 f"{_PLAN}.what_if_command:what_if_command",
-                "Try brokers and directories that are not there, or go.",
+                "Plan for added or removed brokers and directories.",
             ),
         },
     },

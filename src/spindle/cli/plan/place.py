@@ -3,7 +3,6 @@
 import click
 
 from spindle.cli.failure import CommandFailed
-from spindle.cli.plan.plan_text import directory_names
 from spindle.planner.model import ClusterModel
 
 
@@ -31,7 +30,6 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
     own = cluster.directories_of(broker_id)
     found = [each for each in own if path is None or cluster.directories[each].path == path]
     if not found and path is not None:
-        raise CommandFailed(
-            f"broker {broker_id} has no log directory {path}; there are {directory_names(cluster)}"
-        )
+        known = ", ".join(cluster.directories[each].path for each in own) or "none"
+        raise CommandFailed(f"broker {broker_id} has no log directory {path}; it has {known}")
     return found

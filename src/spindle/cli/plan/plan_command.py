@@ -1,20 +1,22 @@
 """The options and the output that all commands of `spindle plan` share."""
 
 import json
+import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any
 
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.export.sizes import parse_size
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.documents import plan_document
 from spindle.cli.plan.files import write_files
-from spindle.cli.plan.plan_text import plan_lines
+from spindle.cli.plan.plan_text import note_lines, plan_lines
 from spindle.cli.plan.snapshot import read_snapshot
+from spindle.cli.sizes import parse_size
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -96,7 +98,7 @@ def plan_command(make: Callable[..., Maker]) -> Callable[..., None]:
     """Turn a function that reads a command's own parameters into the body of the command.
 
     The function returns the maker of the plan. The command reads the cluster, calls the maker and
-    prints the plan; an infeasible plan ends it with one line.
+    prints the plan. If no plan is possible, it ends with the reason, and notes about the cluster.
     """
 
     @wraps(make)
@@ -118,14 +120,14 @@ def plan_command(make: Callable[..., Maker]) -> Callable[..., None]:
         try:
             goal, plan = maker(snapshot.model, limits)
         except (Infeasible, ValueError) as error:
-            raise CommandFailed("\n".join([*snapshot.remarks, str(error)])) from None
+            notes = [line for each in snapshot.remarks for line in note_lines(each)]
+            raise CommandFailed("\n".join([str(error), *notes])) from None
         written = [] if out is None else write_files(plan, out)
         if as_json:
             click.echo(json.dumps(plan_document(goal, plan, snapshot.remarks)))
             return
-        click.echo("\n".join(plan_lines(goal, plan, limits)))
-        for remark in snapshot.remarks:
-            click.echo(f"note        {remark}", err=True)
+        width = get_terminal_size().columns if sys.stdout.isatty() else None
+        click.echo("\n".join(plan_lines(goal, plan, limits, snapshot.remarks, width)))
         if out is not None:
             click.echo(f"\nWrote {len(written)} files to {out}. Execute the rounds in order:")
             click.echo(

@@ -1,31 +1,46 @@
 """A plan as text for people: a summary, the fill of each directory, and the rounds."""
 
 from collections.abc import Iterator, Sequence
+from itertools import product
+from textwrap import wrap
 from typing import Final
 
-from spindle.cli.disks.screen import duration_text
+from spindle.cli.disks.screen import duration_text, shortened
 from spindle.cli.table import table_lines
+from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.planner.limits import PlanLimits
-from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan, PlannedRound
 
-_BAR: Final = 20
+_BARS: Final = (20, 10, 5, 0)
+"""Blocks of a bar: as many as the terminal has room for."""
+_SHORT_NAMES: Final = (12, 9)
+"""Characters of a path that the table keeps for the sake of bars, and in any case."""
+_NOTE: Final = "note        "
 _MOST_ROUNDS: Final = 20
 _MS: Final = 1000
 
 
-def plan_lines(goal: str, plan: PlacementPlan, limits: PlanLimits) -> list[str]:
+def plan_lines(
+    goal: str,
+    plan: PlacementPlan,
+    limits: PlanLimits,
+    remarks: Sequence[str] = (),
+    width: int | None = None,
+) -> list[str]:
     """Return the lines about a plan.
 
     Args:
         goal: a few words for the first line.
+        remarks: about the cluster; those about the plan follow them.
+        width: columns of the terminal: a table that is too wide has shorter bars, or shorter
+            paths if that does not suffice. None sets no limit.
     """
     return [
         *_summary(goal, plan, limits),
-        *(f"note        {remark}" for remark in plan.remarks),
+        *(line for each in (*remarks, *plan.remarks) for line in note_lines(each, width)),
         "",
-        *_directory_table(plan),
+        *_fitting_table(plan, width),
         *(["", *_round_table(plan.rounds)] if plan.rounds else []),
     ]
 
@@ -36,15 +51,16 @@ def _summary(goal: str, plan: PlacementPlan, limits: PlanLimits) -> Iterator[str
         yield "moves       none"
     else:
         count = sum(len(each.moves) for each in plan.rounds)
-        moves, rounds = _counted(count, "move"), _counted(len(plan.rounds), "round")
+        moves, rounds = counted(count, "move"), counted(len(plan.rounds), "round")
         yield f"moves       {moves} in {rounds}, {size_text(plan.moved_bytes)}"
         yield (
             f"duration    at least {duration_text(plan.duration_ms / _MS)} at "
             f"{size_text(limits.throttle_bytes_per_second)}/s for each broker"
         )
     yield f"lower bound {size_text(plan.lower_bound_bytes)}{_above_bound(plan)}"
-    before, after = 100 * spread_before(plan), 100 * plan.spread
-    yield f"spread      {before:.1f} points before, {after:.1f} after"
+    where = ", among the directories that stay" if plan.leaving else ""
+    before, after = 100 * plan.spread_before, 100 * plan.spread
+    yield f"spread      {before:.1f} points before, {after:.1f} after{where}"
 
 
 def _above_bound(plan: PlacementPlan) -> str:
@@ -54,27 +70,42 @@ def _above_bound(plan: PlacementPlan) -> str:
     return f" (no plan moves less; this one moves {100 * above:.1f} % more)"
 
 
-def spread_before(plan: PlacementPlan) -> float:
-    """Return the highest less the lowest fill before the plan, as `PlacementPlan.spread` after."""
-    fills = [
-        each.fill for each in plan.cluster.directories if each.is_online and each.capacity_bytes
-    ]
-    return max(fills) - min(fills) if fills else 0.0
+def note_lines(remark: str, width: int | None = None) -> list[str]:
+    """Return a remark as a note, in as many lines as the columns of a terminal need."""
+    if width is None:
+        return [_NOTE + remark]
+    return wrap(
+        remark,
+        width,
+        initial_indent=_NOTE,
+        subsequent_indent=" " * len(_NOTE),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def _fitting_table(plan: PlacementPlan, width: int | None) -> list[str]:
+    if width is None:
+        return _directory_table(plan)
+    longest = max((len(each.path) for each in plan.cluster.directories), default=0)
+    for name_width, blocks in product((longest, *_SHORT_NAMES), _BARS):
+        room = width - max(map(len, _directory_table(plan, blocks, name_width)))
+        if room >= 0:
+            return _directory_table(plan, blocks, name_width + room)
+    return _directory_table(plan, _BARS[-1], _SHORT_NAMES[-1])
 
 
-def _directory_table(plan: PlacementPlan) -> list[str]:
+def _directory_table(
+    plan: PlacementPlan, blocks: int = _BARS[0], name_width: int | None = None
+) -> list[str]:
     head = ("BROKER", "DIRECTORY", "CAPACITY", "BEFORE", "AFTER", "CHANGE", "STATE")
     rows = [
         (
             str(each.broker_id),
-            each.path,
+            each.path if name_width is None else shortened(each.path, name_width),
             size_text(each.capacity_bytes) if each.capacity_bytes else "-",
-            bar_text(each.used_bytes, each.capacity_bytes),
-            bar_text(after, each.capacity_bytes),
+            bar_text(each.used_bytes, each.capacity_bytes, blocks),
+            bar_text(after, each.capacity_bytes, blocks),
             _change_text(after - each.used_bytes),
             _state_text(plan, number),
         )
@@ -85,13 +116,14 @@ def _directory_table(plan: PlacementPlan) -> list[str]:
     return table_lines(head, rows)
 
 
-def bar_text(used_bytes: int, capacity_bytes: int) -> str:
+def bar_text(used_bytes: int, capacity_bytes: int, blocks: int = _BARS[0]) -> str:
     """Return a bar of blocks and the percentage; `-` for a directory of unknown size."""
     if not capacity_bytes:
         return "-"
     fill = used_bytes / capacity_bytes
-    filled = min(_BAR, round(_BAR * fill))
-    return "█" * filled + "░" * (_BAR - filled) + f" {100 * fill:5.1f} %"
+    filled = min(blocks, round(blocks * fill))
+    bar = "█" * filled + "░" * (blocks - filled) + " " if blocks else ""
+    return f"{bar}{100 * fill:5.1f} %"
 
 
 def _change_text(change_bytes: int) -> str:
@@ -125,8 +157,3 @@ def _round_table(rounds: Sequence[PlannedRound]) -> list[str]:
     if len(lines) <= _MOST_ROUNDS + 1:
         return lines
     return [*lines[: _MOST_ROUNDS + 1], f"... and {len(rounds) - _MOST_ROUNDS} more rounds"]
-
-
-def directory_names(cluster: ClusterModel) -> str:
-    """Return the directories of a cluster as an error message lists them."""
-    return ", ".join(map(str, cluster.directories)) or "none"

@@ -126,13 +126,12 @@ def snapshot_of(
         racks |= {broker: None for broker in each.replicas if broker not in racks}
     directories: list[DirectoryModel] = []
     places: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
-    remarks = []
+    remarks = [] if capacity_bytes is not None else _shared_space(answers)
     for broker in sorted(racks):
         answer = answers.get(broker, "it is not running")
         if isinstance(answer, str):
             remarks.append(f"broker {broker} does not tell its directories: {answer}")
             answer = ()
-        remarks += _shared_space(broker, answer, capacity_bytes)
         for found in answer:
             for where, replica in found.replicas.items():
                 places[broker, where] = (len(directories), replica.size_bytes)
@@ -159,24 +158,32 @@ def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> Di
     )
 
 
-def _shared_space(
-    broker: int, answer: Sequence[LogDirView], capacity_bytes: int | None
-) -> list[str]:
+def _shared_space(answers: Mapping[int, Sequence[LogDirView] | str]) -> list[str]:
     """Return a remark if directories of a broker seem to be on one file system."""
-    if capacity_bytes is not None:
-        return []
-    paths: dict[tuple[int, int], list[str]] = {}
-    for each in answer:
-        if each.total_bytes > 0:
-            # Other programs write between the two looks of the broker at one file system.
-            space = (each.total_bytes, each.usable_bytes * 1000 // each.total_bytes)
-            paths.setdefault(space, []).append(each.path)
-    return [
-        f"{' and '.join(shared)} of broker {broker} seem to share a file system, but count as if "
-        "each had the whole of it; --capacity gives each a size of its own"
-        for shared in paths.values()
-        if len(shared) > 1
+    shared = [
+        broker
+        for broker, answer in sorted(answers.items())
+        if not isinstance(answer, str) and _seems_shared(answer)
     ]
+    if not shared:
+        return []
+    names = ", ".join(map(str, shared[:_MOST_NAMED]))
+    if len(shared) > _MOST_NAMED:
+        names += f" and {len(shared) - _MOST_NAMED} more"
+    return [
+        f"log directories seem to share a file system (brokers {names}): each counts as "
+        "if it had the whole of it; --capacity gives each a size of its own"
+    ]
+
+
+def _seems_shared(answer: Sequence[LogDirView]) -> bool:
+    # Other programs write between the two looks of the broker at one file system.
+    spaces = [
+        (each.total_bytes, each.usable_bytes * 1000 // each.total_bytes)
+        for each in answer
+        if each.total_bytes > 0
+    ]
+    return len(set(spaces)) < len(spaces)
 
 
 def _partitions(

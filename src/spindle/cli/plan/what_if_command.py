@@ -2,9 +2,9 @@
 
 import click
 
-from spindle.cli.export.sizes import parse_size
 from spindle.cli.plan.place import find_directories, parse_place
 from spindle.cli.plan.plan_command import SPREAD, Maker, plan_command
+from spindle.cli.sizes import size_of
 from spindle.planner.changes import ClusterChanges
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
@@ -13,25 +13,23 @@ from spindle.planner.plans import what_if
 
 
 @click.command("what-if")
-@click.option(
-    "--add-broker", "added", multiple=True, metavar="ID[:RACK]", help="A broker that is not there."
-)
+@click.option("--add-broker", "added", multiple=True, metavar="ID[:RACK]", help="Add a broker.")
 @click.option(
     "--add-directory",
     "directories",
     multiple=True,
     metavar="BROKER:DIR=SIZE",
-    help="An empty directory, of a broker that is there or added.",
+    help="Add an empty directory to a broker of the cluster, or to an added one.",
 )
 @click.option(
-    "--remove-broker", "removed", multiple=True, type=int, metavar="ID", help="A broker that goes."
+    "--remove-broker", "removed", multiple=True, type=int, metavar="ID", help="Remove a broker."
 )
 @click.option(
     "--remove-directory",
     "retired",
     multiple=True,
     metavar="BROKER:DIR",
-    help="A directory that goes.",
+    help="Remove a directory.",
 )
 @SPREAD
 @plan_command
@@ -41,9 +39,10 @@ def what_if_command(
     removed: tuple[int, ...],
     retired: tuple[str, ...],
 ) -> Maker:
-    """Plan for a cluster with more or fewer brokers and directories; nothing is written.
+    """Plan for a cluster with more or fewer brokers and directories.
 
-    Replicas leave what is removed, and the rest is balanced.
+    All replicas leave what is removed, and the other directories are balanced. At least one
+    addition or removal is needed; each option may be repeated.
     """
     if not (added or directories or removed or retired):
         raise click.UsageError("name at least one broker or directory to add or to remove")
@@ -61,9 +60,7 @@ def what_if_command(
 
 def _directory(text: str) -> DirectoryModel:
     place, _, size = text.rpartition("=")
-    context = click.get_current_context()
-    size_bytes = parse_size(context, context.command.params[0], size) if place else None
     broker_id, path = parse_place(place) if place else (0, None)
-    if path is None or size_bytes is None:
+    if path is None:
         raise click.BadParameter(f"{text!r} is not BROKER:DIR=SIZE, such as 2:/data/4=8T")
-    return DirectoryModel(broker_id, path, size_bytes, 0)
+    return DirectoryModel(broker_id, path, size_of(size), 0)

@@ -10,13 +10,23 @@ _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_size(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Return the bytes that an option names: `512MiB`, `1G`; the callback of a click option.
+    """Return the bytes that an option names; the callback of a click option.
 
     Raises:
         click.BadParameter: the text is not a size above 0.
     """
-    if text is None:
-        return None
+    return None if text is None else size_of(text, parameter)
+
+
+def size_of(text: str, parameter: click.Parameter | None = None) -> int:
+    """Return the bytes that a text such as `512MiB` or `1G` names.
+
+    Args:
+        parameter: the one that an error names.
+
+    Raises:
+        click.BadParameter: the text is not a size above 0.
+    """
     found = _SIZE.fullmatch(text.strip())
     size_bytes = 0
     if found is not None:
