@@ -79,7 +79,7 @@ def test_the_plan_is_a_script_that_deletes_nothing(
     ("arguments", "complaint"),
     [
         ([], "which log directories?"),
-        (["/nowhere"], "No such file or directory: '/nowhere'"),
+        (["/nowhere"], "/nowhere cannot be read as a log directory: No such file or directory"),
         (["/"], "/ is no log directory"),
         (["/", "--json", "--repair-plan"], "give one"),
     ],

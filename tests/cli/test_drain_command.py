@@ -72,6 +72,6 @@ def test_a_drain_that_is_not_possible_changes_nothing(
     capsys.readouterr()
     assert run(("drain", "1", "--state", str(tmp_path / "drain.json"))) == 1
     error = capsys.readouterr().err
-    assert "0 brokers with a directory are left" in error
+    assert "the plan can use 0 brokers" in error
     assert "Nothing has changed." in error
     assert not any(is_cordoned for _, is_cordoned in directories(capsys).values())

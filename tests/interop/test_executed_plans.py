@@ -177,7 +177,7 @@ def traces(trio: Trio) -> str:
 def test_a_drain_that_is_interrupted_leaves_no_trace(trio: Trio, tmp_path: Path) -> None:
     path = directory_of_most(trio, 2)
     process = drain(trio, tmp_path, f"2:{path}", "100KiB")
-    until_line(process, "replicas are moving")
+    until_line(process, "moving ")
     assert f"cordoned.log.dirs={path}" in traces(trio)
     process.send_signal(signal.SIGINT)
     code, out = ended(process)
@@ -194,7 +194,7 @@ def test_a_drain_that_is_killed_goes_on(trio: Trio, tmp_path: Path) -> None:
     path = directory_of_most(trio, 2)
     assert held(trio)[path]
     process = drain(trio, tmp_path, f"2:{path}", "100KiB")
-    until_line(process, "replicas are moving")
+    until_line(process, "moving ")
     process.kill()
     ended(process)
     assert (tmp_path / "drain.json").exists()

@@ -62,7 +62,10 @@ def audit(
 
 def _log_directory(text: str) -> Path:
     path = Path(text).resolve()
-    names = os.listdir(path)
+    try:
+        names = os.listdir(path)
+    except OSError as error:
+        raise ValueError(f"{text} cannot be read as a log directory: {error.strerror}") from None
     if "meta.properties" in names or any("-checkpoint" in name for name in names):
         return path
     raise ValueError(f"{text} is no log directory: it has neither meta.properties nor checkpoints")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spindle.cli.table import table_lines
+from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 
 if TYPE_CHECKING:
@@ -85,16 +86,18 @@ def report_lines(report: "AuditReport", seconds: float) -> list[str]:
 
 def _sum(report: "AuditReport", seconds: float) -> str:
     size_bytes = report.size_bytes
+    replicas = counted(len(report.replicas), "replica")
+    batches = counted(report.batch_count, "batch", "batches")
     text = (
-        f"{len(report.replicas)} replicas, {report.batch_count:,} batches, {size_text(size_bytes)} "
-        f"in {seconds:.1f} s ({size_text(int(size_bytes / max(seconds, 0.001)))}/s): "
+        f"{replicas}, {batches}, {size_text(size_bytes)} in {seconds:.1f} s "
+        f"({size_text(int(size_bytes / max(seconds, 0.001)))}/s): "
     )
     count = len(report.findings) + report.left_out
-    text += "all in order" if not count else f"{count} finding{'s' if count > 1 else ''}"
+    text += "all in order" if not count else counted(count, "finding")
     if report.left_out:
         text += f", of which {report.left_out} are not listed"
     if report.moved_away:
-        text += f"; {report.moved_away} replicas were moved or deleted meanwhile"
+        text += f"; {counted(report.moved_away, 'replica')} moved or deleted meanwhile"
     return text
 
 

@@ -23,7 +23,7 @@ from spindle.planner.plan import Infeasible
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="What a run after a kill has to know.  [default: spindle-drain-BROKER.json]",
+    help="File that a later run reads to go on or to undo.  [default: spindle-drain-BROKER.json]",
 )
 @limit_options
 @cluster_command

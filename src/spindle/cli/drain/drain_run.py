@@ -26,6 +26,7 @@ from spindle.client.admin.partitions import (
 )
 from spindle.client.admin.refusals import refusal_text
 from spindle.client.wire.cluster import WireClient
+from spindle.common.counted import counted
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
@@ -38,6 +39,14 @@ _PAUSE_S: Final = 0.5
 _MOST_VAIN_ROUNDS: Final = 5
 
 Say = Callable[[str], None]
+
+
+def end_text(place: str, plan: PlacementPlan) -> str:
+    """Return the last line of a drain. Only a directory that is online can be cordoned."""
+    emptied = [plan.cluster.directories[each] for each in plan.leaving]
+    if emptied and all(each.is_online for each in emptied):
+        return f"{place} has no replicas and is cordoned"
+    return f"{place} has no replicas; its offline directories are not cordoned"
 
 
 class DrainRun:
@@ -84,14 +93,15 @@ class DrainRun:
                 )
             left = now_left
             moves = len(plan.rounds[0].moves)
-            self._say(f"{left} replicas to move, {size_text(plan.moved_bytes)}; {moves} now")
+            size = size_text(plan.moved_bytes)
+            self._say(f"{counted(left, 'replica')} to move, {size}; {moves} now")
             self._begin(parse_plan(round_texts(plan)[0]))
             time.sleep(_PAUSE_S)
             self._wait()
         self._cordon(plan)
         self._unthrottle()
         self._file.remove()
-        self._say(f"{self._file.place} has no replicas and is cordoned")
+        self._say(end_text(self._file.place, plan))
 
     def cancel(self) -> None:
         """Stop the moves of this drain, and remove its throttles and its cordons.
@@ -176,7 +186,7 @@ class DrainRun:
             if not under_way:
                 return
             if under_way != told:
-                self._say(f"{under_way} replicas are moving")
+                self._say(f"moving {counted(under_way, 'replica')}")
                 told = under_way
             time.sleep(_PAUSE_S)
 
