@@ -4,6 +4,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from io import StringIO
 from pathlib import Path
 
@@ -91,6 +92,13 @@ def test_the_modules_of_a_worker_are_not_searched_for_garbage_after_each_task() 
     assert (run.stdout, run.stderr) == ("0\n0 True True\n", "")
 
 
+SPARK_SETS = {
+    "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+    "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+}
+"""Spark sets these for every daemon."""
+
+
 def worker(path: str) -> socket.socket:
     """Connect to the daemon, as Spark does to start a worker."""
     connection = socket.socket(socket.AF_UNIX)
@@ -99,20 +107,18 @@ def worker(path: str) -> socket.socket:
 
 
 @pytest.mark.parametrize("program", [DAEMON, PLANNING], ids=["tasks", "planning"])
-def test_workers_say_nothing_when_spark_closes_their_socket(tmp_path: Path, program: str) -> None:
-    # Spark sets these for every daemon.
-    settings = {
-        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
-        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
-    }
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=settings,
-    ) as daemon:
+def test_workers_say_nothing_when_spark_closes_their_socket(program: str) -> None:
+    # The path of a Unix socket has at most 107 bytes, too few for a folder of pytest.
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=SPARK_SETS | {"PYTHON_WORKER_FACTORY_SOCK_DIR": folder},
+        ) as daemon,
+    ):
         assert daemon.stdin is not None
         assert daemon.stdout is not None
         assert daemon.stderr is not None
