@@ -1,6 +1,7 @@
 """`spindle audit` as a user runs it: table, JSON, plan of repairs and exit codes."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -89,3 +90,24 @@ def test_a_wrong_command_line_gives_2(
 ) -> None:
     assert run(["audit", *arguments]) == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_a_name_with_a_line_break_puts_no_command_into_the_plan(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (damaged / f"x\ntouch {tmp_path.name}-was-here\n#").mkdir()
+    (damaged / "meta.properties").write_text("version=1\nnode.id=1\\nfalse\ncluster.id=a\n")
+    assert run(["audit", str(damaged), "--repair-plan"]) == 1
+    script = capsys.readouterr().out
+    commands = [line for line in script.splitlines() if not line.startswith("#")]
+    assert "was-here" in script
+    assert [line for line in commands if "was-here" in line or line == "false"] == []
+
+
+def test_a_name_that_is_not_unicode_is_printed(
+    damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkdir(os.fsencode(damaged) + b"/\xff-x")
+    for options in ([], ["--repair-plan"], ["--json"]):
+        assert run(["audit", str(damaged), "--jobs", "1", *options]) == 1
+        assert "udcff-x" in capsys.readouterr().out

@@ -78,7 +78,7 @@ class FindingKind(Enum):
     TRANSACTION_INDEX_ENTRY = ("transaction-index-entry", Severity.ERROR, _STALE, _REBUILD)
     PRODUCER_SNAPSHOT_FILE = ("producer-snapshot-file", Severity.WARNING, _DAMAGE, _REBUILD)
     PRODUCER_SNAPSHOT_ENTRY = ("producer-snapshot-entry", Severity.ERROR, _STALE, _REBUILD)
-    METADATA_SNAPSHOT = ("metadata-snapshot", Severity.ERROR, _DAMAGE, _REBUILD)
+    METADATA_SNAPSHOT = ("metadata-snapshot", Severity.ERROR, _DAMAGE, _COPY)
     PARTITION_METADATA = ("partition-metadata", Severity.ERROR, _STALE, _COPY)
     META_PROPERTIES = ("meta-properties", Severity.ERROR, _STALE, _IDENTITY)
     DIRECTORY_IDENTITY = (

@@ -45,18 +45,18 @@ def repair_plan(
 def _of_directory(directory: ListedLogDirectory, findings: list[AuditFinding]) -> list[str]:
     node = None if directory.properties is None else directory.properties.node_id
     owner = "the broker" if node is None else f"the broker of node {node}"
-    lines = [f"# {directory.path}: stop {owner} first."]
+    lines = [_comment(f"{directory.path}: stop {owner} first.")]
     moved: set[Path] = set()
     # A replica that is copied again needs no other repair.
     copied = {each.replica for each in findings if each.kind.repair is RepairKind.COPY_AGAIN}
     for finding in sorted(findings, key=lambda each: each.kind.repair is not RepairKind.COPY_AGAIN):
         is_covered = finding.kind.repair is RepairKind.REBUILD and finding.replica in copied
-        lines.append(f"# {finding.kind.text}: {finding.path}: {finding.evidence}.")
+        lines.append(_comment(f"{finding.kind.text}: {finding.path}: {finding.evidence}."))
         if finding.replica and is_covered:
             lines.append("#   The replica is copied again as a whole, see above.")
             continue
         lines += _steps(finding, moved)
-    return [*lines, f"# Start {owner}, and audit {directory.path} again."]
+    return [*lines, _comment(f"Start {owner}, and audit {directory.path} again.")]
 
 
 def _steps(finding: AuditFinding, moved: set[Path]) -> list[str]:
@@ -81,12 +81,18 @@ def _steps(finding: AuditFinding, moved: set[Path]) -> list[str]:
             # Without its only replica a partition would begin again, empty.
             return [
                 "#   Only if another replica of the partition is in sync, and leads:",
-                f"#   {_move(replica)}",
+                _comment(f"  {_move(replica)}"),
             ]
         case RepairKind.DROP | RepairKind.CHOOSE:
-            return [f"#   If nothing in it is needed: {_move(path)}"]
+            return [_comment(f"  If nothing in it is needed: {_move(path)}")]
         case _:
             return [f"#   {finding.kind.repair.value}"]
+
+
+def _comment(text: str) -> str:
+    """Return a comment. A name or a file with a line break must not become a command."""
+    readable = text.encode("utf-8", "backslashreplace").decode()
+    return "\n".join(f"# {line}".rstrip() for line in readable.splitlines())
 
 
 def _is_new(path: Path, moved: set[Path]) -> bool:

@@ -56,7 +56,9 @@ def audit(
     elif has_plan:
         _print_plan(report)
     else:
-        click.echo("\n".join(report_lines(report, seconds)))
+        # A name of a file need not be valid Unicode.
+        text = "\n".join(report_lines(report, seconds))
+        click.echo(text.encode("utf-8", "backslashreplace"))
     return _exit_code(report)
 
 
@@ -95,7 +97,8 @@ def _print_plan(report: "AuditReport") -> None:
     from spindle.audit.repairs import repair_plan
 
     lines = repair_plan(report.directories, report.findings)
-    click.echo("\n".join(lines or ["# There is nothing to repair."]))
+    # The names of files are printed byte for byte, also those that are not valid Unicode.
+    click.echo(os.fsencode("\n".join(lines or ["# There is nothing to repair."])))
 
 
 def _exit_code(report: "AuditReport") -> int:
