@@ -167,3 +167,18 @@ def test_a_replica_that_the_metadata_expects_is_missing(
     (finding,) = found_in(roots, placement)
     assert finding.kind.text == "replica-missing"
     assert "the metadata places orders-0 in this directory" in finding.evidence
+
+
+def test_replicas_with_a_vast_gap_are_compared_at_once(roots: list[Path]) -> None:
+    for root in roots:
+        last = sorted((root / str(PLAIN)).glob("*.log"))[-1]
+        base = 2**60
+        data = bytearray(last.read_bytes())
+        position, header = next(iter(batches(data)))
+        struct.pack_into(">q", data, position, base)
+        target = last.with_name(f"{base:020d}.log")
+        target.write_bytes(data[: position + header.size_bytes])
+        (root / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {2**61}\n")
+    found = {finding.kind.text for finding in found_in(roots)}
+    assert "offset-gap" in found
+    assert "replica-differs" not in found

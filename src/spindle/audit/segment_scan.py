@@ -17,6 +17,7 @@ WINDOW_BYTES: Final = 1 << 20
 """Bytes of one read; a window stays in the processor's cache while its checksums are computed."""
 _FIRST_OFFSET: Final = -(2**63)
 _LAST_OFFSET: Final = 2**63 - 1
+_NO_NEXT_OFFSET: Final = f"it has offset {_LAST_OFFSET}, after which there is no other"
 
 
 class BadSpan(NamedTuple):
@@ -74,6 +75,8 @@ class SegmentScan:
             left_bytes = self.size_bytes - position
             if walk.finding or walk.is_torn or 0 < left_bytes < HEADER_BYTES:
                 position = self._pass_over(position, walk.finding)
+            elif position == before and walk.is_finished:
+                position = self._pass_over(position, _NO_NEXT_OFFSET)
             elif position == before and left_bytes:
                 head = os.pread(self._file.fileno(), HEADER_BYTES, position)
                 if len(head) < HEADER_BYTES:

@@ -26,6 +26,7 @@ from spindle.protocol.records.record import Record, decode_records
 
 _READ_AHEAD_BYTES: Final = 256 * 1024
 _NAME_DIGITS: Final = 20
+_LAST_OFFSET: Final = 2**63 - 1
 _OLD_FORMAT: Final = (
     "message format {} of Kafka before 0.11 is not supported; start the read behind these records, "
     "or copy them with a consumer of Kafka to a topic of today"
@@ -268,7 +269,7 @@ def _end_of_batches(segment: SegmentFile) -> int:
 
 
 def _is_base_offset(stem: str) -> bool:
-    return len(stem) == _NAME_DIGITS and stem.isdecimal()
+    return len(stem) == _NAME_DIGITS and stem.isdecimal() and int(stem) <= _LAST_OFFSET
 
 
 def walk_headers(
