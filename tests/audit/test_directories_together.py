@@ -1,13 +1,16 @@
 """Faults that show only where several directories, or several files, are looked at together."""
 
+import os
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from broker_directories import PLAIN, BrokerDirectory, clean_directory
 
 from spindle.audit.run import run_audit
+from spindle.cli.audit.metadata import load_placement
 from spindle.protocol.records.batch import batches, computed_crc
 
 
@@ -90,3 +93,59 @@ def test_records_that_nobody_can_read_show_when_they_are_decoded(tmp_path: Path)
     found = run_audit([root], checks_records=True).findings
     assert {finding.kind.text for finding in found} == {"records"}
     assert {finding.position for finding in found} == {position for position, _ in places}
+
+
+def test_a_directory_that_cannot_be_listed_is_a_finding_beside_those_of_the_others(
+    tmp_path: Path,
+) -> None:
+    root = clean_directory(tmp_path / "d1")
+    (root / str(PLAIN) / "partition.metadata").unlink()
+    assert kinds(root, tmp_path / "gone") == ["partition-metadata", "unreadable"]
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def make_vast(path: Path) -> None:
+    os.truncate(path, 1 << 41)
+
+
+@pytest.mark.parametrize("change", [make_pipe, make_vast])
+@pytest.mark.parametrize(
+    "name",
+    ["meta.properties", "recovery-point-offset-checkpoint", f"{PLAIN}/leader-epoch-checkpoint"],
+)
+def test_pipes_and_vast_files_are_not_read(
+    tmp_path: Path, name: str, change: Callable[[Path], None]
+) -> None:
+    root = clean_directory(tmp_path / "d1")
+    change(root / name)
+    assert kinds(root) == ["unreadable"]
+
+
+def test_a_pipe_as_lock_or_in_the_metadata_log_does_not_stop_the_audit(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    (root / "__cluster_metadata-0").mkdir()
+    make_pipe(root / "__cluster_metadata-0" / f"{0:020d}.log")
+    assert load_placement([root]) is None
+    make_pipe(root / ".lock")
+    assert kinds(root) == ["unreadable"]
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_a_batch_at_the_largest_offset_ends_the_walk(tmp_path: Path, number: int) -> None:
+    root = clean_directory(tmp_path / "d1")
+    segment = sorted((root / str(PLAIN)).glob("*.log"))[0]
+    data = bytearray(segment.read_bytes())
+    position, _ = list(batches(data))[number]
+    struct.pack_into(">q", data, position, 2**63 - 1)
+    segment.write_bytes(data)
+    assert "batch-header" in kinds(root)
+
+
+def test_a_segment_beyond_all_offsets_is_a_wrong_name(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    (root / str(PLAIN) / f"{'9' * 20}.log").write_bytes(b"")
+    assert kinds(root) == ["file-name"]

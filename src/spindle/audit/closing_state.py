@@ -3,8 +3,9 @@
 from enum import Enum
 from pathlib import Path
 
+from spindle.audit.odd_files import refuse_odd_file
 from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from spindle.pipeline.segments.small_files import is_in_use
+from spindle.pipeline.segments.small_files import LOCK_FILE, is_in_use
 
 
 class ClosingState(Enum):
@@ -19,6 +20,7 @@ class ClosingState(Enum):
 
 def state_of(directory: Path) -> ClosingState:
     """Return the state of a log directory; OSError if the disk refuses."""
+    refuse_odd_file(directory / LOCK_FILE)
     if is_in_use(directory):
         return ClosingState.IN_USE
     if (directory / CLEAN_SHUTDOWN_FILE).exists():

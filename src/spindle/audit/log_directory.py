@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spindle.audit.closing_state import ClosingState, state_of
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.odd_files import refuse_odd_file
 from spindle.audit.replica import CheckpointedOffsets, ReplicaPlace
 from spindle.common.errors import ConfigError, CorruptLog
 from spindle.common.ids import TopicPartition
@@ -58,14 +59,17 @@ def list_log_directory(
     Args:
         compacted: whether topics are compacted, as far as that is known.
 
-    Raises:
-        OSError: it cannot be listed.
+    A directory that cannot be listed is a finding.
     """
     findings = Collector()
-    state = state_of(path)
-    # The checkpoints are read before the logs: a log that grows meanwhile is then ahead of them.
-    offsets = {name: _checkpoint(findings, path / name) for name in OFFSET_CHECKPOINTS}
-    names = sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
+    try:
+        state = state_of(path)
+        # The checkpoints are read before the logs: a log that grows meanwhile is ahead of them.
+        offsets = {name: _checkpoint(findings, path / name) for name in OFFSET_CHECKPOINTS}
+        names = sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
+    except OSError as error:
+        _unreadable(findings, path, error)
+        return ListedLogDirectory(path, ClosingState.KILLED, None, (), tuple(findings.found))
     properties = _properties(findings, path)
     node_id = None if properties is None else properties.node_id
     replicas = []
@@ -112,6 +116,7 @@ def list_log_directory(
 
 def _checkpoint(findings: Collector, path: Path) -> Mapping[TopicPartition, int]:
     try:
+        refuse_odd_file(path)
         return read_offset_checkpoint(FILE_SYSTEM, str(path))
     except FileNotFoundError:
         return {}
@@ -126,6 +131,7 @@ def _properties(findings: Collector, directory: Path) -> MetaProperties | None:
     path = directory / META_PROPERTIES
     kind = FindingKind.META_PROPERTIES
     try:
+        refuse_odd_file(path)
         properties = parse_meta_properties(path.read_bytes(), str(path))
     except FileNotFoundError:
         findings.add(kind, path, "the file is missing, so the broker takes the disk for a new one")

@@ -16,6 +16,7 @@ from spindle.audit.closing_state import ClosingState
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.odd_files import refuse_odd_files
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot, TransactionChecks
 from spindle.audit.record_checks import RecordChecks
 from spindle.audit.segment_audit import SegmentAudit
@@ -39,6 +40,7 @@ from spindle.pipeline.segments.segment_log import SegmentFile, list_segments
 from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 _NAME_DIGITS: Final = 20
+_LAST_OFFSET: Final = 2**63 - 1
 COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
@@ -160,9 +162,11 @@ class _Examination:
 
         Raises:
             FileNotFoundError: the directory is gone.
+            OSError: it cannot be listed, or has files that no broker writes.
         """
         path, place = self.place.path, self.place
         names = os.listdir(path)
+        refuse_odd_files(path)
         topic_id = self._topic_id()
         producers = ProducerChecks(self.findings, self._snapshots(names))
         transactions = TransactionChecks(self.findings)
@@ -274,7 +278,7 @@ class _Examination:
                 if base is None:
                     if name.endswith(suffix):
                         self._add_name(name)
-                elif len(name) != _NAME_DIGITS + len(suffix):
+                elif len(name) != _NAME_DIGITS + len(suffix) or base > _LAST_OFFSET:
                     self._add_name(name)
                 elif base not in bases and suffix != LOG_SUFFIX:
                     orphans.setdefault(base, []).append(name)
@@ -293,7 +297,7 @@ class _Examination:
         self.findings.add(
             FindingKind.FILE_NAME,
             self.place.path / name,
-            f"a name of a segment's file has {_NAME_DIGITS} digits",
+            f"a name of a segment's file is an offset with {_NAME_DIGITS} digits",
         )
 
     def _is_compacted(self, batches: BatchChecks) -> bool:

@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from spindle.audit.closing_state import ClosingState
-from spindle.audit.findings import AuditFinding, Severity
+from spindle.audit.findings import AuditFinding, FindingKind, Severity
 from spindle.audit.log_directory import (
     ListedLogDirectory,
     compare_directories,
     list_log_directory,
 )
+from spindle.audit.odd_files import refuse_odd_file
 from spindle.audit.placement import ClusterPlacement, compare_with_metadata
 from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica
 from spindle.audit.replica_comparison import compare_replicas
 from spindle.common.errors import CorruptLog
 from spindle.common.uuids import Uuid
+from spindle.log.formats.names import PARTITION_METADATA
 from spindle.pipeline.segments.small_files import read_topic_id
 
 SECOND_LOOK_MS: Final = 1000
@@ -82,8 +84,7 @@ def run_audit(
         load_placement: returns the present metadata of the cluster, None if it is not known.
         second_look_ms: the wait before something odd in a directory in use is read again.
 
-    Raises:
-        OSError: a directory cannot be listed.
+    A directory that cannot be read is a finding.
     """
     placement = load_placement()
     policies = None if placement is None else placement.policies()
@@ -97,7 +98,8 @@ def run_audit(
     replicas = [replica for replica in audited if replica is not None]
     findings = [finding for replica in replicas for finding in replica.findings]
     findings += compare_replicas(replicas, placement)
-    findings += _confirmed(paths, load_placement, second_look_ms)
+    confirmed = _confirmed(paths, load_placement, second_look_ms)
+    findings += [*confirmed, *_unread(listed, confirmed)]
     return AuditReport(
         tuple(listed),
         tuple(replicas),
@@ -109,6 +111,17 @@ def run_audit(
 
 def _order(finding: AuditFinding) -> tuple[bool, str, int]:
     return finding.kind.severity is not Severity.ERROR, finding.path, finding.position or 0
+
+
+def _unread(
+    listed: Sequence[ListedLogDirectory], confirmed: Sequence[AuditFinding]
+) -> list[AuditFinding]:
+    """Return what the first look could not read, if a later one could: it was not audited."""
+    known = {finding.path for finding in confirmed if finding.kind is FindingKind.UNREADABLE}
+    found = [finding for each in listed for finding in each.findings]
+    return [
+        each for each in found if each.kind is FindingKind.UNREADABLE and each.path not in known
+    ]
 
 
 def _confirmed(
@@ -148,6 +161,7 @@ def _look(
 
 def _topic_id(replica: Path) -> Uuid | None:
     try:
+        refuse_odd_file(replica / PARTITION_METADATA)
         return read_topic_id(replica)
     except (CorruptLog, OSError):
         return None  # a finding of the replica

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from spindle.audit.odd_files import refuse_odd_files
 from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
 from spindle.cli.shell.reading import read_image
 from spindle.common.errors import CorruptLog
@@ -21,6 +22,7 @@ def load_placement(roots: Sequence[Path]) -> ClusterPlacement | None:
         if not (root / str(METADATA_PARTITION)).is_dir():
             continue
         try:
+            refuse_odd_files(root / str(METADATA_PARTITION))
             images.append(read_image(root))
         except (CorruptLog, OSError, ValueError):
             continue  # the audit of this log says what is wrong with it
