@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,8 @@ def test_the_plan_is_a_script_that_deletes_nothing(
         ([], "which log directories?"),
         (["/nowhere"], "/nowhere cannot be read as a log directory: No such file or directory"),
         (["/"], "/ is no log directory"),
+        (["/", "--jobs", "0"], "Try: spindle audit --help"),
+        (["/", "--job-count", "2"], "No such option"),
         (["/", "--json", "--repair-plan"], "give one"),
     ],
 )
@@ -111,3 +114,11 @@ def test_a_name_that_is_not_unicode_is_printed(
     for options in ([], ["--repair-plan"], ["--json"]):
         assert run(["audit", str(damaged), "--jobs", "1", *options]) == 1
         assert "udcff-x" in capsys.readouterr().out
+
+
+def test_a_missing_library_is_no_finding(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "spindle.audit.run", None)
+    assert run(["audit", str(root)]) == 2
+    assert "spindle.audit.run" in capsys.readouterr().err

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from spindle.cli.audit.screen import progress_bar, report_document, report_lines
-from spindle.cli.failure import CommandFailed
 
 if TYPE_CHECKING:
     from spindle.audit.run import AuditReport
@@ -19,7 +18,18 @@ _DAMAGED: Final = 1
 _UNREADABLE: Final = 2
 
 
-@click.command("audit")
+class _AuditCommand(click.Command):
+    """A command that ends with 2 if its options are wrong, because 1 means findings."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            click.echo(f"{error.format_message()}\nTry: {ctx.command_path} --help", err=True)
+            ctx.exit(_UNREADABLE)
+
+
+@click.command("audit", cls=_AuditCommand)
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option(
     "-j",
@@ -37,9 +47,9 @@ def audit(
 ) -> int:
     """Look for damage in log directories of Spindle or Apache Kafka.
 
-    PATH is a log directory, of a stopped or of a running broker. Nothing is changed. The exit code
-    is 0 if all is in order, 1 if there are findings, and 2 if a PATH is no log directory or
-    something could not be read.
+    PATH is a log directory of a stopped or of a running broker. Nothing is changed. The exit code
+    is 0 if all is in order, 1 if there are findings, and 2 if the audit could not be made in full:
+    an option is wrong, a PATH is no log directory, or something could not be read.
     """
     try:
         if as_json and has_plan:
@@ -48,7 +58,7 @@ def audit(
             raise ValueError("which log directories? Give their paths")
         roots = [_log_directory(text) for text in dict.fromkeys(paths)]
         report, seconds = _run(roots, jobs, checks_records, is_quiet=as_json or has_plan)
-    except (OSError, ValueError) as error:
+    except (ImportError, OSError, ValueError) as error:
         click.echo(error, err=True)
         return _UNREADABLE
     if as_json:
@@ -76,11 +86,9 @@ def _log_directory(text: str) -> Path:
 def _run(
     roots: list[Path], jobs: int, checks_records: bool, *, is_quiet: bool
 ) -> "tuple[AuditReport, float]":
-    try:
-        from spindle.audit.run import run_audit
-        from spindle.cli.audit.metadata import load_placement
-    except ImportError as error:
-        raise CommandFailed(str(error)) from None
+    from spindle.audit.run import run_audit
+    from spindle.cli.audit.metadata import load_placement
+
     started = time.monotonic()
     with progress_bar(not is_quiet) as show:
         report = run_audit(

@@ -1,4 +1,4 @@
-"""Ask a token endpoint over HTTP, within one deadline for the whole exchange."""
+"""Ask a token endpoint over HTTP, with one deadline for the request and all parts of its answer."""
 
 import http.client
 import io
@@ -16,6 +16,9 @@ MAX_ANSWER_BYTES: Final = 1024 * 1024
 
 def post(endpoint: TokenEndpoint) -> tuple[int, bytes]:
     """Send the client credentials (RFC 6749, section 4.4); return status and body of the answer.
+
+    The deadline counts from the call. Only connecting and the TLS handshake can exceed it: each
+    address of the endpoint, and each read of the handshake, has the whole time for itself.
 
     Raises:
         TimeoutError: the answer was not complete in time.
