@@ -20,6 +20,13 @@ def mistake() -> None:
     {}["offset"]
 
 
+def fill_the_disk() -> None:
+    try:
+        raise OSError(28, "No space left on device")
+    finally:
+        raise ValueError("I/O operation on closed file")
+
+
 class Reader(PlainErrors):
     """Has methods that Spark calls."""
 
@@ -77,3 +84,20 @@ def test_the_cause_of_a_failed_task_is_found_in_sparks_report() -> None:
     assert other is not None
     assert not other.is_plain
     assert reported_cause("Job 7 was cancelled") is None
+
+
+def test_an_error_that_came_up_while_another_was_handled_hides_none() -> None:
+    with pytest.raises(ValueError, match="closed file") as caught:
+        list(Reader(fill_the_disk).read(2))
+    text = "".join(traceback.format_exception(caught.value))
+    assert "No space left on device" in text
+    cause = reported_cause(f"{text}\n\tat org.apache.spark.api\n")
+    assert cause is not None
+    assert cause == ("ValueError", "I/O operation on closed file", False)
+    assert not cause.is_plain
+
+
+def test_all_lines_of_a_cause_are_reported() -> None:
+    report = 'Traceback (most recent call last):\n  File "x"\nValueError: one:\n  two\n'
+    for end in ("", "\n\tat org.apache.spark.api\nDriver stacktrace:\n", "\nJVM stacktrace:\n"):
+        assert reported_cause(report + end) == ("ValueError", "one:\n  two", True)

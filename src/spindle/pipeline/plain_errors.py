@@ -20,7 +20,8 @@ _CALLED_BY_SPARK: Final = frozenset(
 _BUILTIN: Final = (ValueError, ImportError)
 _BUILTIN_NAMES: Final = tuple(kind.__name__ for kind in _BUILTIN)
 _TRACEBACK: Final = "Traceback (most recent call last)"
-_CAUSE: Final = re.compile(r"^((?:\w+\.)*\w+): (.+)$", re.MULTILINE)
+_JAVA_FRAME: Final = "\n\tat "
+_CAUSE: Final = re.compile(r"^((?:\w+\.)*\w+): (.+?)(?:\n\n|\n?\Z)", re.MULTILINE | re.DOTALL)
 
 
 class PlainErrors:
@@ -58,7 +59,13 @@ def _plain_items(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def is_plain(error: BaseException) -> bool:
-    """Return True if the text of an error says what is wrong without its traceback."""
+    """Return True if the text of an error says what is wrong without its traceback.
+
+    It does not if the error came up while another one was handled, such as that of a full disk.
+    """
+    handled = None if error.__suppress_context__ else error.__context__
+    if handled is not None and not is_plain(handled):
+        return False
     return type(error) in _BUILTIN or type(error).__module__.startswith("spindle.")
 
 
@@ -71,19 +78,26 @@ def shortened(error: Exception) -> Exception:
 
 
 class ReportedCause(NamedTuple):
-    """The exception of a task in a report of Spark: its class, with the module, and its text."""
+    """The exception of a task in a report of Spark.
+
+    Attributes:
+        kind: Its class, with the module.
+        is_alone: False if another exception led to it; the report has that one, too.
+    """
 
     kind: str
     text: str
+    is_alone: bool = True
 
     @property
     def is_plain(self) -> bool:
         """True if the text says what is wrong without the traceback."""
-        return self.kind.startswith("spindle.") or self.kind in _BUILTIN_NAMES
+        return self.is_alone and (self.kind.startswith("spindle.") or self.kind in _BUILTIN_NAMES)
 
 
 def reported_cause(report: str) -> ReportedCause | None:
     """Return the exception behind a report of Spark about a failed task, None if it has none."""
-    _, traceback, rest = report.partition(_TRACEBACK)
-    found = _CAUSE.search(rest) if traceback else None
-    return None if found is None else ReportedCause(*found.groups())
+    begin = report.find(_TRACEBACK)
+    _, *tracebacks = report[begin:].partition(_JAVA_FRAME)[0].split(_TRACEBACK)
+    found = _CAUSE.search(tracebacks[-1]) if begin >= 0 else None
+    return None if found is None else ReportedCause(found[1], found[2], len(tracebacks) == 1)
