@@ -227,6 +227,23 @@ def test_a_topic_that_has_just_been_created_is_waited_for(
     assert len(pauses) == 3
 
 
+def test_a_topic_is_waited_for_after_other_failures_as_well(broker: WireBroker) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def attempt() -> str:
+        if now[0] < 10:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "partition t-0")
+        if now[0] < 13:
+            raise NotInMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 't'")
+        return "found"
+
+    with WireClient(settings(broker), sleep=sleep, clock=lambda: now[0]) as client:
+        assert client.retrying(attempt) == "found"
+
+
 def test_what_can_never_succeed_is_not_repeated(
     client: WireClient, broker: WireBroker, pauses: list[float]
 ) -> None:

@@ -3,6 +3,7 @@
 It is not thread-safe: every task, and the driver's planning, uses its own.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Self, TypeVar
@@ -289,8 +290,8 @@ class WireClient:
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Repeat an attempt with growing pauses until it succeeds or the API timeout ends."""
-        began = self._clock()
-        deadline = began + self.settings.api_timeout_ms / _MS
+        deadline = self._clock() + self.settings.api_timeout_ms / _MS
+        unknown_until = math.inf
         pause_ms = self.settings.retry_backoff_ms
         while True:
             try:
@@ -299,9 +300,12 @@ class WireClient:
                 never_connected = not self._brokers and isinstance(error, ConnectionLost)
                 if never_connected or not is_worth_retrying(error):
                     raise
-                is_unknown = isinstance(error, NotInMetadata)
-                if is_unknown and self._clock() + pause_ms / _MS > began + _CREATION_MS / _MS:
-                    raise
+                if not isinstance(error, NotInMetadata):
+                    unknown_until = math.inf
+                else:
+                    unknown_until = min(unknown_until, self._clock() + _CREATION_MS / _MS)
+                    if self._clock() + pause_ms / _MS > unknown_until:
+                        raise
                 if self._clock() + pause_ms / _MS > deadline:
                     raise RequestTimedOut(
                         f"gave up after {self.settings.api_timeout_ms} ms: {error}"
