@@ -1,6 +1,6 @@
 """A query that writes to a topic, without Spark: its tasks and its driver as functions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -68,9 +68,15 @@ class SinkRun:
 
     def task(self, batch: int, task: int, rows: Rows, attempt: int = 0) -> WrittenRows:
         """Write the rows of one task."""
+        return self.task_of(batch, task, [arrow_rows(rows)], attempt)
+
+    def task_of(
+        self, batch: int, task: int, rows: Iterable[pa.RecordBatch], attempt: int = 0
+    ) -> WrittenRows:
+        """Write the rows of one task, as they come."""
         attempt_id = next(_ATTEMPT_IDS)
         place = TaskPlace(self.query, self.run, batch, task, f"{task}-{attempt}", attempt_id)
-        return write_in_transaction(self.options, place, [arrow_rows(rows)])
+        return write_in_transaction(self.options, place, rows)
 
     def tasks(self, batch: int, parts: Sequence[Rows]) -> list[WrittenRows | None]:
         """Write the rows of all tasks of a batch."""

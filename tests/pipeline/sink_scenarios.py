@@ -4,13 +4,14 @@
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from sink_run import Crash, SinkRun, crash_after
+from sink_run import Crash, SinkRun, arrow_rows, crash_after
 
 from spindle.client.admin.transactions import describe_transaction, terminate_transaction
 from spindle.client.transactions import TransactionEnd
@@ -372,6 +373,26 @@ def an_attempt_of_a_repeated_stage_begins_after_the_driver_died(
     assert run.committed() == sorted(PARTS[0])
 
 
+def the_batch_is_decided_before_a_repeated_stage_has_its_first_row(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    run.task(0, 3, [])  # The run owns the query.
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        results = run.tasks(0, PARTS)
+        with patch.context() as inner:
+            crash_after(inner, QueryRegister, "finish", 1)
+            with pytest.raises(Crash):
+                run.commit(results)
+        yield arrow_rows(PARTS[0])
+
+    with pytest.raises(SinkError, match="another attempt was faster"):
+        run.task_of(0, 0, rows())
+    # The late task has left the id of the committed transaction as it was.
+    run.restarted("second").batch(0, PARTS)
+    check_once(run)
+
+
 def spark_aborts_a_failed_batch(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
     results = run.tasks(0, PARTS)
     run.abort([*results[:2], None, *results[3:]])
@@ -483,6 +504,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     an_attempt_of_a_repeated_stage_leaves_the_one_before_alone,
     an_attempt_of_a_repeated_stage_takes_the_id_of_one_that_had_not_begun,
     an_attempt_of_a_repeated_stage_begins_after_the_driver_died,
+    the_batch_is_decided_before_a_repeated_stage_has_its_first_row,
     spark_aborts_a_failed_batch,
     spark_aborts_after_a_commit_that_failed,
     many_tasks_start_at_once,

@@ -179,12 +179,15 @@ def _write(
     if first is None:
         return WrittenRows(place, None, RowsDigest())
     place = _with_free_id(register, place)
+    # If another attempt has committed with the id meanwhile, its batch is decided. A new epoch of
+    # the id would make the coordinator forget that outcome, which the next run may ask for.
+    _check_in_time(register, place)
     transaction = ProducerTransaction(
         register.coordinators,
         register.transactional_id(place.run, place.attempt),
         options.transaction_timeout_ms,
     )
-    # If another attempt has used the id and its batch is decided, this one must not open a
+    # If another attempt has used the id since and its batch is decided, this one must not open a
     # transaction: its abort would look like that of the decided one.
     _check_in_time(register, place)
     try:
