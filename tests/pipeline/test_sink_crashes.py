@@ -6,6 +6,12 @@ import pytest
 from sink_run import SinkRun
 from sink_scenarios import SCENARIOS, Scenario
 
+from spindle.client.transactions import StoredOffset
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.coordinators import KnownCoordinators
+from spindle.client.wire.settings import client_settings
+from spindle.client.wire.transactions import ProducerTransaction, stable_offsets
+from spindle.common.ids import TopicPartition
 from spindle.testing.cluster.cluster import Cluster
 
 PROPERTIES = {
@@ -28,3 +34,20 @@ def test_rows_are_written_once(
     topic = scenario.__name__
     cluster.create_topic(topic, 2)
     scenario(SinkRun(cluster.bootstrap_servers, topic, f"query-{topic}", "first"), monkeypatch)
+
+
+def test_the_first_offset_of_a_group_is_unstable_while_it_is_being_stored(
+    cluster: Cluster,
+) -> None:
+    head, next_part = TopicPartition("state", 0), TopicPartition("state", 1)
+    stored = {head: StoredOffset(1, "head"), next_part: StoredOffset(1, "part")}
+    cluster.create_topic("state", 2)
+    settings = client_settings({"bootstrap.servers": cluster.bootstrap_servers})
+    with WireClient(settings) as client:
+        known = KnownCoordinators(client)
+        assert stable_offsets(known, "first", head) == {}
+        writer = ProducerTransaction(known, "first", 60_000)
+        writer.commit_offsets("first", stored)
+        assert stable_offsets(known, "first", head, waits=False) is None
+        writer.end(commit=True)
+        assert stable_offsets(known, "first", head) == stored

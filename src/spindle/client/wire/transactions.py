@@ -42,6 +42,7 @@ from spindle.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 _FIRST_STABLE_VERSION: Final = 8
 _LAST_VERSION_BY_NAME: Final = 9
+_Topic = OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics
 
 
 def init_producer(
@@ -203,21 +204,29 @@ def stable_offsets(
         ClientError: no broker could be asked.
     """
     client = coordinators.client
-    request = OffsetFetchRequest(
-        groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)],
-        require_stable=True,
-    )
+    head = _Topic(name=required.topic, partition_indexes=[required.partition])
 
-    def question(coordinator: BrokerAddress) -> dict[TopicPartition, StoredOffset] | None:
+    def offsets(coordinator: BrokerAddress, *topics: _Topic) -> dict[TopicPartition, StoredOffset]:
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=group_id, topics=list(topics) or None
+        )
         answer = client.ask(
-            request,
+            OffsetFetchRequest(groups=[group], require_stable=True),
             OffsetFetchResponse,
             broker=coordinator,
             first_version=_FIRST_STABLE_VERSION,
             last_version=_LAST_VERSION_BY_NAME,
         )
+        return _offsets_of(group_id, answer, required)
+
+    def question(coordinator: BrokerAddress) -> dict[TopicPartition, StoredOffset] | None:
         try:
-            return _offsets_of(group_id, answer, required)
+            found = offsets(coordinator)
+            # Among all offsets the one that is being stored for the first time is missing. The
+            # coordinator tells of its transaction only if it is asked for this offset.
+            if required not in found and required in offsets(coordinator, head):
+                found = offsets(coordinator)
+            return found
         except ApiError as error:
             if waits or error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 raise
