@@ -1,5 +1,7 @@
 """Client properties: Kafka's names and defaults, and errors that name unusable values."""
 
+import socket
+
 import pytest
 
 from spindle.client.wire.settings import HostPort, client_settings
@@ -48,6 +50,13 @@ def test_bad_values_are_named(key: str, value: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as raised:
         client_settings(SERVERS | {key: value})
     assert key in str(raised.value)
+
+
+def test_a_time_that_is_a_long_in_kafka_may_be_as_long_as_one_likes() -> None:
+    given = {"socket.connection.setup.timeout.ms": str(2**63 - 1)}
+    timeout_ms = client_settings(SERVERS | given).connect_timeout_ms
+    with socket.socket() as opened:
+        opened.settimeout(timeout_ms / 1000)
 
 
 def test_properties_of_groups_and_deserializers_are_ignored() -> None:

@@ -78,8 +78,15 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
         rack=properties.get("client.rack", ""),
         request_timeout_ms=_integer(properties, "request.timeout.ms", 30_000, at_least=1),
         api_timeout_ms=_integer(properties, "default.api.timeout.ms", 60_000, at_least=1),
-        connect_timeout_ms=_integer(
-            properties, "socket.connection.setup.timeout.ms", 10_000, at_least=1
+        connect_timeout_ms=min(
+            _MAX_INT,
+            _integer(
+                properties,
+                "socket.connection.setup.timeout.ms",
+                10_000,
+                at_least=1,
+                at_most=_MAX_LONG,
+            ),
         ),
         retry_backoff_ms=_integer(
             properties, "retry.backoff.ms", 100, at_least=0, at_most=_MAX_LONG
