@@ -59,6 +59,10 @@ def main(infile, outfile):
     task = infile.read(4)
     if task == b"fail":
         raise RuntimeError("a mistake")
+    if task == b"lost":
+        outfile.write(b"rows")
+        infile.read(2)
+        raise RuntimeError("another one")
     infile.read(1)
     outfile.write(b"more rows")
 
@@ -125,8 +129,8 @@ def test_workers_say_nothing_when_spark_closes_their_socket(program: str) -> Non
         path = daemon.stdout.read(*struct.unpack(">i", daemon.stdout.read(4))).decode()
         if program == DAEMON:
             worker(path).close()
-        # The worker idles, is in the middle of its rows, and has a mistake.
-        for task in (b"", b"rows", b"fail"):
+        # The worker idles, is in the middle of its rows, has a mistake there, and at once.
+        for task in (b"", b"rows", b"lost", b"fail"):
             with worker(path) as connection:
                 process = psutil.Process(*struct.unpack(">i", connection.recv(4)))
                 connection.sendall(task)
@@ -135,5 +139,7 @@ def test_workers_say_nothing_when_spark_closes_their_socket(program: str) -> Non
             process.wait()
         daemon.stdin.close()
         told = daemon.stderr.read().decode()
-    assert told.count("Traceback") == 1
+    assert told.count("\nRuntimeError: ") == 2
     assert "RuntimeError: a mistake" in told
+    assert "RuntimeError: another one" in told
+    assert told.count("Traceback") == 3, "the second one also found the socket closed"

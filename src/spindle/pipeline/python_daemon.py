@@ -34,9 +34,13 @@ def lean_worker(sock: Any, authenticated: bool) -> int:
 def print_exc() -> None:
     """Print the exception that ends a worker, unless it says that Spark has closed the socket.
 
-    Exceptions of a task do not come here: the worker sends them to Spark.
+    Exceptions of a task do not come here: the worker sends them to Spark. If the worker itself
+    failed before it met the closed socket, it prints both.
     """
-    if not isinstance(sys.exception(), _SOCKET_IS_CLOSED):
+    error = sys.exception()
+    while isinstance(error, _SOCKET_IS_CLOSED):
+        error = error.__context__
+    if error is not None:
         traceback.print_exc()
 
 
