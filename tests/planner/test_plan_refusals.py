@@ -169,6 +169,14 @@ def test_a_dead_directory_is_emptied_from_the_leader_but_not_within_its_broker()
     assert move.target == 3
 
 
+def test_a_partition_without_an_online_replica_cannot_be_copied() -> None:
+    dead = directory(0, is_online=False, used=0, capacity_bytes=0)
+    cluster = ClusterModel(three_brokers(), [dead, directory(1), directory(2)], [partition(0)])
+    with pytest.raises(Infeasible, match="none of its replicas is online") as error:
+        drain(cluster, [0], PlanLimits())
+    assert error.value.limit is BindingLimit.OFFLINE
+
+
 def test_what_if_answers_for_brokers_that_are_not_there_yet() -> None:
     cluster = ClusterModel(
         three_brokers(), [directory(0), directory(1), directory(2)], [partition(0, 1, 2)]

@@ -6,7 +6,7 @@ from typing import Final
 from spindle.planner.evening import even_out
 from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
-from spindle.planner.refusals import refuse_placement
+from spindle.planner.refusals import refuse_offline, refuse_placement
 from spindle.planner.rooms import Rooms
 from spindle.planner.window import FillWindow, ZoneFills, excess_bytes
 from spindle.planner.zones import Zone
@@ -29,6 +29,7 @@ def empty_directories(
         Infeasible: a replica has no place.
     """
     leaving = _largest_first(layout, layout.leaving)
+    refuse_offline(layout, leaving)
     rooms = Rooms(layout, _lacking(layout, zones, window, limits))
     left = [replica for replica in leaving if not _put(layout, rooms, replica)]
     rooms = Rooms(layout, Rooms.ceilings(layout, limits.max_fill))

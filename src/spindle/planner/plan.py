@@ -80,6 +80,7 @@ class BindingLimit(StrEnum):
     CORDONS = "cordons"
     RACKS = "racks"
     REPLICATION = "replication"
+    OFFLINE = "offline"
     THROTTLE = "throttle"
 
 

@@ -53,6 +53,24 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
     refuse_space(layout, waiting, legal, limits)
 
 
+def refuse_offline(layout: Layout, replicas: Sequence[int]) -> None:
+    """Refuse replicas that nobody could copy.
+
+    Raises:
+        Infeasible: all replicas of such a partition are offline.
+    """
+    cluster = layout.cluster
+    for replica in replicas:
+        model = cluster.partitions[layout.partition[replica]]
+        if not any(cluster.directories[each].is_online for each in model.directories):
+            raise Infeasible(
+                BindingLimit.OFFLINE,
+                model.name,
+                "none of its replicas is online, so there is none to copy from",
+                f"start one of its brokers, or delete topic {model.name.topic}",
+            )
+
+
 def refuse_space(
     layout: Layout, waiting: Sequence[int], directories: Sequence[int], limits: PlanLimits
 ) -> NoReturn:
