@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from spindle.cli.drain.drain_file import DrainFile, open_drain_file
+from spindle.cli.drain.drain_file import DrainFile, locked, open_drain_file
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
+from spindle.cli.tools.bootstrap import connect
+from spindle.client.admin.cluster import describe_brokers
 
 
 def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -17,7 +19,10 @@ def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     saved.save()
     assert open_drain_file(path, "id", "2:/d") == saved
     assert [each.name for each in tmp_path.iterdir()] == ["drain.json"]
-    saved.remove()
+    saved.end()
+    assert open_drain_file(path, "id", "2:/d") == DrainFile(path, "id", "2:/d", brokers=[1, 2])
+    saved.brokers = []
+    saved.end()
     assert not path.exists()
 
 
@@ -27,7 +32,9 @@ def test_the_file_of_another_drain_is_refused(tmp_path: Path) -> None:
     for cluster_id, place in (("id", "3"), ("other", "2:/d")):
         with pytest.raises(CommandFailed, match="is of the drain of 2:/d in cluster id, not of"):
             open_drain_file(path, cluster_id, place)
-    for text in ("", "[1]", '{"place": "2:/d"}', '{"unknown": 1}'):
+    whole = '{"cluster_id": "id", "place": "2:/d", '
+    wrong = (whole + '"cordoned": 5}', whole + '"round": 5}', "[" * 100_000)
+    for text in ("", "[1]", '{"place": "2:/d"}', '{"unknown": 1}', *wrong):
         path.write_text(text)
         with pytest.raises(CommandFailed, match="is not the file of a drain"):
             open_drain_file(path, "id", "2:/d")
@@ -75,3 +82,29 @@ def test_a_drain_that_is_not_possible_changes_nothing(
     assert "the plan can use 0 brokers" in error
     assert "Nothing has changed." in error
     assert not any(is_cordoned for _, is_cordoned in directories(capsys).values())
+
+
+@pytest.mark.parametrize("options", [(), ("--cancel",)])
+def test_the_throttles_of_a_broker_that_is_away_are_not_forgotten(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    path = min(directories(capsys))
+    state = tmp_path / "drain.json"
+    with connect(bootstrap, {}) as client:
+        cluster_id = describe_brokers(client).cluster_id
+    DrainFile(state, cluster_id, f"1:{path}", brokers=[1, 9]).save()
+    words = ("drain", f"1:{path}", "--capacity", "1GiB", "--state", str(state))
+    assert run((*words, *options)) == 0
+    assert "the throttles of broker 9 are left" in capsys.readouterr().out
+    assert open_drain_file(state, cluster_id, f"1:{path}").brokers == [9]
+    run(("disks", "uncordon", "1", path))
+
+
+def test_a_second_drain_with_the_same_file_is_refused(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    state = tmp_path / "drain.json"
+    with locked(state):
+        assert run(("drain", "1", "--state", str(state))) == 1
+    assert f"another drain is running, which uses {state}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

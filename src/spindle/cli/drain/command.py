@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.drain.drain_file import open_drain_file
-from spindle.cli.drain.drain_run import DrainRun
+from spindle.cli.drain.drain_file import locked, open_drain_file
+from spindle.cli.drain.drain_run import DrainRun, Say
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.place import parse_place
 from spindle.cli.plan.plan_command import limit_options, limits_of
@@ -47,18 +47,23 @@ def drain_command(
     broker_id, _ = parse_place(place)
     path = state or Path(f"spindle-drain-{broker_id}.json")
     cluster_id = describe_brokers(client).cluster_id
-    found = open_drain_file(path, cluster_id, place)
 
     def say(text: str) -> None:
         click.echo(json.dumps({"place": place, "text": text}) if as_json else text)
 
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)
-    run = DrainRun(client, found, limits, capacity, say)
-    if cancel:
-        if not path.exists():
+    with locked(path):
+        found = open_drain_file(path, cluster_id, place)
+        run = DrainRun(client, found, limits, capacity, say)
+        if not cancel:
+            _finish(run, path, say)
+        elif path.exists():
+            run.cancel()
+        else:
             raise CommandFailed(f"there is no drain to cancel: {path} does not exist")
-        run.cancel()
-        return
+
+
+def _finish(run: DrainRun, path: Path, say: Say) -> None:
     try:
         run.finish()
     except Infeasible as error:

@@ -3,8 +3,11 @@
 Everything else is asked from the cluster, so a drain that was killed goes on where it was.
 """
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -41,9 +44,32 @@ class DrainFile:
             os.fsync(file.fileno())
         new.replace(self.path)
 
-    def remove(self) -> None:
-        """Remove the file: the drain has ended."""
-        self.path.unlink(missing_ok=True)
+    def end(self) -> None:
+        """Remove the file, or keep the brokers in it whose throttles are still to be removed."""
+        self.cordoned, self.topics, self.round = [], [], ""
+        if self.brokers:
+            self.save()
+        else:
+            self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other drains from the file, which they would replace by what they know.
+
+    Raises:
+        CommandFailed: a drain runs that uses the file.
+    """
+    lock = path.with_name(f"{path.name}.lock")
+    with lock.open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(f"another drain is running, which uses {path}") from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def open_drain_file(path: Path, cluster_id: str, place: str) -> DrainFile:
@@ -56,7 +82,10 @@ def open_drain_file(path: Path, cluster_id: str, place: str) -> DrainFile:
         return DrainFile(path, cluster_id, place)
     try:
         found = DrainFile(path=path, **json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
+        lists = (found.cordoned, found.topics, found.brokers)
+        if not isinstance(found.round, str) or not all(isinstance(each, list) for each in lists):
+            raise TypeError(path)
+    except (ValueError, TypeError, RecursionError):
         raise CommandFailed(f"{path} is not the file of a drain") from None
     if (found.cluster_id, found.place) != (cluster_id, place):
         raise CommandFailed(

@@ -100,8 +100,9 @@ class DrainRun:
             self._wait()
         self._cordon(plan)
         self._unthrottle()
-        self._file.remove()
+        self._file.end()
         self._say(end_text(self._file.place, plan))
+        self._tell_throttles("the same command")
 
     def cancel(self) -> None:
         """Stop the moves of this drain, and remove its throttles and its cordons.
@@ -124,8 +125,9 @@ class DrainRun:
             except CordonRefused as error:
                 # The drain was killed before it set this cordon, or an operator has removed it.
                 self._say(str(error))
-        self._file.remove()
+        self._file.end()
         self._say(f"the drain of {self._file.place} is cancelled")
+        self._tell_throttles("the command with --cancel")
 
     def _plan(self) -> PlacementPlan:
         snapshot = read_snapshot(self._client, self._capacity_bytes)
@@ -152,7 +154,8 @@ class DrainRun:
         current = current_replicas(self._client, topics)
         involved = {b for p, brokers in plan.replicas.items() for b in (*brokers, *current[p])}
         self._file.topics = sorted({*self._file.topics, *topics})
-        self._file.brokers = sorted({*self._file.brokers, *involved})
+        running = involved.intersection(self._client.metadata(()).brokers)
+        self._file.brokers = sorted({*self._file.brokers, *running})
         self._file.round = plan_json(plan.replicas, plan.directories)
         self._file.save()
         throttle_topics(self._client, plan, current)
@@ -198,7 +201,17 @@ class DrainRun:
 
     def _unthrottle(self) -> None:
         topics = self._client.metadata(self._file.topics).topics if self._file.topics else {}
-        remove_throttles(self._client, self._alive_brokers(), sorted(topics))
+        alive = self._alive_brokers()
+        remove_throttles(self._client, alive, sorted(topics))
+        self._file.brokers = [each for each in self._file.brokers if each not in alive]
+
+    def _tell_throttles(self, command: str) -> None:
+        if self._file.brokers:
+            names = ", ".join(map(str, self._file.brokers))
+            self._say(
+                f"the throttles of broker {names} are left, because it is not running: give "
+                f"{command} again when it runs"
+            )
 
     def _alive_brokers(self) -> list[int]:
         """Return the brokers that may have throttles and that can be asked."""
