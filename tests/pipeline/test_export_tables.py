@@ -283,6 +283,26 @@ def test_a_first_run_that_fails_leaves_no_table(tmp_path: Path, table_format: st
     assert offsets_of(table_format, path) == list(range(9))
 
 
+def test_an_iceberg_table_that_is_dropped_during_a_run_is_not_made_again_with_a_part(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "table"
+    place = iceberg_place(path, None)
+
+    def drop_after_the_first_portion() -> None:
+        if place.load() is not None:
+            place.catalog.drop_table(place.identifier)
+
+    with pytest.raises(ExportConflict, match="has other offsets now"):
+        export(
+            table_of("iceberg", path),
+            piece(0, 9),
+            offsets=3,
+            meanwhile=drop_after_the_first_portion,
+        )
+    assert place.load() is None
+
+
 def test_a_change_of_columns_is_refused_with_those_that_differ() -> None:
     known = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.int32())])
     for wanted, complaint in (

@@ -228,12 +228,12 @@ class IcebergExportTable:
 
     def _use(self, table: "Table | None") -> None:
         self._table = table
-        if table is None:
-            return
-        properties = table.properties
+        # A table that was dropped during a run holds nothing: made again, it would lack the
+        # portions before.
+        properties = {} if table is None else table.properties
         self._coverage = parse_coverage(json.loads(properties.get(_COVERAGE, "{}")))
         self._topics = parse_topics(json.loads(properties.get(_TOPICS, "{}")))
-        newest = _newest_number(table)
+        newest = None if table is None else _newest_number(table)
         if newest is not None and newest != self._commit_number():
             raise ExportRefused(
                 f"the table {self.path} was rolled back: its last export is number "
