@@ -49,6 +49,18 @@ def test_the_fault_is_found(name: str, clean_roots: list[Path], tmp_path: Path) 
         assert repair_plan(report.directories, report.findings)
 
 
+def test_a_missing_replica_is_not_to_be_moved_away(clean_roots: list[Path], tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(clean_roots[0], root)
+    FAULTS["a_replica_vanishes"][1](random.Random("missing"), root)
+    report = audited(root)
+    (finding,) = report.findings
+    assert "start the broker again, if another replica" in finding.sentence
+    assert "away" not in finding.sentence
+    script = "\n".join(repair_plan(report.directories, report.findings))
+    assert "start the broker again, if another replica" in script
+
+
 def test_the_corpus_has_most_kinds() -> None:
     missing = set(FindingKind) - {kind for kind, _ in FAULTS.values()}
     assert len(FAULTS) >= 40

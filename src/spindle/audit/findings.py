@@ -29,6 +29,10 @@ class RepairKind(Enum):
         "and start it: it copies the records from the leader; without another replica, the records "
         "around the damage are all that is left"
     )
+    COPY_MISSING = (
+        "start the broker again, if another replica of the partition leads: it makes the replica "
+        "anew and copies the records; if there is no other replica, look for the directory first"
+    )
     DROP = "move the directory away once its records are known to be elsewhere"
     CHOOSE = "keep the copy that the metadata names, and move the other one away"
     IDENTITY = "restore the file from the other directories of the node, or from a backup"
@@ -93,7 +97,7 @@ class FindingKind(Enum):
         "replica-missing",
         Severity.ERROR,
         "the replica's directory was removed or renamed",
-        _COPY,
+        RepairKind.COPY_MISSING,
     )
     REPLICA_DUPLICATE = (
         "replica-duplicate",

@@ -73,8 +73,6 @@ def _steps(finding: AuditFinding, moved: set[Path]) -> list[str]:
                 return ["#   The broker corrects the checkpoint at its start."]
             return [_move(each) for each in paths if _is_new(each, moved)]
         case RepairKind.COPY_AGAIN:
-            if finding.kind is FindingKind.REPLICA_MISSING or not finding.replica:
-                return ["#   The broker makes the replica again at its start, and copies it."]
             replica = Path(finding.replica)
             if not _is_new(replica, moved):
                 return []

@@ -64,8 +64,20 @@ CONFLICT: Final = 3
     metavar="NAME=VALUE",
     help="Property of the Iceberg catalog; TABLE is NAMESPACE.NAME then.",
 )
-@click.option("--key", type=click.Choice(["binary", "string"]), default="binary", help="Keys.")
-@click.option("--value", type=click.Choice(["binary", "string"]), default="binary", help="Values.")
+@click.option(
+    "--key",
+    type=click.Choice(["binary", "string"]),
+    default="binary",
+    show_default=True,
+    help="Type of the keys; string wants UTF-8.",
+)
+@click.option(
+    "--value",
+    type=click.Choice(["binary", "string"]),
+    default="binary",
+    show_default=True,
+    help="Type of the values; string wants UTF-8.",
+)
 @click.option("--columns", metavar="NAME,...", help="Columns of the table, in this order.")
 @click.option("--headers", is_flag=True, help="Keep the headers of records, too.")
 @click.option(
@@ -80,12 +92,20 @@ CONFLICT: Final = 3
     "--portion-size",
     callback=parse_size,
     metavar="SIZE",
-    help="Log bytes of a commit; default: 1 GiB.",
+    help="Commit after so many bytes of log; default: 1 GiB.",
 )
-@click.option("--portion-rows", type=click.IntRange(min=1), metavar="N", help="Rows of a commit.")
-@click.option("--partition-by", metavar="COLUMN,...", help="date, hour, or columns of the table.")
+@click.option(
+    "--portion-rows", type=click.IntRange(min=1), metavar="N", help="Commit after so many rows."
+)
+@click.option(
+    "--partition-by",
+    metavar="COLUMN,...",
+    help="Partition the table by date, hour (of the timestamp, UTC) or its columns.",
+)
 @click.option("--compression", default="snappy", show_default=True, help="Codec of the files.")
-@click.option("--read-committed", is_flag=True, help="Leave out records of open transactions.")
+@click.option(
+    "--read-committed", is_flag=True, help="Leave out records of open and aborted transactions."
+)
 @click.option("--append-recreated", is_flag=True, help="Accept a topic that was created again.")
 @click.option("--allow-data-loss", is_flag=True, help="Go on where retention has left a gap.")
 @click.option(
@@ -96,7 +116,9 @@ CONFLICT: Final = 3
     metavar="NAME=VALUE",
     help="Option of the source, such as valueFormat=json.",
 )
-@click.option("--dead-letters", is_flag=True, help="Bad records go into a table beside TABLE.")
+@click.option(
+    "--dead-letters", is_flag=True, help="Put bad records into the table TABLE_dead_letters."
+)
 @click.option("--follow", is_flag=True, help="Go on with records as they arrive, until Ctrl-C.")
 @click.option(
     "--max-delay",
@@ -104,7 +126,7 @@ CONFLICT: Final = 3
     default=60.0,
     metavar="SECONDS",
     show_default=True,
-    help="With --follow: the longest time to a commit.",
+    help="With --follow: commit so long after the first record that waits.",
 )
 @click.option(
     "--target-size",
@@ -112,14 +134,14 @@ CONFLICT: Final = 3
     default="128MiB",
     metavar="SIZE",
     show_default=True,
-    help="With --follow: commit earlier at so many log bytes.",
+    help="With --follow: commit earlier after so many bytes of log.",
 )
-@click.option("--compact", is_flag=True, help="At the end make large files of small ones.")
+@click.option("--compact", is_flag=True, help="At the end join small files to large ones.")
 @click.option(
     "--vacuum",
     type=click.FloatRange(min=0),
     metavar="HOURS",
-    help="At the end delete files that left the table so long ago, and those of killed runs.",
+    help="At the end delete files of killed runs, and those that left the table so long ago.",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @click.option("-c", "--spark-conf", multiple=True, metavar="NAME=VALUE", help="Spark setting.")
@@ -127,9 +149,9 @@ CONFLICT: Final = 3
 def export(**given: Any) -> int:
     """Write TOPIC into TABLE, every offset once.
 
-    TABLE is a directory. Run it again to continue where the table ends; it may be killed at any
-    time. The exit code is 0 on success, 3 if another export of the same partitions came first, and
-    1 on any other failure.
+    TABLE is a directory, or NAMESPACE.NAME in an Iceberg catalog. The command may be killed at any
+    time; run it again to continue where the table ends. The exit code is 0 on success, 3 if another
+    export of the same partitions committed first, and 1 on any other failure.
     """
     with _told_in_one_sentence(), _warnings_told():
         job = _job(given)
