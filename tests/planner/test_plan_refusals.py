@@ -83,9 +83,11 @@ def test_a_replica_is_larger_than_all_rooms() -> None:
     assert error.limit is BindingLimit.CAPACITY
     assert "needs 40.0 GiB" in str(error)
     assert "1:/d, has 15.0 GiB below 95% of its capacity" in str(error)
-    assert error.remedy == (
-        "free or add 25.0 GiB there for this one; for all 1 without a place add directories with "
-        "42.1 GiB, or raise the highest fill"
+    assert error.remedy == "free or add 25.0 GiB there, or raise the highest fill"
+    two = replace(cluster, partitions=[*cluster.partitions, partition(0, size=40, number=1)])
+    assert refusal(two).remedy == (
+        "free or add 25.0 GiB there (for all 2 replicas without a place add directories with "
+        "84.2 GiB), or raise the highest fill"
     )
 
 
@@ -231,3 +233,22 @@ def test_decommission_takes_all_directories_of_a_broker() -> None:
     )
     plan = decommission(cluster, 0, PlanLimits())
     assert plan.used_bytes == (0, 0, 30 * GIB)
+
+
+def test_an_addition_that_exists_already_is_refused() -> None:
+    cluster = ClusterModel(three_brokers(), [directory(0)], [])
+    for changes in (
+        ClusterChanges(added_brokers=[BrokerModel(2)]),
+        ClusterChanges(added_directories=[directory(0)]),
+    ):
+        with pytest.raises(ValueError, match="exists already and cannot be added"):
+            what_if(cluster, changes, PlanLimits())
+
+
+def test_the_spreads_before_and_after_are_of_the_same_directories() -> None:
+    full, even = directory(0, used=90), [directory(n, used=50) for n in (1, 2)]
+    cordoned = directory(2, "/cordoned", used=0, is_cordoned=True)
+    cluster = ClusterModel(three_brokers(), [full, *even, cordoned], [partition(0)])
+    plan = drain(cluster, [0], PlanLimits())
+    assert plan.spread_before == 0
+    assert plan.spread > 0

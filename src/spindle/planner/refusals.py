@@ -91,12 +91,15 @@ def refuse_space(
     }
     best = max(rooms, key=lambda each: (rooms[each], -each))
     missing = size - rooms[best]
+    for_all = ""
+    if len(waiting) > 1:
+        room = size_text(capacity_bytes)
+        for_all = f" (for all {len(waiting)} replicas without a place add directories with {room})"
     raise Infeasible(
         BindingLimit.CAPACITY,
         cluster.partitions[layout.partition[replica]].name,
         f"it needs {size_text(size)}, and the directory with the most room, "
         f"{cluster.directories[best]}, has {size_text(max(0, rooms[best]))} below "
         f"{limits.max_fill:.0%} of its capacity",
-        f"free or add {size_text(missing)} there for this one; for all {len(waiting)} without a "
-        f"place add directories with {size_text(capacity_bytes)}, or raise the highest fill",
+        f"free or add {size_text(missing)} there{for_all}, or raise the highest fill",
     )
