@@ -1,6 +1,8 @@
 """Options, columns and the stored state of the sink."""
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+from wire_broker import WireBroker
 
 from spindle.client.transactions import ProducerIdentity, StoredOffset
 from spindle.pipeline.sink.errors import SinkError, SinkReplaced
@@ -14,6 +16,7 @@ from spindle.pipeline.sink.state import (
     decode_state,
     encode_state,
 )
+from spindle.pipeline.sink.writers import stream_writer
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 HEADERS = "array<struct<key:string,value:binary>>"
@@ -126,3 +129,14 @@ def test_a_replaced_run_does_not_become_the_owner_again() -> None:
         state.owned_by("first")
     with pytest.raises(SinkReplaced):
         state.check_owner("first")
+
+
+@pytest.mark.parametrize("option", ["topic", "stateTopic"])
+def test_a_topic_that_does_not_exist_is_named_before_the_first_task(option: str) -> None:
+    rows = StructType([StructField("value", BinaryType())])
+    with WireBroker() as broker:
+        broker.log("t", 0)
+        given = {"kafka.bootstrap.servers": broker.address, "topic": "t"}
+        stream_writer(given | {"stateTopic": "t"}, rows, False)
+        with pytest.raises(SinkError, match="topic 'nope' does not exist"):
+            stream_writer(given | {option: "nope"}, rows, False)

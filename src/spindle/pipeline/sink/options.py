@@ -49,7 +49,7 @@ _REFUSED: Final = {
 _ACKS: Final = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1}
 _MISSING_STATE: Final = {"fail": False, "write": True}
 _DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
-_DEFAULT_STATE_TOPIC: Final = "__consumer_offsets"
+DEFAULT_STATE_TOPIC: Final = "__consumer_offsets"
 _DEFAULT_PREFIX: Final = "spindle-sink"
 _MAX_IN_FLIGHT: Final = 5
 
@@ -116,7 +116,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
             properties, "transaction.timeout.ms", _DEFAULT_TRANSACTION_TIMEOUT_MS, 1, MAX_INT
         ),
         id_prefix=prefix,
-        state_topic=options.get("statetopic", _DEFAULT_STATE_TOPIC),
+        state_topic=options.get("statetopic", DEFAULT_STATE_TOPIC),
         write_id=_write_id(options),
         takes_missing_state=choice(options, "missingState", _MISSING_STATE, False),
     )

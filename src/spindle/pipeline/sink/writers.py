@@ -24,6 +24,7 @@ from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.sink.driver import abort_batch, commit_batch
 from spindle.pipeline.sink.errors import SinkError
 from spindle.pipeline.sink.options import (
+    DEFAULT_STATE_TOPIC,
     WRITE_OPTIONS,
     DeliveryGuarantee,
     SinkOptions,
@@ -76,9 +77,13 @@ def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool) -> S
         )
     columns = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
     check_columns(columns, options.topic)
-    if options.topic is not None:
+    topics = [] if options.topic is None else [options.topic]
+    if options.state_topic != DEFAULT_STATE_TOPIC:  # Brokers make that one when it is needed.
+        topics.append(options.state_topic)
+    if topics:
         with WireClient(options.client) as client:
-            partition_count(client, options.topic)
+            for topic in topics:
+                partition_count(client, topic)
     return options
 
 
