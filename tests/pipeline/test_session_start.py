@@ -59,6 +59,8 @@ def main(infile, outfile):
     task = infile.read(4)
     if task == b"fail":
         raise RuntimeError("a mistake")
+    if task == b"torn":
+        raise EOFError("marshal data too short")
     if task == b"lost":
         outfile.write(b"rows")
         infile.read(2)
@@ -130,7 +132,7 @@ def test_workers_say_nothing_when_spark_closes_their_socket(program: str) -> Non
         if program == DAEMON:
             worker(path).close()
         # The worker idles, is in the middle of its rows, has a mistake there, and at once.
-        for task in (b"", b"rows", b"lost", b"fail"):
+        for task in (b"", b"rows", b"lost", b"torn", b"fail"):
             with worker(path) as connection:
                 process = psutil.Process(*struct.unpack(">i", connection.recv(4)))
                 connection.sendall(task)
@@ -142,4 +144,5 @@ def test_workers_say_nothing_when_spark_closes_their_socket(program: str) -> Non
     assert told.count("\nRuntimeError: ") == 2
     assert "RuntimeError: a mistake" in told
     assert "RuntimeError: another one" in told
-    assert told.count("Traceback") == 3, "the second one also found the socket closed"
+    assert "EOFError: marshal data too short" in told
+    assert told.count("Traceback") == 4, "the second one also found the socket closed"

@@ -11,14 +11,13 @@ import gc
 import sys
 import traceback
 from types import ModuleType, SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 from pyspark import daemon
 
 _worker = daemon.worker
 _frozen_modules: set[int] = set()
 """Numbers of loaded modules at which all objects were taken out of garbage collection."""
-_SOCKET_IS_CLOSED: Final = (BrokenPipeError, ConnectionResetError, EOFError)
 
 
 def lean_worker(sock: Any, authenticated: bool) -> int:
@@ -38,10 +37,16 @@ def print_exc() -> None:
     failed before it met the closed socket, it prints both.
     """
     error = sys.exception()
-    while isinstance(error, _SOCKET_IS_CLOSED):
+    while error is not None and _is_of_closed_socket(error):
         error = error.__context__
     if error is not None:
         traceback.print_exc()
+
+
+def _is_of_closed_socket(error: BaseException) -> bool:
+    # PySpark raises EOFError without a text. With one it is about a file, such as a torn module.
+    is_end = isinstance(error, EOFError) and not error.args
+    return is_end or isinstance(error, BrokenPipeError | ConnectionResetError)
 
 
 def quiet_planning() -> None:
