@@ -231,5 +231,5 @@ class TimeIndexChecks:
                 FindingKind.TIME_INDEX_SHORT,
                 self._path,
                 f"its last timestamp is {last}, the largest one of the segment is "
-                f"{self._greatest}: a search by time passes records over",
+                f"{self._greatest}: a search by time misses records",
             )

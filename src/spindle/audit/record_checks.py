@@ -93,7 +93,7 @@ class RecordChecks:
         self._findings.add(
             FindingKind.RECORDS,
             path,
-            f"its records do not hold together: {evidence}",
+            f"its records contradict its header or each other: {evidence}",
             position=int(row[scan.POSITION]),
             offset=int(row[scan.BASE_OFFSET]),
         )

@@ -49,7 +49,8 @@ def audit(
 
     PATH is a log directory of a stopped or of a running broker. Nothing is changed. The exit code
     is 0 if all is in order, 1 if there are findings, and 2 if the audit could not be made in full:
-    an option is wrong, a PATH is no log directory, or something could not be read.
+    an option is wrong, a PATH is no log directory, or something could not be read. The command
+    needs the extra spindle-log[spark], but no Spark and no broker.
     """
     try:
         if as_json and has_plan:

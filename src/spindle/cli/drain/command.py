@@ -41,8 +41,9 @@ def drain_command(
 ) -> None:
     """Cordon a broker or its log directory DIR, and move all its replicas away.
 
-    The same command goes on after it was killed. Ctrl-C stops the moves and removes the cordon;
-    replicas that have left stay where they are.
+    After a kill, the same command goes on where it was. Ctrl-C stops the moves and removes the
+    cordon; replicas that have left stay where they are. The exit code is 0 when no replica is left,
+    130 after Ctrl-C, and 1 after any failure.
     """
     broker_id, _ = parse_place(place)
     path = state or Path(f"spindle-drain-{broker_id}.json")

@@ -48,7 +48,7 @@ _LIMITS = (
         default=5,
         show_default=True,
         metavar="N",
-        help="Moves of one directory at the same time.",
+        help="Most moves at the same time that begin or end in one directory.",
     ),
     click.option(
         "--fewer-racks",
@@ -59,7 +59,7 @@ _LIMITS = (
         "--capacity",
         metavar="SIZE",
         callback=parse_size,
-        help="Plan as if each directory had this size and held its replicas only.",
+        help="Plan as if each directory had this size, and held nothing but its replicas.",
     ),
 )
 

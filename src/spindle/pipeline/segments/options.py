@@ -5,7 +5,7 @@ else `startingOffsetsByTimestamp`, else `startingOffsets`; the end has the same 
 the `kafka` source are `startingOffsetsByTimestampStrategy`, `failOnDataLoss`, `includeHeaders`,
 `minPartitions` and `maxRecordsPerPartition`.
 
-Options of this source alone:
+Options that the `kafka` source does not have:
     logDirs         comma list of log directories or globs
     kafka.bootstrap.servers      optional: brokers to ask for current ends, topic ids and, without
                     logDirs, for their directories (see `live`); further kafka.* options secure
