@@ -75,6 +75,11 @@ def test_the_plan_is_a_script_that_deletes_nothing(
     assert not index.exists()
     moved = Path(f"{quarantine}{index}")
     assert moved.read_bytes() == b"123"
+    index.write_bytes(b"456")
+    subprocess.run(
+        ["sh", "-c", script], check=True, env={"QUARANTINE": str(quarantine), "PATH": "/bin"}
+    )
+    assert [each.read_bytes() for each in sorted(moved.parent.glob("*.index*"))] == [b"456", b"123"]
 
 
 @pytest.mark.parametrize(

@@ -103,4 +103,7 @@ def _move(path: Path) -> str:
     folder = '"$QUARANTINE"' + shlex.quote(f"/{path.parent}".replace("//", "/"))
     # A second run of the script finds nothing to move.
     name = shlex.quote(str(path))
-    return f"[ ! -e {name} ] || {{ mkdir -p {folder} && mv -- {name} {folder}/; }}"
+    # What an earlier plan has moved there keeps its place under another name.
+    return (
+        f"[ ! -e {name} ] || {{ mkdir -p {folder} && mv --backup=numbered -- {name} {folder}/; }}"
+    )
