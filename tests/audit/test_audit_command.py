@@ -127,3 +127,15 @@ def test_a_missing_library_is_no_finding(
     monkeypatch.setitem(sys.modules, "spindle.audit.run", None)
     assert run(["audit", str(root)]) == 2
     assert "spindle.audit.run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"garbage", None])
+def test_producer_snapshots_are_moved_only_by_decision(
+    damaged: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    first, *_, last = sorted((damaged / "payments-3").glob("*.snapshot"))
+    last.write_bytes(first.read_bytes() if content is None else content)
+    assert run(["audit", str(damaged), "--repair-plan"]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if str(last) in line]
+    assert lines
+    assert all(line.startswith("#") for line in lines)

@@ -64,6 +64,14 @@ def _steps(finding: AuditFinding, moved: set[Path]) -> list[str]:
     match finding.kind.repair:
         case RepairKind.REBUILD if finding.kind in _IS_MISSING:
             return ["#   The broker makes the file again at its start."]
+        case RepairKind.REBUILD if finding.kind is FindingKind.PRODUCER_SNAPSHOT_FILE:
+            return ["#   The broker passes the file over at its start, and makes it again."]
+        case RepairKind.REBUILD if finding.kind is FindingKind.PRODUCER_SNAPSHOT_ENTRY:
+            # Without any snapshot a log of Kafka that was closed in order begins without producers.
+            return [
+                "#   Only if another .snapshot without a finding stays beside it, or for Spindle:",
+                _comment(f"  {_move(path)}"),
+            ]
         case RepairKind.REBUILD:
             paths = [path]
             if finding.kind in _IN_TRANSACTION_INDEX:
@@ -103,7 +111,7 @@ def _move(path: Path) -> str:
     folder = '"$QUARANTINE"' + shlex.quote(f"/{path.parent}".replace("//", "/"))
     # A second run of the script finds nothing to move.
     name = shlex.quote(str(path))
-    # What an earlier plan has moved there keeps its place under another name.
+    # A file that an earlier plan has moved there stays, under another name.
     return (
         f"[ ! -e {name} ] || {{ mkdir -p {folder} && mv --backup=numbered -- {name} {folder}/; }}"
     )
