@@ -1,7 +1,10 @@
 """Exports into Delta, Iceberg and Parquet tables: killed anywhere, two at a time, continued."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -142,6 +145,29 @@ def test_a_parquet_run_killed_while_it_writes_the_manifest_has_no_commit(
     assert table_of("parquet", path).coverage(KEY) == Coverage(0, 5)
     export(table_of("parquet", path), piece(0, 9))
     assert offsets_of("parquet", path) == list(range(9))
+
+
+def is_exported(table_format: str, path: Path, before_commit: Callable[[], Any]) -> bool:
+    try:
+        export(table_of(table_format, path), piece(0, 5), meanwhile=before_commit)
+    except ExportConflict:
+        return False
+    return True
+
+
+@every_format
+def test_of_runs_that_create_a_table_at_the_same_moment_one_is_in_it(
+    tmp_path: Path, table_format: str
+) -> None:
+    for number in range(5):
+        path = tmp_path / str(number) / "table"
+        together = Barrier(2, timeout=20)
+        with ThreadPoolExecutor(2) as threads:
+            runs = [
+                threads.submit(is_exported, table_format, path, together.wait) for _ in range(2)
+            ]
+        assert sorted(run.result() for run in runs) == [False, True]
+        assert offsets_of(table_format, path) == list(range(5))
 
 
 @every_format

@@ -20,9 +20,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import AddAction
 
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.pipeline.export.delta_creation import create_table
 from spindle.pipeline.export.model import (
     Coverage,
     ExportRefused,
@@ -120,14 +121,8 @@ class DeltaExportTable:
         actions = [_add_action(self.path, file, names) for file in portion.files]
         try:
             if self._table is None:
-                create_table_with_add_actions(
-                    self.path,
-                    Schema.from_arrow(layout.schema),
-                    actions,
-                    "error",
-                    list(layout.partition_by),
-                    commit_properties=properties,
-                )
+                schema = Schema.from_arrow(layout.schema)
+                create_table(self.path, schema, actions, layout.partition_by, properties)
             else:
                 self._table.create_write_transaction(
                     list(actions),
@@ -136,6 +131,9 @@ class DeltaExportTable:
                     list(layout.partition_by),
                     commit_properties=properties,
                 )
+        except FileExistsError:
+            self.refresh()
+            raise conflict(self.path, "it was created meanwhile") from None
         except (CommitFailedError, DeltaError) as error:
             self.refresh()
             if not self._has_landed(portion):
