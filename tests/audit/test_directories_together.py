@@ -2,13 +2,16 @@
 
 import os
 import shutil
+import signal
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker_directories import PLAIN, BrokerDirectory, clean_directory
 
+from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.run import run_audit
 from spindle.cli.audit.metadata import load_placement
 from spindle.protocol.records.batch import batches, computed_crc
@@ -101,6 +104,19 @@ def test_a_directory_that_cannot_be_listed_is_a_finding_beside_those_of_the_othe
     root = clean_directory(tmp_path / "d1")
     (root / str(PLAIN) / "partition.metadata").unlink()
     assert kinds(root, tmp_path / "gone") == ["partition-metadata", "unreadable"]
+
+
+def test_a_worker_that_is_killed_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(place: ReplicaPlace, **rest: Any) -> AuditedReplica | None:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+    monkeypatch.setattr("spindle.audit.run.audit_replica", die)
+    report = run_audit([clean_directory(tmp_path / "d1")], jobs=2)
+    assert {finding.kind.text for finding in report.findings} == {"unreadable"}
+    assert "was killed" in report.findings[0].evidence
 
 
 def make_pipe(path: Path) -> None:

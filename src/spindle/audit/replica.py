@@ -127,13 +127,14 @@ def audit_replica(
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _unreadable_replica(place, error)
+        return unreadable_replica(place, error)
     before = {_place_of(finding) for finding in found.findings}
     kept = tuple(finding for finding in again.findings if _place_of(finding) in before)
     return replace(again, findings=kept)
 
 
-def _unreadable_replica(place: ReplicaPlace, error: OSError) -> AuditedReplica:
+def unreadable_replica(place: ReplicaPlace, error: OSError) -> AuditedReplica:
+    """Return the result for a replica of which nothing is known but the error."""
     findings = Collector(str(place.path))
     reason = error.strerror or str(error)
     path = error.filename or place.path

@@ -1,9 +1,11 @@
 """The audit of log directories as a whole: list them, audit all replicas, compare, confirm."""
 
+import errno
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,7 @@ from spindle.audit.log_directory import (
 )
 from spindle.audit.odd_files import refuse_odd_file
 from spindle.audit.placement import ClusterPlacement, compare_with_metadata
-from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica
+from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica, unreadable_replica
 from spindle.audit.replica_comparison import compare_replicas
 from spindle.common.errors import CorruptLog
 from spindle.common.uuids import Uuid
@@ -186,15 +188,36 @@ def _audit_all(
     with ProcessPoolExecutor(
         min(jobs, len(places)), context, initializer=_adopt, initargs=(counter,)
     ) as pool:
-        waiting: set[Future[AuditedReplica | None]] = {
-            pool.submit(_audit_in_worker, place, second_look_ms) for place in ordered
+        submitted: dict[Future[AuditedReplica | None], ReplicaPlace] = {
+            _submit(pool, place, second_look_ms): place for place in ordered
         }
+        waiting = set(submitted)
         while waiting:
             done, waiting = wait(waiting, _POLL_S, FIRST_COMPLETED)
             count = len(places) - len(waiting)
             on_progress(AuditProgress(count, len(places), counter.value, total_bytes))
             for future in done:
-                yield future.result()
+                yield _result(future, submitted[future])
+
+
+def _submit(
+    pool: ProcessPoolExecutor, place: ReplicaPlace, second_look_ms: int
+) -> Future[AuditedReplica | None]:
+    """Give a replica to a worker; the future has failed already if one was killed before."""
+    try:
+        return pool.submit(_audit_in_worker, place, second_look_ms)
+    except BrokenProcessPool as error:
+        failed: Future[AuditedReplica | None] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def _result(future: Future[AuditedReplica | None], place: ReplicaPlace) -> AuditedReplica | None:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        reason = "a process of the audit was killed, perhaps because there was no memory left"
+        return unreadable_replica(place, OSError(errno.ENOMEM, reason, str(place.path)))
 
 
 def _audit_here(
