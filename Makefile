@@ -51,7 +51,7 @@ check: setup
 	@$(BIN)/lint-imports --no-cache >/dev/null && echo "imports: fine"
 
 unit: setup
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not interop" tests
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not interop" tests
 
 interop: setup ## Apache Kafka, its tools and foreign clients against Spindle (needs mvn and Java 17+)
 	@$(BIN)/python tools/kafka/fetch.py
