@@ -2,14 +2,12 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-UP = (sys.executable, "-c", "from spindle.cli.main import main; main()", "up")
+from up_command import UP
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import UP
+from up_command import UP
 
 from spindle.cli.up.folder import make_cluster
 from spindle.cli.up.greeting import things_to_try
