@@ -145,6 +145,8 @@ def drain(trio: Trio, folder: Path, place: str, throttle: str) -> subprocess.Pop
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # A shell starts a job in the background with this signal ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
