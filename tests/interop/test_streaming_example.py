@@ -49,6 +49,7 @@ def test_the_streaming_job_passes_its_test(tmp_path: Path) -> None:
             **spark_venv.environment(),
             "PYTHONPATH": str(tmp_path),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_ADDOPTS": "",
         },
         check=False,
     )  # fmt: skip
