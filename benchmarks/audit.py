@@ -22,7 +22,8 @@ import click
 from peers.java_tools import java_command, main_class
 from peers.paths import PeerUnavailable
 
-from spindle.audit.run import AuditReport, run_audit
+from spindle.audit.report import AuditReport
+from spindle.audit.run import run_audit
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.disks.directory_store import DirectoryStore

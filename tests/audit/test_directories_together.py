@@ -113,7 +113,7 @@ def test_a_worker_that_is_killed_is_a_finding(
         os.kill(os.getpid(), signal.SIGKILL)
         return None
 
-    monkeypatch.setattr("spindle.audit.run.audit_replica", die)
+    monkeypatch.setattr("spindle.audit.workers.audit_replica", die)
     report = run_audit([clean_directory(tmp_path / "d1")], jobs=2)
     assert {finding.kind.text for finding in report.findings} == {"unreadable"}
     assert "was killed" in report.findings[0].evidence

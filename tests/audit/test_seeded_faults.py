@@ -10,7 +10,8 @@ from seeded_faults import FAULTS
 
 from spindle.audit.findings import FindingKind
 from spindle.audit.repairs import repair_plan
-from spindle.audit.run import AuditReport, run_audit
+from spindle.audit.report import AuditReport
+from spindle.audit.run import run_audit
 
 SEEDS = 4
 CLEAN = 3

@@ -16,7 +16,8 @@ from seeded_faults import flip
 from test_segments_of_running_nodes import move
 
 from spindle.audit.findings import FindingKind
-from spindle.audit.run import AuditReport, run_audit
+from spindle.audit.report import AuditReport
+from spindle.audit.run import run_audit
 from spindle.cli.audit.metadata import load_placement
 
 pytestmark = pytest.mark.timeout(200)

@@ -111,19 +111,26 @@ def audit_replica(
     *,
     pause: Callable[[], None],
     on_bytes: Callable[[int], None] = lambda size_bytes: None,
+    throttle: Callable[[int], None] = lambda size_bytes: None,
 ) -> AuditedReplica | None:
     """Audit one replica; None if its directory is gone, because it was moved or deleted.
 
     Args:
         pause: waits a moment before the second pass.
-        on_bytes: is told the bytes of batches as they are read.
+        on_bytes: is told the bytes of batches as they are read in the first pass.
+        throttle: is told them in both passes, and may wait.
     """
+
+    def count(size_bytes: int) -> None:
+        on_bytes(size_bytes)
+        throttle(size_bytes)
+
     try:
-        found = _Examination(place, on_bytes).run()
+        found = _Examination(place, count).run()
         if place.state is not ClosingState.IN_USE or not found.findings:
             return found
         pause()
-        again = _Examination(place, lambda size_bytes: None).run()
+        again = _Examination(place, throttle).run()
     except FileNotFoundError:
         return None
     except OSError as error:

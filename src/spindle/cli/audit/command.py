@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from spindle.cli.audit.screen import progress_bar, report_document, report_lines
+from spindle.cli.sizes import parse_size
 
 if TYPE_CHECKING:
-    from spindle.audit.run import AuditReport
+    from collections.abc import Callable
+
+    from spindle.audit.progress_file import ProgressFile
+    from spindle.audit.report import AuditReport
 
 _DAMAGED: Final = 1
 _UNREADABLE: Final = 2
@@ -40,10 +44,30 @@ class _AuditCommand(click.Command):
     help="Processes that read at the same time.",
 )
 @click.option("--records", "checks_records", is_flag=True, help="Decode all records, too.")
+@click.option(
+    "--throttle",
+    "bytes_per_second",
+    callback=parse_size,
+    metavar="SIZE",
+    help="Read at most this much per second from each directory, for example 50MiB.",
+)
+@click.option(
+    "--resume",
+    "progress_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep results in FILE, and go on from those that an interrupted audit left there.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.option("--repair-plan", "has_plan", is_flag=True, help="Print the repairs as a script.")
 def audit(
-    paths: tuple[str, ...], jobs: int, checks_records: bool, as_json: bool, has_plan: bool
+    paths: tuple[str, ...],
+    jobs: int,
+    checks_records: bool,
+    bytes_per_second: int | None,
+    progress_path: Path | None,
+    as_json: bool,
+    has_plan: bool,
 ) -> int:
     """Look for damage in log directories of Spindle or Apache Kafka.
 
@@ -58,7 +82,15 @@ def audit(
         if not paths:
             raise ValueError("which log directories? Give their paths")
         roots = [_log_directory(text) for text in dict.fromkeys(paths)]
-        report, seconds = _run(roots, jobs, checks_records, is_quiet=as_json or has_plan)
+        run = partial(
+            _run,
+            roots,
+            jobs=jobs,
+            checks_records=checks_records,
+            bytes_per_second=bytes_per_second,
+            is_quiet=as_json or has_plan,
+        )
+        report, seconds = _resumed(run, roots, progress_path)
     except (ImportError, OSError, ValueError) as error:
         click.echo(error, err=True)
         return _UNREADABLE
@@ -84,8 +116,30 @@ def _log_directory(text: str) -> Path:
     raise ValueError(f"{text} is no log directory: it has neither meta.properties nor checkpoints")
 
 
+def _resumed(
+    run: "Callable[[ProgressFile | None], tuple[AuditReport, float]]",
+    roots: list[Path],
+    path: Path | None,
+) -> "tuple[AuditReport, float]":
+    """Run the audit with its progress file, if it has one."""
+    from spindle.audit.progress_file import progress_file
+
+    if path is None:
+        return run(None)
+    if any(path.resolve().is_relative_to(root) for root in roots):
+        raise ValueError(f"the progress file {path} must be outside of the log directories")
+    with progress_file(path) as progress:
+        return run(progress)
+
+
 def _run(
-    roots: list[Path], jobs: int, checks_records: bool, *, is_quiet: bool
+    roots: list[Path],
+    progress: "ProgressFile | None",
+    *,
+    jobs: int,
+    checks_records: bool,
+    bytes_per_second: int | None,
+    is_quiet: bool,
 ) -> "tuple[AuditReport, float]":
     from spindle.audit.run import run_audit
     from spindle.cli.audit.metadata import load_placement
@@ -98,6 +152,8 @@ def _run(
             checks_records=checks_records,
             load_placement=partial(load_placement, roots),
             on_progress=show,
+            bytes_per_second=bytes_per_second,
+            progress=progress,
         )
     return report, time.monotonic() - started
 

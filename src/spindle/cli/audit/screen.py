@@ -15,7 +15,8 @@ from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 
 if TYPE_CHECKING:
-    from spindle.audit.run import AuditProgress, AuditReport
+    from spindle.audit.report import AuditReport
+    from spindle.audit.workers import AuditProgress
 
 _REFRESH_S = 0.1
 
@@ -96,6 +97,8 @@ def _sum(report: "AuditReport", seconds: float) -> str:
     text += "all in order" if not count else counted(count, "finding")
     if report.left_out:
         text += f", of which {report.left_out} are not listed"
+    if report.resumed:
+        text += f"; the results of {counted(report.resumed, 'replica')} are of the audit before"
     if report.moved_away:
         text += f"; {counted(report.moved_away, 'replica')} moved or deleted meanwhile"
     return text
@@ -119,6 +122,7 @@ def report_document(report: "AuditReport", seconds: float) -> dict[str, Any]:
         ],
         "replicas": len(report.replicas),
         "movedAway": report.moved_away,
+        "resumed": report.resumed,
         "batches": report.batch_count,
         "bytes": report.size_bytes,
         "seconds": round(seconds, 3),

@@ -1,0 +1,118 @@
+"""The file from which an interrupted audit goes on: the results of replicas that did not change.
+
+Each line is the result of one replica, with a fingerprint of its files. A kill leaves at most the
+last line incomplete; it is dropped. Only one audit at a time uses a file.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from spindle.audit.closing_state import ClosingState
+from spindle.audit.replica import AuditedReplica, CheckpointedOffsets, ReplicaPlace
+from spindle.audit.result_documents import audited_replica, result_document
+
+_HEAD: Final = b'{"spindle audit": 1}\n'
+
+
+class ProgressFile:
+    """The results that were kept; new ones are appended as they come."""
+
+    def __init__(self, descriptor: int, kept: dict[str, Any]) -> None:
+        self._descriptor = descriptor
+        self._kept = kept
+
+    def find(self, place: ReplicaPlace) -> AuditedReplica | None:
+        """Return the result of a replica whose files are those of then, None if there is none."""
+        try:
+            return audited_replica(place, self._kept[fingerprint(place)])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def add(self, before: str, replica: AuditedReplica) -> None:
+        """Keep a result.
+
+        Args:
+            before: the fingerprint from before the replica was read. If its files have changed
+                since, the result is not kept.
+        """
+        if not before or fingerprint(replica.place) != before:
+            return
+        entry = {"files": before, "result": result_document(replica)}
+        data = memoryview(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+def fingerprint(place: ReplicaPlace) -> str:
+    """Return a digest of what the result for a replica depends on; empty if it is gone.
+
+    The names, sizes and times of its files; how it is audited; and the checkpoints of its
+    directory, which are compared with the log unless a broker is using it.
+    """
+    if place.state is ClosingState.IN_USE:
+        place = replace(place, checkpointed=CheckpointedOffsets())
+    found = hashlib.sha256(repr(place).encode("utf-8", "surrogateescape"))
+    try:
+        with os.scandir(place.path) as entries:
+            stats = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
+    except OSError:
+        return ""
+    for name, stat in stats:
+        text = f"{name}\0{stat.st_ino}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0"
+        found.update(text.encode("utf-8", "surrogateescape"))
+    return found.hexdigest()
+
+
+@contextmanager
+def progress_file(path: Path) -> Iterator[ProgressFile]:
+    """Open or begin a progress file. It is removed at the end, unless the audit is interrupted.
+
+    Otherwise the next audit would trust its results for ever and read nothing.
+
+    Raises:
+        ValueError: the file is something else, or another audit is using it.
+        OSError: the disk refuses.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another audit is using the progress file {path}") from None
+        kept = _begin(descriptor, path)
+        yield ProgressFile(descriptor, kept)
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _begin(descriptor: int, path: Path) -> dict[str, Any]:
+    """Read the results, cut an incomplete last line off, and go to the end."""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        head = file.readline(len(_HEAD))
+        if not _HEAD.startswith(head):
+            raise ValueError(f"{path} is no progress file of an audit; give another name")
+        kept, end = {}, 0
+        if head == _HEAD:
+            end = len(_HEAD)
+            for line in file:
+                try:
+                    entry = json.loads(line)
+                    kept[entry["files"]] = entry["result"]
+                except (KeyError, TypeError, ValueError):
+                    break
+                if not line.endswith(b"\n"):
+                    break
+                end += len(line)
+    os.ftruncate(descriptor, end)
+    os.lseek(descriptor, end, os.SEEK_SET)
+    if end == 0:
+        os.write(descriptor, _HEAD)
+    return kept

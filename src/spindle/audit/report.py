@@ -1,0 +1,113 @@
+"""The two ends of an audit: list what is to be audited, and join the results to a report.
+
+Between them lies `audit.replica.audit_replica` for each place. It needs nothing but the place, so
+it may run in another process or on the machine that has the disk.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spindle.audit.findings import AuditFinding, FindingKind, Severity
+from spindle.audit.log_directory import ListedLogDirectory, list_log_directory
+from spindle.audit.placement import ClusterPlacement
+from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica_comparison import compare_replicas
+
+
+@dataclass(frozen=True, slots=True)
+class AuditListing:
+    """What is to be audited: log directories, and the places of their replicas."""
+
+    directories: tuple[ListedLogDirectory, ...]
+    places: tuple[ReplicaPlace, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The result of an audit.
+
+    Attributes:
+        replicas: those that were there to the end.
+        findings: of all files, errors first, then by path and position.
+        left_out: findings beyond those that are listed.
+        moved_away: replicas that were moved or deleted meanwhile.
+        resumed: replicas whose results an interrupted audit left.
+    """
+
+    directories: tuple[ListedLogDirectory, ...]
+    replicas: tuple[AuditedReplica, ...]
+    findings: tuple[AuditFinding, ...]
+    left_out: int
+    moved_away: int
+    resumed: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(replica.size_bytes for replica in self.replicas)
+
+    @property
+    def batch_count(self) -> int:
+        return sum(replica.batch_count for replica in self.replicas)
+
+
+def list_audit(
+    paths: Sequence[Path], policies: Mapping[str, bool] | None, *, checks_records: bool
+) -> AuditListing:
+    """List log directories.
+
+    Args:
+        paths: roots of log directories, of one or several nodes.
+        policies: whether topics are compacted, as far as that is known.
+        checks_records: the records of all batches are to be decoded, too.
+
+    A directory that cannot be read is a finding of its own.
+    """
+    directories = tuple(list_log_directory(path, policies) for path in paths)
+    places = tuple(
+        replace(place, checks_records=checks_records)
+        for directory in directories
+        for place in directory.replicas
+    )
+    return AuditListing(directories, places)
+
+
+def audit_report(
+    listing: AuditListing,
+    audited: Sequence[AuditedReplica | None],
+    placement: ClusterPlacement | None,
+    confirmed: Sequence[AuditFinding],
+) -> AuditReport:
+    """Join the results of all replicas, and compare replicas with each other.
+
+    Args:
+        audited: the results for `listing.places`, in any order; None for one that is gone.
+        placement: the metadata of the cluster, None if it is not known.
+        confirmed: the findings of later looks at the directories (`confirmed_findings`).
+    """
+    replicas = [replica for replica in audited if replica is not None]
+    findings = [finding for replica in replicas for finding in replica.findings]
+    findings += compare_replicas(replicas, placement)
+    findings += [*confirmed, *_unread(listing.directories, confirmed)]
+    return AuditReport(
+        listing.directories,
+        tuple(replicas),
+        tuple(sorted(findings, key=_order)),
+        sum(replica.left_out for replica in replicas),
+        len(audited) - len(replicas),
+    )
+
+
+def _order(finding: AuditFinding) -> tuple[bool, str, int]:
+    return finding.kind.severity is not Severity.ERROR, finding.path, finding.position or 0
+
+
+def _unread(
+    listed: Sequence[ListedLogDirectory], confirmed: Sequence[AuditFinding]
+) -> list[AuditFinding]:
+    """Return what the first look could not read, if a later one could: it was not audited."""
+    known = {finding.path for finding in confirmed if finding.kind is FindingKind.UNREADABLE}
+    found = [finding for each in listed for finding in each.findings]
+    return [
+        each for each in found if each.kind is FindingKind.UNREADABLE and each.path not in known
+    ]

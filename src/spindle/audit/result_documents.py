@@ -1,0 +1,52 @@
+"""The result of the audit of one replica as a JSON document, and back.
+
+The document goes into a progress file, or from the machine that has the disk to the one that joins
+the results. The place is not part of it: the reader has it from its own listing.
+"""
+
+from typing import Any
+
+from spindle.audit.digests import LogDigest
+from spindle.audit.findings import AuditFinding, FindingKind
+from spindle.audit.replica import AuditedReplica, ReplicaPlace
+
+
+def result_document(replica: AuditedReplica) -> dict[str, Any]:
+    """Return the result of an audit for JSON."""
+    return {
+        "topicId": None if replica.topic_id is None else replica.topic_id.hex(),
+        "startOffset": replica.start_offset,
+        "endOffset": replica.end_offset,
+        "latestEpoch": replica.latest_epoch,
+        "bytes": replica.size_bytes,
+        "batches": replica.batch_count,
+        "findings": [
+            [each.kind.name, each.path, each.evidence, each.position, each.offset, each.replica]
+            for each in replica.findings
+        ],
+        "digest": None if replica.digest is None else list(replica.digest.sums.items()),
+        "isCompacted": replica.is_compacted,
+        "leftOut": replica.left_out,
+    }
+
+
+def audited_replica(place: ReplicaPlace, document: Any) -> AuditedReplica:
+    """Return the result that a document holds.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no such document.
+    """
+    topic_id, digest = document["topicId"], document["digest"]
+    return AuditedReplica(
+        place,
+        None if topic_id is None else bytes.fromhex(topic_id),
+        int(document["startOffset"]),
+        int(document["endOffset"]),
+        int(document["latestEpoch"]),
+        int(document["bytes"]),
+        int(document["batches"]),
+        tuple(AuditFinding(FindingKind[kind], *rest) for kind, *rest in document["findings"]),
+        None if digest is None else LogDigest({int(at): int(value) for at, value in digest}),
+        bool(document["isCompacted"]),
+        int(document["leftOut"]),
+    )

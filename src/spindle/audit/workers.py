@@ -1,0 +1,129 @@
+"""The processes that audit the replicas of the directories on this machine."""
+
+import errno
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica, unreadable_replica
+from spindle.audit.throttle import ReadThrottle
+
+_POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditProgress:
+    """How far an audit is; the bytes of a log that grows may exceed the total."""
+
+    replicas_done: int
+    replicas_total: int
+    bytes_done: int
+    bytes_total: int
+
+
+def audit_all(
+    places: Sequence[ReplicaPlace],
+    *,
+    jobs: int,
+    pause_ms: int,
+    bytes_per_second: int | None,
+    on_progress: Callable[[AuditProgress], None],
+) -> Iterator[tuple[ReplicaPlace, AuditedReplica | None]]:
+    """Audit replicas, and yield each with its result, in the order in which they are ready.
+
+    Args:
+        jobs: processes that read at the same time; 1 reads in this process.
+        pause_ms: the wait before something odd in a directory in use is read again.
+        bytes_per_second: what is read at most from each log directory, None for no limit.
+    """
+    sizes = {place.path: log_bytes(place.path) for place in places}
+    # The largest first, so that no process is left with a large one at the end.
+    ordered = sorted(places, key=lambda place: -sizes[place.path])
+    total_bytes = sum(sizes.values())
+    context = multiprocessing.get_context("fork")
+    throttle = ReadThrottle(bytes_per_second, {place.path.parent for place in places}, context)
+    worker = _Worker(context.Value("q", 0), throttle, pause_ms)
+
+    def show(count: int) -> None:
+        on_progress(AuditProgress(count, len(places), worker.bytes_done.value, total_bytes))
+
+    if jobs == 1 or len(places) < 2:
+        for done, place in enumerate(ordered):
+            yield place, worker.audit(place, partial(show, done))
+        return
+    with ProcessPoolExecutor(
+        min(jobs, len(places)), context, initializer=_adopt, initargs=(worker,)
+    ) as pool:
+        submitted = {_submit(pool, place): place for place in ordered}
+        waiting = set(submitted)
+        while waiting:
+            done_now, waiting = wait(waiting, _POLL_S, FIRST_COMPLETED)
+            show(len(places) - len(waiting))
+            for future in done_now:
+                yield submitted[future], _result(future, submitted[future])
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """What the processes share: a count of bytes, and the throttle."""
+
+    bytes_done: Any
+    throttle: ReadThrottle
+    pause_ms: int
+
+    def audit(self, place: ReplicaPlace, show: Callable[[], None]) -> AuditedReplica | None:
+        def note(size_bytes: int) -> None:
+            with self.bytes_done.get_lock():
+                self.bytes_done.value += size_bytes
+            show()
+
+        return audit_replica(
+            place,
+            pause=partial(time.sleep, self.pause_ms / 1000),
+            on_bytes=note,
+            throttle=partial(self.throttle.wait, place.path.parent),
+        )
+
+
+_workers: list[_Worker] = []
+"""The one of this process, in a worker process."""
+
+
+def _adopt(worker: _Worker) -> None:
+    _workers.append(worker)
+
+
+def _audit_in_worker(place: ReplicaPlace) -> AuditedReplica | None:
+    return _workers[0].audit(place, lambda: None)
+
+
+def _submit(pool: ProcessPoolExecutor, place: ReplicaPlace) -> Future[AuditedReplica | None]:
+    """Give a replica to a worker; the future has failed already if one was killed before."""
+    try:
+        return pool.submit(_audit_in_worker, place)
+    except BrokenProcessPool as error:
+        failed: Future[AuditedReplica | None] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def _result(future: Future[AuditedReplica | None], place: ReplicaPlace) -> AuditedReplica | None:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        reason = "a process of the audit was killed, perhaps because there was no memory left"
+        return unreadable_replica(place, OSError(errno.ENOMEM, reason, str(place.path)))
+
+
+def log_bytes(replica: Path) -> int:
+    """Return the size of the segments of a replica, 0 if it is gone or cannot be read."""
+    try:
+        return sum(path.stat().st_size for path in replica.glob("*.log"))
+    except OSError:
+        return 0
