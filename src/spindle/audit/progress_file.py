@@ -104,11 +104,9 @@ def _begin(descriptor: int, path: Path) -> dict[str, Any]:
             end = len(_HEAD)
             for line in file:
                 try:
-                    entry = json.loads(line)
+                    entry = json.loads(line if line.endswith(b"\n") else b"")
                     kept[entry["files"]] = entry["result"]
                 except (KeyError, TypeError, ValueError):
-                    break
-                if not line.endswith(b"\n"):
                     break
                 end += len(line)
     os.ftruncate(descriptor, end)
