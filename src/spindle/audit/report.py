@@ -17,7 +17,7 @@ from spindle.audit.replica_comparison import compare_replicas
 
 @dataclass(frozen=True, slots=True)
 class AuditListing:
-    """What is to be audited: log directories, and the places of their replicas."""
+    """The log directories and replicas of an audit, before they are read."""
 
     directories: tuple[ListedLogDirectory, ...]
     places: tuple[ReplicaPlace, ...]

@@ -71,7 +71,7 @@ def audit_all(
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """What the processes share: a count of bytes, and the throttle."""
+    """State that the processes share: a count of bytes, and the throttle."""
 
     bytes_done: Any
     throttle: ReadThrottle
