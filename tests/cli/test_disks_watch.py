@@ -17,16 +17,10 @@ import pytest
 from disk_reports import GIB, MIB, NOTHING, disk, move, report, silent
 
 from spindle.cli.disks.rates import BrokerRates, quantile_ms
-from spindle.cli.disks.screen import (
-    BAD,
-    UNUSUAL,
-    BrokerPicture,
-    duration_text,
-    shortened,
-    watch_lines,
-)
+from spindle.cli.disks.screen import BrokerPicture, duration_text, shortened, watch_lines
 from spindle.cli.disks.survey import BrokerReport
 from spindle.cli.main import run
+from spindle.cli.terminal import BAD, UNUSUAL
 from spindle.client.disks import CordonView, DiskView, DiskWork, OperationsView
 from spindle.disks.io_counts import OperationCounts
 

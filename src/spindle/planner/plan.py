@@ -90,6 +90,7 @@ class Infeasible(Exception):
     Attributes:
         limit: the limit that binds.
         partition: the partition that it stops.
+        reason: what is missing.
         remedy: what would make a plan possible.
     """
 
@@ -99,4 +100,5 @@ class Infeasible(Exception):
         super().__init__(f"{partition} cannot move: {reason}. Limit: {limit}. Remedy: {remedy}.")
         self.limit = limit
         self.partition = partition
+        self.reason = reason
         self.remedy = remedy

@@ -2,15 +2,20 @@
 
 import json
 import os
+import sys
 import time
 from functools import partial
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from spindle.cli.audit.screen import progress_bar, report_document, report_lines
+from spindle.cli.pages.audit_page import audit_page
+from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.sizes import parse_size
+from spindle.cli.terminal import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +64,7 @@ class _AuditCommand(click.Command):
     help="Keep results in FILE, and go on from those that an interrupted audit left there.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@HTML
 @click.option("--repair-plan", "has_plan", is_flag=True, help="Print the repairs as a script.")
 def audit(
     paths: tuple[str, ...],
@@ -68,6 +74,7 @@ def audit(
     progress_path: Path | None,
     as_json: bool,
     has_plan: bool,
+    html: Path | None,
 ) -> int:
     """Look for damage in log directories of Spindle or Apache Kafka.
 
@@ -91,17 +98,19 @@ def audit(
             is_quiet=as_json or has_plan,
         )
         report, seconds = _resumed(run, roots, progress_path)
+        document = report_document(report, seconds, time.time_ns() // 1_000_000)
+        if html is not None:
+            write_page(html, audit_page(document))
     except (ImportError, OSError, ValueError) as error:
         click.echo(error, err=True)
         return _UNREADABLE
     if as_json:
-        click.echo(json.dumps(report_document(report, seconds), indent=1))
+        click.echo(json.dumps(document, indent=1))
     elif has_plan:
         _print_plan(report)
     else:
-        # A name of a file need not be valid Unicode.
-        text = "\n".join(report_lines(report, seconds))
-        click.echo(text.encode("utf-8", "backslashreplace"))
+        width = get_terminal_size().columns if sys.stdout.isatty() else None
+        show(report_lines(report, seconds, width))
     return _exit_code(report)
 
 

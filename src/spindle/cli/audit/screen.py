@@ -2,15 +2,18 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from spindle.audit.findings import Severity
+from spindle.cli.disks.screen import shortened
 from spindle.cli.table import table_lines
+from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from spindle.audit.workers import AuditProgress
 
 _REFRESH_S = 0.1
+_LAYOUTS: Final = ((20, 1000), (10, 1000), (0, 1000), (20, 24), (10, 16), (0, 16), (0, 9))
+"""(blocks of a bar, characters of a path): the first pair that fits into the terminal counts."""
 
 
 @contextmanager
@@ -61,28 +66,51 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[["AuditProgress"], None]]:
         yield show
 
 
-def report_lines(report: "AuditReport", seconds: float) -> list[str]:
-    """Return a table of the log directories, a sentence for each finding, and the sum."""
-    rows = []
-    for directory in report.directories:
-        found = [each for each in report.findings if _is_below(each.path, directory.path)]
-        counts = Counter(each.kind.severity.value for each in found)
-        mine = [each for each in report.replicas if each.place.path.parent == directory.path]
-        rows.append(
-            (
-                str(directory.path),
-                directory.state.value,
-                str(len(mine)),
-                size_text(sum(each.size_bytes for each in mine)),
-                str(counts["error"]),
-                str(counts["warning"]),
-            )
-        )
-    head = ("DIRECTORY", "STATE", "REPLICAS", "SIZE", "ERRORS", "WARNINGS")
-    lines = [*table_lines(head, rows), ""]
+def report_lines(report: "AuditReport", seconds: float, width: int | None = None) -> list[Line]:
+    """Return a table of the log directories, a sentence for each finding, and the sum.
+
+    Args:
+        width: columns of the terminal: the table has shorter bars and paths if it is too wide.
+            None sets no limit.
+    """
+    lines = [*_fitting_table(report, width), Line("")]
     for each in report.findings:
-        lines += [f"{each.kind.severity.value} {each.kind.text}", f"  {each.sentence}", ""]
-    return [*lines, _sum(report, seconds)]
+        style = BAD if each.kind.severity is Severity.ERROR else UNUSUAL
+        title = Line(f"{each.kind.severity.value} {each.kind.text}", style)
+        lines += [title, Line(f"  {each.sentence}"), Line("")]
+    return [*lines, Line(_sum(report, seconds), TITLE)]
+
+
+def _fitting_table(report: "AuditReport", width: int | None) -> list[Line]:
+    documents = _directory_documents(report)
+    longest = max((len(each["path"]) for each in documents), default=0)
+    for blocks, name_width in _LAYOUTS:
+        lines = _directory_table(documents, blocks, min(name_width, longest))
+        if width is None or max(map(len, lines)) <= width:
+            break
+    found = [each["errors"] + each["warnings"] for each in documents]
+    styles = ["" if count else QUIET for count in found]
+    return [Line(lines[0], QUIET), *map(Line, lines[1:], styles)]
+
+
+def _directory_table(
+    documents: Sequence[dict[str, Any]], blocks: int, name_width: int
+) -> list[str]:
+    most = max((each["errors"] + each["warnings"] for each in documents), default=0)
+    rows = []
+    for each in documents:
+        row = (
+            shortened(each["path"], name_width),
+            each["state"],
+            str(each["replicas"]),
+            size_text(each["bytes"]),
+            str(each["errors"]),
+            str(each["warnings"]),
+        )
+        share = (each["errors"] + each["warnings"]) / most if most else 0.0
+        rows.append((*row, blocks_text(share, blocks)) if blocks and most else row)
+    head = ("DIRECTORY", "STATE", "REPLICAS", "SIZE", "ERRORS", "WARNINGS")
+    return table_lines((*head, "FINDINGS") if blocks and most else head, rows)
 
 
 def _sum(report: "AuditReport", seconds: float) -> str:
@@ -104,22 +132,17 @@ def _sum(report: "AuditReport", seconds: float) -> str:
     return text
 
 
-def _is_below(path: str, directory: Path) -> bool:
-    return Path(path).is_relative_to(directory)
+def report_document(report: "AuditReport", seconds: float, time_ms: int) -> dict[str, Any]:
+    """Return the result for programs and pages.
 
-
-def report_document(report: "AuditReport", seconds: float) -> dict[str, Any]:
-    """Return the result for JSON."""
+    Args:
+        seconds: that the audit took.
+        time_ms: when it ended.
+    """
+    roots = _roots(report)
     return {
-        "directories": [
-            {
-                "path": str(each.path),
-                "state": each.state.value,
-                "nodeId": None if each.properties is None else each.properties.node_id,
-                "replicas": len(each.replicas),
-            }
-            for each in report.directories
-        ],
+        "timeMs": time_ms,
+        "directories": _directory_documents(report),
         "replicas": len(report.replicas),
         "movedAway": report.moved_away,
         "resumed": report.resumed,
@@ -127,5 +150,42 @@ def report_document(report: "AuditReport", seconds: float) -> dict[str, Any]:
         "bytes": report.size_bytes,
         "seconds": round(seconds, 3),
         "findingsLeftOut": report.left_out,
-        "findings": [finding.document() for finding in report.findings],
+        "findings": [
+            {**each.document(), "directory": _root_of(each.path, roots)} for each in report.findings
+        ],
     }
+
+
+def _directory_documents(report: "AuditReport") -> list[dict[str, Any]]:
+    roots = _roots(report)
+    counts = Counter((_root_of(each.path, roots), each.kind.severity) for each in report.findings)
+    replicas: Counter[Path] = Counter()
+    sizes: Counter[Path] = Counter()
+    for replica in report.replicas:
+        replicas[replica.place.path.parent] += 1
+        sizes[replica.place.path.parent] += replica.size_bytes
+    return [
+        {
+            "path": str(each.path),
+            "state": each.state.value,
+            "nodeId": None if each.properties is None else each.properties.node_id,
+            "replicas": replicas[each.path],
+            "bytes": sizes[each.path],
+            "errors": counts[str(each.path), Severity.ERROR],
+            "warnings": counts[str(each.path), Severity.WARNING],
+        }
+        for each in report.directories
+    ]
+
+
+def _roots(report: "AuditReport") -> frozenset[str]:
+    return frozenset(str(each.path) for each in report.directories)
+
+
+def _root_of(path: str, roots: frozenset[str]) -> str | None:
+    """Return the innermost log directory that is a path or holds it, None if there is none."""
+    while path not in roots:
+        path, _, name = path.rpartition("/")
+        if not name or not path:
+            return "/" if "/" in roots else None
+    return path

@@ -16,13 +16,10 @@ from spindle.cli.disks.state_text import (
     silence_text,
 )
 from spindle.cli.disks.survey import BrokerReport
+from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text
 from spindle.client.disks import DiskView, MoveView
 from spindle.common.sizes import size_text
 
-BAD: Final = "red"
-UNUSUAL: Final = "yellow"
-TITLE: Final = "bold"
-QUIET: Final = "dim"
 _UNKNOWN: Final = "-"
 _LEGEND: Final = "; times of I/O in ms, median/99 %"
 _GAP: Final = "  "
@@ -48,13 +45,6 @@ _WIDE: Final = (
 )
 _NARROW: Final = ("FREE", "REPL", "LEAD", "IN/s", "OUT/s", "I/O", "BUSY", "QUEUE")
 _NARROWEST: Final = ("FREE", "IN/s", "OUT/s", "I/O", "BUSY")
-
-
-class Line(NamedTuple):
-    """One line, and how a terminal shows it."""
-
-    text: str
-    style: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +269,7 @@ def move_text(move: MoveView, rate: MoveRate, names: Mapping[str, str], *, has_b
     if not has_bar:
         source = names.get(move.source, move.source)
         return f"{move.partition} from {source} to {target}: {numbers}  {end}"
-    filled = int(_BAR * part)
-    blocks = "█" * filled + "░" * (_BAR - filled)
-    return f"{move.partition} → {target}  {blocks} {numbers}  {end}"
+    return f"{move.partition} → {target}  {blocks_text(part, _BAR)} {numbers}  {end}"
 
 
 def _end_text(move: MoveView, rate: MoveRate) -> str:

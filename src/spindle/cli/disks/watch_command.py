@@ -15,9 +15,10 @@ from rich.text import Text
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.documents import report_document
 from spindle.cli.disks.rates import BrokerRates, DiskRate, MoveRate, OperationRate, key_of
-from spindle.cli.disks.screen import BrokerPicture, Line, watch_lines
+from spindle.cli.disks.screen import BrokerPicture, watch_lines
 from spindle.cli.disks.survey import Survey
 from spindle.cli.failure import CommandFailed
+from spindle.cli.terminal import Line, shows_blocks
 from spindle.client.wire.cluster import WireClient
 
 _WAIT_MS: Final = 3_000
@@ -115,7 +116,7 @@ def _block(watched: Sequence[BrokerPicture], now_ms: int) -> str:
 def _draw(watch: Watch, interval_s: float, count: int | None) -> None:
     """Draw the terminal after each interval, and when its size changes."""
     console = Console(highlight=False)
-    has_blocks = (console.encoding or "").lower().replace("-", "").startswith("utf")
+    has_blocks = shows_blocks(console.encoding)
     watched, now_ms = watch.take(), _now_ms()
     shown = 1
 

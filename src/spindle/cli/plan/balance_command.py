@@ -2,7 +2,7 @@
 
 import click
 
-from spindle.cli.plan.plan_command import OUT, SPREAD, Maker, plan_command
+from spindle.cli.plan.plan_command import OUT, SPREAD, Goal, plan_command
 from spindle.planner.plans import balance
 
 
@@ -10,6 +10,6 @@ from spindle.planner.plans import balance
 @SPREAD
 @OUT
 @plan_command
-def balance_command() -> Maker:
+def balance_command() -> Goal:
     """Plan the fewest moved bytes after which all directories are about equally full."""
-    return lambda cluster, limits: ("fill all directories equally", balance(cluster, limits))
+    return "fill all directories equally", balance

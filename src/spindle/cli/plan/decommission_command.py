@@ -3,7 +3,7 @@
 import click
 
 from spindle.cli.plan.place import find_directories
-from spindle.cli.plan.plan_command import OUT, Maker, plan_command
+from spindle.cli.plan.plan_command import OUT, Goal, plan_command
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
@@ -14,11 +14,11 @@ from spindle.planner.plans import decommission
 @click.argument("broker", type=click.IntRange(min=0))
 @OUT
 @plan_command
-def decommission_command(broker: int) -> Maker:
+def decommission_command(broker: int) -> Goal:
     """Plan moves of all replicas away from a broker, which may be dead already."""
 
-    def make(cluster: ClusterModel, limits: PlanLimits) -> tuple[str, PlacementPlan]:
+    def make(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
         find_directories(cluster, broker, None)
-        return f"empty broker {broker}", decommission(cluster, broker, limits)
+        return decommission(cluster, broker, limits)
 
-    return make
+    return f"empty broker {broker}", make

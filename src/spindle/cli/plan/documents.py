@@ -1,40 +1,65 @@
-"""A plan as a JSON document for programs. Sizes are in bytes, fills between 0 and 1."""
+"""A plan as a JSON document for programs and pages. Sizes are in bytes, fills from 0 to 1."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from spindle.planner.plan import PlacementPlan, PlannedMove
+from spindle.cli.plan.snapshot import ClusterSnapshot
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import Infeasible, PlacementPlan, PlannedMove
 
 
-def plan_document(goal: str, plan: PlacementPlan, remarks: Sequence[str]) -> dict[str, Any]:
-    """Return the document of a plan.
+def head_document(
+    goal: str, limits: PlanLimits, snapshot: ClusterSnapshot, time_ms: int
+) -> dict[str, Any]:
+    """Return what is known without a plan.
 
     Args:
-        remarks: about the cluster; those about the plan follow them.
+        time_ms: when the cluster was read.
     """
     return {
         "goal": goal,
+        "timeMs": time_ms,
+        "clusterId": snapshot.cluster_id,
+        "limits": {
+            "spread": limits.spread,
+            "maxFill": limits.max_fill,
+            "throttleBytesPerSecond": limits.throttle_bytes_per_second,
+            "parallelMoves": limits.parallel_moves,
+            "keepsRacks": limits.keeps_racks,
+        },
+        "remarks": list(snapshot.remarks),
+    }
+
+
+def refusal_document(
+    head: Mapping[str, Any], model: ClusterModel, error: Infeasible
+) -> dict[str, Any]:
+    """Return the document of a goal that no plan reaches: the limit that binds, and a remedy."""
+    return {
+        **head,
+        "refusal": {
+            "topic": error.partition.topic,
+            "partition": error.partition.partition,
+            "reason": error.reason,
+            "limit": error.limit.value,
+            "remedy": error.remedy,
+        },
+        "directories": _directories(model, [each.used_bytes for each in model.directories], ()),
+    }
+
+
+def plan_document(head: Mapping[str, Any], plan: PlacementPlan) -> dict[str, Any]:
+    """Return the document of a plan; its remarks follow those about the cluster."""
+    return {
+        **head,
         "movedBytes": plan.moved_bytes,
         "lowerBoundBytes": plan.lower_bound_bytes,
         "durationMs": plan.duration_ms,
         "spreadBefore": plan.spread_before,
         "spreadAfter": plan.spread,
-        "remarks": [*remarks, *plan.remarks],
-        "directories": [
-            {
-                "broker": each.broker_id,
-                "path": each.path,
-                "capacityBytes": each.capacity_bytes,
-                "usedBytesBefore": each.used_bytes,
-                "usedBytesAfter": after,
-                "isEmptied": number in plan.leaving,
-                "isCordoned": each.is_cordoned,
-                "isOnline": each.is_online,
-            }
-            for number, (each, after) in enumerate(
-                zip(plan.cluster.directories, plan.used_bytes, strict=True)
-            )
-        ],
+        "remarks": [*head["remarks"], *plan.remarks],
+        "directories": _directories(plan.cluster, plan.used_bytes, plan.leaving),
         "rounds": [
             {
                 "durationMs": each.duration_ms,
@@ -43,6 +68,25 @@ def plan_document(goal: str, plan: PlacementPlan, remarks: Sequence[str]) -> dic
             for each in plan.rounds
         ],
     }
+
+
+def _directories(
+    model: ClusterModel, used_bytes: Sequence[int], leaving: Collection[int]
+) -> list[dict[str, Any]]:
+    gone = frozenset(leaving)
+    return [
+        {
+            "broker": each.broker_id,
+            "path": each.path,
+            "capacityBytes": each.capacity_bytes,
+            "usedBytesBefore": each.used_bytes,
+            "usedBytesAfter": after,
+            "isEmptied": number in gone,
+            "isCordoned": each.is_cordoned,
+            "isOnline": each.is_online,
+        }
+        for number, (each, after) in enumerate(zip(model.directories, used_bytes, strict=True))
+    ]
 
 
 def _move_document(plan: PlacementPlan, move: PlannedMove) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import click
 
 from spindle.cli.plan.place import find_directories, parse_place
-from spindle.cli.plan.plan_command import OUT, Maker, plan_command
+from spindle.cli.plan.plan_command import OUT, Goal, plan_command
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
@@ -14,12 +14,12 @@ from spindle.planner.plans import drain
 @click.argument("place", metavar="BROKER[:DIR]")
 @OUT
 @plan_command
-def drain_command(place: str) -> Maker:
+def drain_command(place: str) -> Goal:
     """Plan moves of all replicas out of a broker, or out of its log directory DIR."""
     broker_id, path = parse_place(place)
 
-    def make(cluster: ClusterModel, limits: PlanLimits) -> tuple[str, PlacementPlan]:
+    def make(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
         found = find_directories(cluster, broker_id, path)
-        return f"empty {place}", drain(cluster, found, limits)
+        return drain(cluster, found, limits)
 
-    return make
+    return f"empty {place}", make

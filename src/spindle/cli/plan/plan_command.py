@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -12,18 +13,21 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.failure import CommandFailed
-from spindle.cli.plan.documents import plan_document
+from spindle.cli.pages.html_option import HTML, write_page
+from spindle.cli.pages.plan_page import plan_page
+from spindle.cli.plan.documents import head_document, plan_document, refusal_document
 from spindle.cli.plan.files import write_files
 from spindle.cli.plan.plan_text import note_lines, plan_lines
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.cli.sizes import parse_size
+from spindle.cli.terminal import show
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import Infeasible, PlacementPlan
 
-Maker = Callable[[ClusterModel, PlanLimits], tuple[str, PlacementPlan]]
-"""Makes a plan; returns its goal in words, too."""
+Goal = tuple[str, Callable[[ClusterModel, PlanLimits], PlacementPlan]]
+"""The goal of a plan in words, and the function that makes the plan."""
 
 _LIMITS = (
     click.option(
@@ -94,11 +98,11 @@ def limits_of(
     return PlanLimits(spread / 100, max_fill / 100, throttle, parallel, not fewer_racks)
 
 
-def plan_command(make: Callable[..., Maker]) -> Callable[..., None]:
+def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
     """Turn a function that reads a command's own parameters into the body of the command.
 
-    The function returns the maker of the plan. The command reads the cluster, calls the maker and
-    prints the plan. If no plan is possible, it ends with the reason, and notes about the cluster.
+    The function returns the goal. The command reads the cluster, makes the plan, and prints and
+    draws it. If no plan is possible, it ends with the reason, and notes about the cluster.
     """
 
     @wraps(make)
@@ -112,22 +116,26 @@ def plan_command(make: Callable[..., Maker]) -> Callable[..., None]:
         capacity: int | None,
         spread: float = 5.0,
         out: Path | None = None,
+        html: Path | None = None,
         **own: Any,
     ) -> None:
         limits = limits_of(max_fill, throttle, parallel, fewer_racks, spread)
-        maker = make(**own)
+        goal, maker = make(**own)
         snapshot = read_snapshot(client, capacity)
+        head = head_document(goal, limits, snapshot, time.time_ns() // 1_000_000)
         try:
-            goal, plan = maker(snapshot.model, limits)
+            plan = maker(snapshot.model, limits)
         except (Infeasible, ValueError) as error:
+            if isinstance(error, Infeasible):
+                _deliver(refusal_document(head, snapshot.model, error), as_json, html)
             notes = [line for each in snapshot.remarks for line in note_lines(each)]
             raise CommandFailed("\n".join([str(error), *notes])) from None
         written = [] if out is None else write_files(plan, out)
+        _deliver(plan_document(head, plan), as_json, html)
         if as_json:
-            click.echo(json.dumps(plan_document(goal, plan, snapshot.remarks)))
             return
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        click.echo("\n".join(plan_lines(goal, plan, limits, snapshot.remarks, width)))
+        show(plan_lines(goal, plan, limits, snapshot.remarks, width))
         if out is not None:
             click.echo(f"\nWrote {len(written)} files to {out}. Execute the rounds in order:")
             click.echo(
@@ -135,4 +143,12 @@ def plan_command(make: Callable[..., Maker]) -> Callable[..., None]:
                 f"--throttle {throttle} --replica-alter-log-dirs-throttle {throttle}"
             )
 
-    return limit_options(cluster_command(run))
+    return limit_options(HTML(cluster_command(run)))
+
+
+def _deliver(document: dict[str, Any], as_json: bool, html: Path | None) -> None:
+    """Print a document if programs want it, and draw it if a page is wanted."""
+    if html is not None:
+        write_page(html, plan_page(document))
+    if as_json:
+        click.echo(json.dumps(document))

@@ -7,10 +7,11 @@ from typing import Final
 
 from spindle.cli.disks.screen import duration_text, shortened
 from spindle.cli.table import table_lines
+from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.planner.limits import PlanLimits
-from spindle.planner.plan import PlacementPlan, PlannedRound
+from spindle.planner.plan import PlacementPlan
 
 _BARS: Final = (20, 10, 5, 0)
 """Blocks of a bar: as many as the terminal has room for."""
@@ -18,6 +19,7 @@ _SHORT_NAMES: Final = (12, 9)
 """Characters of a path that the table keeps for the sake of bars, and in any case."""
 _NOTE: Final = "note        "
 _MOST_ROUNDS: Final = 20
+_MOST_DIRECTORIES: Final = 40
 _MS: Final = 1000
 
 
@@ -27,7 +29,7 @@ def plan_lines(
     limits: PlanLimits,
     remarks: Sequence[str] = (),
     width: int | None = None,
-) -> list[str]:
+) -> list[Line]:
     """Return the lines about a plan.
 
     Args:
@@ -36,12 +38,13 @@ def plan_lines(
         width: columns of the terminal: a table that is too wide has shorter bars, or shorter
             paths if that does not suffice. None sets no limit.
     """
+    notes = [line for each in (*remarks, *plan.remarks) for line in note_lines(each, width)]
     return [
-        *_summary(goal, plan, limits),
-        *(line for each in (*remarks, *plan.remarks) for line in note_lines(each, width)),
-        "",
-        *_fitting_table(plan, width),
-        *(["", *_round_table(plan.rounds)] if plan.rounds else []),
+        *map(Line, _summary(goal, plan, limits)),
+        *(Line(text, UNUSUAL) for text in notes),
+        Line(""),
+        *_fill_lines(plan, limits, width),
+        *([Line(""), *_round_lines(plan, width)] if plan.rounds else []),
     ]
 
 
@@ -84,23 +87,59 @@ def note_lines(remark: str, width: int | None = None) -> list[str]:
     )
 
 
-def _fitting_table(plan: PlacementPlan, width: int | None) -> list[str]:
+def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> list[Line]:
+    """Return the table of directories: all of them, or those that change most."""
+    changes = [
+        abs(after - each.used_bytes)
+        for each, after in zip(plan.cluster.directories, plan.used_bytes, strict=True)
+    ]
+    ranked = sorted(range(len(changes)), key=lambda number: (-changes[number], number))
+    numbers = sorted(ranked[:_MOST_DIRECTORIES])
+    head, *rows = _fitting_table(plan, numbers, width)
+    styles = [_style(plan, limits, number) for number in numbers]
+    lines = [Line(head, QUIET), *map(Line, rows, styles)]
+    if len(changes) > _MOST_DIRECTORIES:
+        left = len(changes) - _MOST_DIRECTORIES
+        lines.append(
+            Line(
+                f"... and {counted(left, 'directory', 'directories')} that change less; --html "
+                "FILE draws all of them",
+                QUIET,
+            )
+        )
+    return lines
+
+
+def _style(plan: PlacementPlan, limits: PlanLimits, number: int) -> str:
+    each = plan.cluster.directories[number]
+    is_over = plan.used_bytes[number] > limits.max_fill * each.capacity_bytes
+    if not each.is_online or (each.capacity_bytes and is_over):
+        return BAD
+    return UNUSUAL if each.is_cordoned and number not in plan.leaving else ""
+
+
+def _fitting_table(plan: PlacementPlan, numbers: Sequence[int], width: int | None) -> list[str]:
     if width is None:
-        return _directory_table(plan)
-    longest = max((len(each.path) for each in plan.cluster.directories), default=0)
+        return _directory_table(plan, numbers)
+    longest = max((len(plan.cluster.directories[each].path) for each in numbers), default=0)
     for name_width, blocks in product((longest, *_SHORT_NAMES), _BARS):
-        room = width - max(map(len, _directory_table(plan, blocks, name_width)))
+        room = width - max(map(len, _directory_table(plan, numbers, blocks, name_width)))
         if room >= 0:
-            return _directory_table(plan, blocks, name_width + room)
-    return _directory_table(plan, _BARS[-1], _SHORT_NAMES[-1])
+            return _directory_table(plan, numbers, blocks, name_width + room)
+    return _directory_table(plan, numbers, _BARS[-1], _SHORT_NAMES[-1])
 
 
 def _directory_table(
-    plan: PlacementPlan, blocks: int = _BARS[0], name_width: int | None = None
+    plan: PlacementPlan,
+    numbers: Sequence[int],
+    blocks: int = _BARS[0],
+    name_width: int | None = None,
 ) -> list[str]:
     head = ("BROKER", "DIRECTORY", "CAPACITY", "BEFORE", "AFTER", "CHANGE", "STATE")
-    rows = [
-        (
+    rows = []
+    for number in numbers:
+        each, after = plan.cluster.directories[number], plan.used_bytes[number]
+        row = (
             str(each.broker_id),
             each.path if name_width is None else shortened(each.path, name_width),
             size_text(each.capacity_bytes) if each.capacity_bytes else "-",
@@ -109,10 +148,7 @@ def _directory_table(
             _change_text(after - each.used_bytes),
             _state_text(plan, number),
         )
-        for number, (each, after) in enumerate(
-            zip(plan.cluster.directories, plan.used_bytes, strict=True)
-        )
-    ]
+        rows.append(row)
     return table_lines(head, rows)
 
 
@@ -121,8 +157,7 @@ def bar_text(used_bytes: int, capacity_bytes: int, blocks: int = _BARS[0]) -> st
     if not capacity_bytes:
         return "-"
     fill = used_bytes / capacity_bytes
-    filled = min(blocks, round(blocks * fill))
-    bar = "█" * filled + "░" * (blocks - filled) + " " if blocks else ""
+    bar = f"{blocks_text(fill, blocks)} " if blocks else ""
     return f"{bar}{100 * fill:5.1f} %"
 
 
@@ -142,18 +177,35 @@ def _state_text(plan: PlacementPlan, number: int) -> str:
     return ", ".join(word for word, is_so in words.items() if is_so)
 
 
-def _round_table(rounds: Sequence[PlannedRound]) -> list[str]:
-    head = ("ROUND", "MOVES", "BYTES", "AT LEAST")
-    rows = [
-        (
-            str(number),
-            str(len(each.moves)),
-            size_text(sum(move.size_bytes for move in each.moves)),
-            duration_text(each.duration_ms / _MS),
+def _round_lines(plan: PlacementPlan, width: int | None) -> list[Line]:
+    """Return the rounds with bars over time; many rounds are put together."""
+    for blocks in _BARS:
+        head, *rows = _round_table(plan, blocks)
+        if width is None or max(map(len, (head, *rows))) <= width:
+            break
+    return [Line(head, QUIET), *map(Line, rows)]
+
+
+def _round_table(plan: PlacementPlan, blocks: int) -> list[str]:
+    head = ("ROUND", "MOVES", "BYTES", "AT LEAST", *(("TIME",) if blocks else ()))
+    rounds, total_ms = plan.rounds, max(1, plan.duration_ms)
+    size = -(-len(rounds) // _MOST_ROUNDS)
+    rows, start_ms = [], 0
+    for first in range(0, len(rounds), size):
+        group = rounds[first : first + size]
+        last = first + len(group)
+        duration_ms = sum(each.duration_ms for each in group)
+        moves = [move for each in group for move in each.moves]
+        # A short round is as wide as a block.
+        block = 1 / max(1, blocks)
+        start, part = min(start_ms / total_ms, 1 - block), max(duration_ms / total_ms, block)
+        bar = blocks_text(part, blocks, start)
+        row = (
+            str(last) if len(group) == 1 else f"{first + 1}-{last}",
+            str(len(moves)),
+            size_text(sum(move.size_bytes for move in moves)),
+            duration_text(duration_ms / _MS),
         )
-        for number, each in enumerate(rounds, start=1)
-    ]
-    lines = table_lines(head, rows)
-    if len(lines) <= _MOST_ROUNDS + 1:
-        return lines
-    return [*lines[: _MOST_ROUNDS + 1], f"... and {len(rounds) - _MOST_ROUNDS} more rounds"]
+        rows.append((*row, bar) if blocks else row)
+        start_ms += duration_ms
+    return table_lines(head, rows)

@@ -31,10 +31,12 @@ class ClusterSnapshot:
 
     Attributes:
         remarks: about brokers and directories of which too little is known.
+        cluster_id: None if the cluster does not tell it.
     """
 
     model: ClusterModel
     remarks: list[str] = field(default_factory=list)
+    cluster_id: str | None = None
 
 
 def read_snapshot(client: WireClient, capacity_bytes: int | None) -> ClusterSnapshot:
@@ -138,7 +140,8 @@ def snapshot_of(
             directories.append(_directory(broker, found, capacity_bytes))
     partitions = _partitions(view, places, directories)
     brokers = [BrokerModel(broker, rack) for broker, rack in sorted(racks.items())]
-    return ClusterSnapshot(ClusterModel(brokers, directories, partitions), remarks)
+    model = ClusterModel(brokers, directories, partitions)
+    return ClusterSnapshot(model, remarks, view.cluster_id)
 
 
 def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> DirectoryModel:

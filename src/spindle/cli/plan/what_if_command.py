@@ -3,7 +3,7 @@
 import click
 
 from spindle.cli.plan.place import find_directories, parse_place
-from spindle.cli.plan.plan_command import SPREAD, Maker, plan_command
+from spindle.cli.plan.plan_command import SPREAD, Goal, plan_command
 from spindle.cli.sizes import size_of
 from spindle.planner.changes import ClusterChanges
 from spindle.planner.limits import PlanLimits
@@ -38,7 +38,7 @@ def what_if_command(
     directories: tuple[str, ...],
     removed: tuple[int, ...],
     retired: tuple[str, ...],
-) -> Maker:
+) -> Goal:
     """Plan for a cluster with more or fewer brokers and directories.
 
     All replicas leave what is removed, and the other directories are balanced. At least one
@@ -50,12 +50,12 @@ def what_if_command(
     new = [_directory(each) for each in directories]
     gone = [parse_place(each) for each in retired]
 
-    def make(cluster: ClusterModel, limits: PlanLimits) -> tuple[str, PlacementPlan]:
+    def make(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
         places = [number for place in gone for number in find_directories(cluster, *place)]
         changes = ClusterChanges(brokers, new, removed, places)
-        return "balance the changed cluster", what_if(cluster, changes, limits)
+        return what_if(cluster, changes, limits)
 
-    return make
+    return "balance the changed cluster", make
 
 
 def _directory(text: str) -> DirectoryModel:

@@ -1,0 +1,58 @@
+"""Lines on a terminal: colours, bars of blocks, and replacements for what it cannot show."""
+
+import sys
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from spindle.common.printable import printable
+
+BAD: Final = "red"
+UNUSUAL: Final = "yellow"
+TITLE: Final = "bold"
+QUIET: Final = "dim"
+_FULL, _EMPTY = "█░"
+_COLOURS: Final = {f"{_FULL}+": "cyan", f"{_EMPTY}+": QUIET}
+_PLAIN: Final = str.maketrans({_FULL: "#", _EMPTY: ".", "→": ">"})
+
+
+class Line(NamedTuple):
+    """One line, and how a terminal shows it."""
+
+    text: str
+    style: str = ""
+
+
+def blocks_text(part: float, length: int, start: float = 0.0) -> str:
+    """Return a bar of blocks.
+
+    Args:
+        part: the filled share, from 0 to 1; beyond it the bar is full.
+        length: of the whole bar, in characters.
+        start: the share at which the filled part begins.
+    """
+    first = min(length, round(length * max(0.0, start)))
+    last = min(length, max(first, round(length * (start + part))))
+    return _EMPTY * first + _FULL * (last - first) + _EMPTY * (length - last)
+
+
+def shows_blocks(encoding: str | None) -> bool:
+    """Tell whether an encoding has the blocks of which a bar is made."""
+    return (encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def show(lines: Iterable[Line]) -> None:
+    """Print lines: in colours on a terminal, if `NO_COLOR` is not set, and plain elsewhere."""
+    encoding = sys.stdout.encoding or "utf-8"
+    console = Console(highlight=False)
+    for line in lines:
+        text = printable(line.text)
+        if not shows_blocks(encoding):
+            text = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+        shown = Text(text, line.style, no_wrap=True)
+        if not line.style:
+            for pattern, colour in _COLOURS.items():
+                shown.highlight_regex(pattern, colour)
+        console.print(shown, soft_wrap=True)
