@@ -7,6 +7,7 @@ believed: not even the durations and the fills.
 from collections import Counter
 from dataclasses import dataclass, field
 
+from spindle.common.ids import NO_LEADER
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan, PlannedRound
@@ -62,6 +63,8 @@ class Replay:
             assert target not in self.leaving
             if self.broker(source) == self.broker(target):
                 assert self.cluster.directories[source].is_online
+            else:
+                assert model.leader != NO_LEADER, "nobody to copy from"
             racks = self.racks(places)
             places[move.slot] = target
             assert len({self.broker(place) for place in places}) == len(model.directories)

@@ -27,7 +27,7 @@ def tiny_cluster(seed: int) -> ClusterModel:
         [BrokerModel(0), BrokerModel(1)],
         [DirectoryModel(d // 2, f"/d{d}", capacities[d], used[d]) for d in range(4)],
         [
-            PartitionModel(TopicPartition("t", number), (place,), (size,))
+            PartitionModel(TopicPartition("t", number), (place,), (size,), leader=place // 2)
             for number, (size, place) in enumerate(zip(sizes, places, strict=True))
         ],
     )

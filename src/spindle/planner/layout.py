@@ -5,6 +5,7 @@ A replica is a number: the replicas of one partition have consecutive numbers, i
 
 from collections.abc import Iterable, Sequence
 
+from spindle.common.ids import NO_LEADER
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlannedMove
 
@@ -74,6 +75,9 @@ class Layout:
         if self.broker[source] == broker:
             # A broker copies between its directories only what it can read.
             return source != directory and self.cluster.directories[source].is_online
+        # Another broker copies from the leader.
+        if self.cluster.partitions[self.partition[replica]].leader == NO_LEADER:
+            return False
         return all(self.broker[place] != broker for place in self.others(replica))
 
     def is_legal(self, replica: int, directory: int) -> bool:

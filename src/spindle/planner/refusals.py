@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from spindle.common.counted import counted
+from spindle.common.ids import NO_LEADER
 from spindle.common.sizes import size_text
 from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
@@ -24,6 +25,7 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
     replicas = counted(len(model.directories), "replica")
     brokers = counted(len({layout.broker[each] for each in left}), "broker")
     if not free:
+        _refuse_copying(layout, replica)
         raise Infeasible(
             BindingLimit.REPLICATION,
             model.name,
@@ -51,6 +53,34 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
             f"add a directory or a broker to rack {name}, or allow fewer racks",
         )
     refuse_space(layout, waiting, legal, limits)
+
+
+def _refuse_copying(layout: Layout, replica: int) -> None:
+    """Refuse a replica that could move if somebody could copy it.
+
+    Raises:
+        Infeasible: there is no leader, or its broker has room but cannot read it.
+    """
+    cluster, place = layout.cluster, layout.place[replica]
+    model = cluster.partitions[layout.partition[replica]]
+    if model.leader == NO_LEADER:
+        raise Infeasible(
+            BindingLimit.OFFLINE,
+            model.name,
+            "it has no leader, and other brokers copy only from leaders",
+            "start the brokers that were in sync last, or elect another replica with an unclean "
+            "election",
+        )
+    own = layout.broker[place]
+    has_other = any(layout.receives[each] for each in cluster.directories_of(own) if each != place)
+    if has_other and not cluster.directories[place].is_online:
+        raise Infeasible(
+            BindingLimit.OFFLINE,
+            model.name,
+            f"broker {own} cannot read {cluster.directories[place].path}, so it copies nothing "
+            "from there to its other directories, and all other brokers have a replica",
+            "replace or retire the directory, or add a broker",
+        )
 
 
 def refuse_offline(layout: Layout, replicas: Sequence[int]) -> None:
