@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.planner.changes import ClusterChanges
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
@@ -177,6 +177,32 @@ def test_a_partition_without_an_online_replica_cannot_be_copied() -> None:
     with pytest.raises(Infeasible, match="none of its replicas is online") as error:
         drain(cluster, [0], PlanLimits())
     assert error.value.limit is BindingLimit.OFFLINE
+
+
+def test_a_partition_without_a_leader_moves_only_inside_its_broker() -> None:
+    headless = replace(partition(0), leader=NO_LEADER)
+    cluster = ClusterModel(three_brokers(), [directory(0), directory(1)], [headless])
+    error = refusal(cluster)
+    assert error.limit is BindingLimit.OFFLINE
+    assert "it has no leader, and other brokers copy only from leaders" in str(error)
+    roomy = ClusterModel(
+        three_brokers(), [directory(0), directory(0, "/e"), directory(1, used=0)], [headless]
+    )
+    ((move,),) = [each.moves for each in drain(roomy, [0], PlanLimits()).rounds]
+    assert move.target == 1
+
+
+def test_a_broker_cannot_copy_what_it_cannot_read() -> None:
+    dead = directory(0, is_online=False, used=0, capacity_bytes=0)
+    cluster = ClusterModel(
+        three_brokers(None, None),
+        [dead, directory(0, "/e"), directory(1)],
+        [replace(partition(0, 2), leader=1)],
+    )
+    error = refusal(cluster)
+    assert error.limit is BindingLimit.OFFLINE
+    assert "broker 0 cannot read /d" in str(error)
+    assert error.remedy == "replace or retire the directory, or add a broker"
 
 
 def test_what_if_answers_for_brokers_that_are_not_there_yet() -> None:
