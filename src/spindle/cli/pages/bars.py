@@ -52,6 +52,16 @@ def fill_bar(before: float, after: float, peak: float, limit: float) -> Markup:
     )
 
 
+def present_bar(fill: float, limit: float) -> Markup:
+    """Return the fill of a directory that no plan changes, from 0 to 1."""
+    colour = "over" if fill > limit else "span"
+    return _svg(
+        "bar",
+        element("rect", class_=colour, width=_capped(fill), height=_HEIGHT),
+        element("line", class_="limit", x1=_capped(limit), x2=_capped(limit), y2=_HEIGHT),
+    )
+
+
 def _capped(part: float) -> float:
     return min(_WHOLE, _WHOLE * part)
 

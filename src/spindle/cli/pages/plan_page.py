@@ -5,7 +5,7 @@ from itertools import accumulate, groupby
 from typing import Any, Final
 
 from spindle.cli.disks.screen import duration_text
-from spindle.cli.pages.bars import fill_bar, span_bar
+from spindle.cli.pages.bars import fill_bar, present_bar, span_bar
 from spindle.cli.pages.frame import (
     folded,
     name_text,
@@ -75,7 +75,7 @@ def _refused(document: Mapping[str, Any], refusal: Mapping[str, Any]) -> Iterato
     )
     if document["remarks"]:
         yield notice("warning", "Notes", paragraphs(document["remarks"]))
-    yield _fills(document)
+    yield _present_fills(document)
     yield _limits(document["limits"])
 
 
@@ -124,11 +124,13 @@ def _fills(document: Mapping[str, Any]) -> Markup:
         parts = [legend, _fill_table(rows)]
     else:
         numbered = groupby(range(len(rows)), lambda number: directories[number]["broker"])
-        parts = [_histogram(directories), legend]
+        brokers = []
         for broker, numbers in numbered:
             own = list(numbers)
             summary = _broker_text(broker, [directories[number] for number in own])
-            parts.append(folded(summary, _fill_table([rows[number] for number in own])))
+            brokers.append(folded(summary, _fill_table([rows[number] for number in own])))
+        everything = f"all {len(rows):,} directories by broker"
+        parts = [legend, _histogram(directories), folded(everything, *brokers)]
     return section(
         "Fill of each directory",
         *parts,
@@ -217,7 +219,41 @@ def _histogram(directories: Sequence[Mapping[str, Any]]) -> Markup:
         for low, before, after in counts
     ]
     head = (("Fill", ""), ("Directories", "wide"), ("Before", _NUMBER), ("After", _NUMBER))
-    return table("Number of directories by fill", head, rows)
+    return table("Number of directories by fill", head, rows, "histogram")
+
+
+def _present_fills(document: Mapping[str, Any]) -> Markup:
+    """Return the fills where there is no plan that would change them, the fullest ones first."""
+    limit = document["limits"]["maxFill"]
+    ranked = sorted(
+        document["directories"], key=lambda each: -fill_of(each, each["usedBytesBefore"])
+    )
+    rows = []
+    for each in ranked:
+        fill = fill_of(each, each["usedBytesBefore"])
+        capacity = size_text(each["capacityBytes"]) if each["capacityBytes"] else "-"
+        row = (
+            _place(each["broker"], each["path"]),
+            present_bar(fill, limit) if each["capacityBytes"] else "",
+            f"{100 * fill:.1f} %" if each["capacityBytes"] else "-",
+            size_text(max(0, int(limit * each["capacityBytes"]) - each["usedBytesBefore"])),
+            capacity,
+            _state(each),
+        )
+        rows.append(row)
+    head = (
+        ("Directory", "name"),
+        ("Fill", "wide"),
+        ("Filled", _NUMBER),
+        ("Room", _NUMBER),
+        ("Capacity", _NUMBER),
+        ("State", ""),
+    )
+    return section(
+        "Fill of each directory now",
+        table("Fill of directories", head, rows),
+        hint=f"The line is the highest fill allowed, {100 * limit:.0f} %; the room ends there.",
+    )
 
 
 def _place(broker: int, path: str) -> Markup:
