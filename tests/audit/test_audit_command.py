@@ -121,6 +121,19 @@ def test_a_name_that_is_not_unicode_is_printed(
         assert "udcff-x" in capsys.readouterr().out
 
 
+def test_a_page_is_drawn_outside_of_the_log_directories(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "audit.html"
+    assert run(["audit", str(damaged), "--jobs", "1", "--html", str(page)]) == 1
+    assert capsys.readouterr().out.endswith(f"Drew {page}\n")
+    assert "orders-0/00000000000000000000.log" in page.read_text()
+    assert run(["audit", str(damaged), "--html", str(damaged / "x.html")]) == 2
+    assert "x.html must be outside of the log directories" in capsys.readouterr().err
+    assert run(["audit", str(tmp_path)]) == 2
+    assert "audit those inside of it: d 2" in capsys.readouterr().err
+
+
 def test_a_missing_library_is_no_finding(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,6 +89,7 @@ def audit(
         if not paths:
             raise ValueError("which log directories? Give their paths")
         roots = [_log_directory(text) for text in dict.fromkeys(paths)]
+        _refuse_inside(roots, progress_path, html)
         run = partial(
             _run,
             roots,
@@ -97,7 +98,7 @@ def audit(
             bytes_per_second=bytes_per_second,
             is_quiet=as_json or has_plan,
         )
-        report, seconds = _resumed(run, roots, progress_path)
+        report, seconds = _resumed(run, progress_path)
         document = report_document(report, seconds, time.time_ns() // 1_000_000)
         if html is not None:
             write_page(html, audit_page(document))
@@ -111,6 +112,8 @@ def audit(
     else:
         width = get_terminal_size().columns if sys.stdout.isatty() else None
         show(report_lines(report, seconds, width))
+        if html is not None:
+            click.echo(f"\nDrew {html}")
     return _exit_code(report)
 
 
@@ -122,12 +125,22 @@ def _log_directory(text: str) -> Path:
         raise ValueError(f"{text} cannot be read as a log directory: {error.strerror}") from None
     if "meta.properties" in names or any("-checkpoint" in name for name in names):
         return path
-    raise ValueError(f"{text} is no log directory: it has neither meta.properties nor checkpoints")
+    inside = [name for name in sorted(names) if (path / name / "meta.properties").is_file()]
+    hint = f"; audit those inside of it: {', '.join(inside)}" if inside else ""
+    raise ValueError(
+        f"{text} is no log directory: it has neither meta.properties nor checkpoints{hint}"
+    )
+
+
+def _refuse_inside(roots: list[Path], *files: Path | None) -> None:
+    """Refuse to write into a log directory."""
+    for file in files:
+        if file is not None and any(file.resolve().is_relative_to(root) for root in roots):
+            raise ValueError(f"{file} must be outside of the log directories")
 
 
 def _resumed(
     run: "Callable[[ProgressFile | None], tuple[AuditReport, float]]",
-    roots: list[Path],
     path: Path | None,
 ) -> "tuple[AuditReport, float]":
     """Run the audit with its progress file, if it has one."""
@@ -135,8 +148,6 @@ def _resumed(
 
     if path is None:
         return run(None)
-    if any(path.resolve().is_relative_to(root) for root in roots):
-        raise ValueError(f"the progress file {path} must be outside of the log directories")
     with progress_file(path) as progress:
         return run(progress)
 

@@ -136,6 +136,8 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
             return
         width = get_terminal_size().columns if sys.stdout.isatty() else None
         show(plan_lines(goal, plan, limits, snapshot.remarks, width))
+        if html is not None:
+            click.echo(f"\nDrew {html}")
         if out is not None:
             click.echo(f"\nWrote {len(written)} files to {out}. Execute the rounds in order:")
             click.echo(
