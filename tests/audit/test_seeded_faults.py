@@ -69,6 +69,10 @@ def test_the_corpus_has_most_kinds() -> None:
 
 
 ELSEWHERE = {
+    "broker-silent",
+    "directory-offline",
+    "partition-offline",
+    "replica-size",
     "directory-assignment",
     "directory-identity",
     "epoch-order",

@@ -38,6 +38,7 @@ class RepairKind(Enum):
     IDENTITY = "restore the file from the other directories of the node, or from a backup"
     RESTART = "start the broker: it tells the controller where the replica is"
     DISK = "look at the disk and at the rights of the files, then audit again"
+    CONNECT = "start the node, or look at the network between it and this machine, then audit again"
 
 
 _REBUILD, _COPY, _DROP = RepairKind.REBUILD, RepairKind.COPY_AGAIN, RepairKind.DROP
@@ -146,6 +147,30 @@ class FindingKind(Enum):
         Severity.ERROR,
         "something other than a broker put a directory there; a broker does not start with it",
         _DROP,
+    )
+    REPLICA_SIZE = (
+        "replica-size",
+        Severity.ERROR,
+        "something other than the broker cut a file of the log while the broker runs",
+        _COPY,
+    )
+    DIRECTORY_OFFLINE = (
+        "directory-offline",
+        Severity.ERROR,
+        "the disk refused to read or write, or is not mounted",
+        _DISK,
+    )
+    BROKER_SILENT = (
+        "broker-silent",
+        Severity.ERROR,
+        "the node is down or hangs, or the network is cut",
+        RepairKind.CONNECT,
+    )
+    PARTITION_OFFLINE = (
+        "partition-offline",
+        Severity.ERROR,
+        "the brokers or disks of its replicas in sync are down",
+        RepairKind.CONNECT,
     )
     UNREADABLE = ("unreadable", Severity.ERROR, "the disk or the rights refuse to read", _DISK)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from spindle.audit.cluster_audit import ClusterAudit
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.progress_file import ProgressFile, fingerprint
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
@@ -25,6 +26,7 @@ def run_audit(
     second_look_ms: int = SECOND_LOOK_MS,
     bytes_per_second: int | None = None,
     progress: ProgressFile | None = None,
+    cluster: ClusterAudit | None = None,
 ) -> AuditReport:
     """Audit log directories.
 
@@ -36,12 +38,19 @@ def run_audit(
         second_look_ms: the wait before something odd in a directory in use is read again.
         bytes_per_second: what is read at most from each log directory.
         progress: results of an interrupted audit to go on from; new ones are added.
+        cluster: asks the brokers, too; None if none are to be asked.
 
     A directory that cannot be read is a finding.
+
+    Raises:
+        ApiError, ClientError: the cluster does not answer any more.
+        ConfigError: a directory is one of another cluster.
     """
     placement = load_placement()
     policies = None if placement is None else placement.policies()
     listing = list_audit(paths, policies, checks_records=checks_records)
+    if cluster is not None:
+        cluster.check_identity(listing.directories)
     kept: list[AuditedReplica] = []
     before: dict[ReplicaPlace, str] = {}
     for place in listing.places:
@@ -61,6 +70,10 @@ def run_audit(
         audited.append(replica)
         if progress is not None and replica is not None:
             progress.add(before[place], replica)
+    if cluster is not None:
+        audited += cluster.fetched_replicas(listing.places, bytes_per_second)
     confirmed = confirmed_findings(paths, load_placement, second_look_ms)
+    if cluster is not None:
+        confirmed += cluster.confirmed_findings(listing.directories, second_look_ms)
     report = audit_report(listing, audited, placement, confirmed)
     return replace(report, resumed=len(kept))

@@ -1,4 +1,4 @@
-"""Second looks at the roots of log directories: a broker at work is seen in the middle of it."""
+"""Second looks at log directories and clusters: a broker at work is seen in the middle of it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,13 +28,25 @@ def confirmed_findings(
     A broker that creates, moves and deletes replicas is seen in the middle of it; what counts in
     directories in use is there in several looks.
     """
-    found, is_in_use = _look(paths, load_placement)
+    return confirm(lambda: _look(paths, load_placement), second_look_ms)
+
+
+def confirm(
+    look: Callable[[], tuple[list[AuditFinding], bool]], second_look_ms: int
+) -> list[AuditFinding]:
+    """Return the findings that several looks have.
+
+    Args:
+        look: returns its findings, and whether a broker is at work, so that they may pass.
+        second_look_ms: the wait before the next look.
+    """
+    found, is_in_use = look()
     for _ in range(_LOOKS - 1):
         if not found or not is_in_use:
             break
         time.sleep(second_look_ms / 1000)
         before = {(finding.kind, finding.path) for finding in found}
-        again, is_in_use = _look(paths, load_placement)
+        again, is_in_use = look()
         found = [finding for finding in again if (finding.kind, finding.path) in before]
     return found
 

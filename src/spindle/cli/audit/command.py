@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from spindle.cli.audit.cluster import audited_cluster, cluster_documents, cluster_lines
 from spindle.cli.audit.screen import progress_bar, report_document, report_lines
 from spindle.cli.pages.audit_page import audit_page
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.sizes import parse_size
-from spindle.cli.terminal import show
+from spindle.cli.terminal import Line, show
+from spindle.cli.tools.failures import FAILURES, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spindle.audit.cluster_audit import ClusterAudit
     from spindle.audit.progress_file import ProgressFile
     from spindle.audit.report import AuditReport
 
@@ -39,7 +42,7 @@ class _AuditCommand(click.Command):
 
 
 @click.command("audit", cls=_AuditCommand)
-@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
     "-j",
     "--jobs",
@@ -63,6 +66,20 @@ class _AuditCommand(click.Command):
     metavar="FILE",
     help="Keep results in FILE, and go on from those that an interrupted audit left there.",
 )
+@click.option(
+    "-b",
+    "--bootstrap-server",
+    "servers",
+    metavar="HOST:PORT,...",
+    help="Addresses of brokers: compare the metadata of their cluster with its log directories.",
+)
+@click.option("--command-config", "file", metavar="FILE", help="Property file of the client.")
+@click.option(
+    "--fetch",
+    "fetches_replicas",
+    is_flag=True,
+    help="Fetch the replicas that are in no PATH from their brokers, and check their batches.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @HTML
 @click.option("--repair-plan", "has_plan", is_flag=True, help="Print the repairs as a script.")
@@ -72,6 +89,9 @@ def audit(
     checks_records: bool,
     bytes_per_second: int | None,
     progress_path: Path | None,
+    servers: str | None,
+    file: str | None,
+    fetches_replicas: bool,
     as_json: bool,
     has_plan: bool,
     html: Path | None,
@@ -80,29 +100,36 @@ def audit(
 
     PATH is a log directory of a stopped or of a running broker. Nothing is changed. The exit code
     is 0 if all is in order, 1 if there are findings, and 2 if the audit could not be made in full:
-    an option is wrong, a PATH is no log directory, or something could not be read. The command
-    needs the extra spindle-log[spark], but no Spark and no broker.
+    an option is wrong, a PATH is no log directory, or something could not be read or asked. The
+    command needs the extra spindle-log[spark], but no Spark, and without -b no broker.
     """
     try:
         if as_json and has_plan:
             raise ValueError("--json prints the findings, --repair-plan a script: give one")
-        if not paths:
-            raise ValueError("which log directories? Give their paths")
+        if not paths and servers is None:
+            raise ValueError("which log directories? Give their paths, or --bootstrap-server")
         roots = [_log_directory(text) for text in dict.fromkeys(paths)]
         _refuse_inside(roots, progress_path, html)
-        run = partial(
-            _run,
-            roots,
-            jobs=jobs,
-            checks_records=checks_records,
-            bytes_per_second=bytes_per_second,
-            is_quiet=as_json or has_plan,
-        )
-        report, seconds = _resumed(run, progress_path)
+        with audited_cluster(servers, file, fetches_replicas=fetches_replicas) as cluster:
+            run = partial(
+                _run,
+                roots,
+                jobs=jobs,
+                checks_records=checks_records,
+                bytes_per_second=bytes_per_second,
+                is_quiet=as_json or has_plan,
+                cluster=cluster,
+            )
+            report, seconds = _resumed(run, progress_path)
         document = report_document(report, seconds, time.time_ns() // 1_000_000)
+        if cluster is not None:
+            document["brokers"] = cluster_documents(cluster)
         if html is not None:
             write_page(html, audit_page(document))
-    except (ImportError, OSError, ValueError) as error:
+    except FAILURES as error:
+        click.echo(failure(error).plainly, err=True)
+        return _UNREADABLE
+    except (ImportError, ValueError) as error:
         click.echo(error, err=True)
         return _UNREADABLE
     if as_json:
@@ -111,7 +138,8 @@ def audit(
         _print_plan(report)
     else:
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        show(report_lines(report, seconds, width))
+        head = [] if cluster is None else [Line(text) for text in cluster_lines(cluster)]
+        show([*head, *report_lines(report, seconds, width)])
         if html is not None:
             click.echo(f"\nDrew {html}")
     return _exit_code(report)
@@ -160,6 +188,7 @@ def _run(
     checks_records: bool,
     bytes_per_second: int | None,
     is_quiet: bool,
+    cluster: "ClusterAudit | None",
 ) -> "tuple[AuditReport, float]":
     from spindle.audit.run import run_audit
     from spindle.cli.audit.metadata import load_placement
@@ -170,7 +199,10 @@ def _run(
             roots,
             jobs=jobs,
             checks_records=checks_records,
-            load_placement=partial(load_placement, roots),
+            load_placement=partial(load_placement, roots)
+            if cluster is None
+            else cluster.load_placement,
+            cluster=cluster,
             on_progress=show,
             bytes_per_second=bytes_per_second,
             progress=progress,
@@ -189,6 +221,7 @@ def _print_plan(report: "AuditReport") -> None:
 def _exit_code(report: "AuditReport") -> int:
     from spindle.audit.findings import FindingKind
 
-    if any(finding.kind is FindingKind.UNREADABLE for finding in report.findings):
+    unseen = (FindingKind.UNREADABLE, FindingKind.BROKER_SILENT)
+    if any(finding.kind in unseen for finding in report.findings):
         return _UNREADABLE
     return _DAMAGED if report.findings else 0

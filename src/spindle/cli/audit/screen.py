@@ -73,7 +73,7 @@ def report_lines(report: "AuditReport", seconds: float, width: int | None = None
         width: columns of the terminal: the table has shorter bars and paths if it is too wide.
             None sets no limit.
     """
-    lines = [*_fitting_table(report, width), Line("")]
+    lines = [*_fitting_table(report, width), Line("")] if report.directories else []
     for each in report.findings:
         style = BAD if each.kind.severity is Severity.ERROR else UNUSUAL
         title = Line(f"{each.kind.severity.value} {each.kind.text}", style)

@@ -1,27 +1,23 @@
 """Reads a running cluster into the planner's model."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spindle.cli.failure import CommandFailed
-from spindle.cli.tools.failures import FAILURES, failure
+from spindle.cli.tools.failures import failure
 from spindle.client.admin.cluster import ClusterNode, describe_brokers
 from spindle.client.admin.partitions import list_reassignments
-from spindle.client.cluster import BrokerAddress, ClusterView
-from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
+from spindle.client.cluster import ClusterView
+from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import HostPort
+from spindle.client.wire.every_broker import ask_every_broker, log_dirs_of
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
-from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 
 UNREADABLE: Final = "(unreadable)"
 """The path of replicas whose directory no broker tells."""
-_WAIT_MS: Final = 10_000
-_MOST_AT_ONCE: Final = 32
 _MOST_NAMED: Final = 5
 
 
@@ -53,14 +49,10 @@ def read_snapshot(client: WireClient, capacity_bytes: int | None) -> ClusterSnap
     nodes = describe_brokers(client).nodes
     under_way = list(list_reassignments(client))
     view = client.metadata()
-    with ThreadPoolExecutor(_MOST_AT_ONCE) as threads:
-        answers = dict(
-            zip(
-                (node.node_id for node in nodes),
-                threads.map(lambda node: _ask(client, node), nodes),
-                strict=True,
-            )
-        )
+    answers = {
+        broker: failure(answer).plainly if isinstance(answer, Exception) else answer
+        for broker, answer in ask_every_broker(client, nodes, log_dirs_of).items()
+    }
     moving = [
         where
         for views in answers.values()
@@ -71,29 +63,6 @@ def read_snapshot(client: WireClient, capacity_bytes: int | None) -> ClusterSnap
     ]
     refuse_moving([*under_way, *moving])
     return snapshot_of(nodes, view, answers, capacity_bytes)
-
-
-def _ask(client: WireClient, node: ClusterNode) -> Sequence[LogDirView] | str:
-    """Return the log directories of a broker, or why there is no answer."""
-    settings = client.settings
-    wait_ms = min(_WAIT_MS, settings.request_timeout_ms)
-    own = replace(
-        settings,
-        bootstrap_servers=(HostPort(node.host, node.port),),
-        asks_controllers=False,
-        request_timeout_ms=wait_ms,
-        api_timeout_ms=wait_ms,
-        connect_timeout_ms=min(wait_ms, settings.connect_timeout_ms),
-    )
-    broker = BrokerAddress(node.node_id, node.host, node.port)
-    try:
-        with WireClient(own) as single:
-            answer = single.ask(
-                describe_log_dirs_request(None), DescribeLogDirsResponse, broker=broker
-            )
-            return log_dir_views(answer)
-    except FAILURES as error:
-        return failure(error).plainly
 
 
 def refuse_moving(partitions: Sequence[TopicPartition]) -> None:

@@ -1,0 +1,116 @@
+"""A cluster as its brokers report it: metadata, log directories, policies, the metadata quorum."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
+from spindle.client.admin.cluster import (
+    ClusterNode,
+    QuorumDescription,
+    describe_brokers,
+    describe_quorum,
+)
+from spindle.client.cluster import ClusterView, TopicView
+from spindle.client.configs import describe_configs_request, described_configs
+from spindle.client.log_dirs import LogDirView
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.every_broker import BROKER_FAILURES, ask_every_broker, log_dirs_of
+from spindle.common.uuids import ZERO_UUID
+from spindle.config.resources import ResourceType
+from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
+
+_POLICY: Final = "cleanup.policy"
+_TOPICS_AT_ONCE: Final = 500
+_WAIT_MS: Final = 5_000
+"""The longest time in which a broker has to name its replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCluster:
+    """The answers of the brokers at one moment.
+
+    Attributes:
+        nodes: the brokers that are registered, also those that do not run, by id.
+        log_dirs: the log directories of each of them, or the reason why it did not answer.
+        policies: whether topics are compacted; a topic of which nobody tells it is missing.
+        quorum: the metadata quorum, or the reason why it is not known.
+    """
+
+    nodes: Mapping[int, ClusterNode]
+    view: ClusterView
+    log_dirs: Mapping[int, Sequence[LogDirView] | str]
+    policies: Mapping[str, bool]
+    quorum: QuorumDescription | str
+
+
+def read_placement(client: WireClient) -> ClusterPlacement:
+    """Ask where the metadata places replicas. Brokers do not tell directory ids.
+
+    Raises:
+        ApiError, ClientError: no broker could be asked.
+    """
+    view = client.metadata()
+    policies = _policies(client, sorted(view.topics))
+    return ClusterPlacement(
+        {topic.topic_id: _placed(topic, policies.get(topic.name)) for topic in view.topics.values()}
+    )
+
+
+def _placed(topic: TopicView, is_compacted: bool | None) -> PlacedTopic:
+    return PlacedTopic(
+        topic.name,
+        topic.topic_id,
+        is_compacted,
+        {
+            number: PlacedPartition(
+                each.replicas, (ZERO_UUID,) * len(each.replicas), each.isr, each.leader
+            )
+            for number, each in topic.partitions.items()
+        },
+    )
+
+
+def read_cluster(client: WireClient) -> ReportedCluster:
+    """Ask all brokers of a cluster. A broker that does not answer is part of the result.
+
+    Raises:
+        ApiError, ClientError: no broker named the brokers and topics.
+    """
+    nodes = describe_brokers(client).nodes
+    view = client.metadata()
+    answers = ask_every_broker(client, nodes, log_dirs_of, _WAIT_MS)
+    return ReportedCluster(
+        {node.node_id: node for node in nodes},
+        view,
+        {
+            node_id: str(answer) if isinstance(answer, Exception) else answer
+            for node_id, answer in answers.items()
+        },
+        _policies(client, sorted(view.topics)),
+        _quorum(client),
+    )
+
+
+def _policies(client: WireClient, topics: Sequence[str]) -> dict[str, bool]:
+    policies = {}
+    for at in range(0, len(topics), _TOPICS_AT_ONCE):
+        names = topics[at : at + _TOPICS_AT_ONCE]
+        request = describe_configs_request(ResourceType.TOPIC, names, [_POLICY])
+        try:
+            answer = client.retrying(lambda: client.ask(request, DescribeConfigsResponse))  # noqa: B023
+        except BROKER_FAILURES:
+            continue  # the checks do without
+        # A topic may be deleted between the two requests; its refusal must not hide the others.
+        answer.results = [each for each in answer.results if not each.error_code]
+        for name, configs in described_configs(answer).items():
+            if _POLICY in configs:
+                policies[name] = "compact" in (configs[_POLICY] or "")
+    return policies
+
+
+def _quorum(client: WireClient) -> QuorumDescription | str:
+    try:
+        return describe_quorum(client)
+    except BROKER_FAILURES as error:
+        return str(error)
