@@ -5,22 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from spindle.cli.drain.drain_file import DrainFile, locked, open_drain_file
+from spindle.cli.execution import cordons
+from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
+from spindle.cli.execution.steps import ExecutionStep
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.tools.bootstrap import connect
 from spindle.client.admin.cluster import describe_brokers
+from spindle.client.admin.cordons import CordonRefused
+from spindle.client.wire.cluster import WireClient
 
 
 def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     path = tmp_path / "drain.json"
-    assert open_drain_file(path, "id", "2:/d") == DrainFile(path, "id", "2:/d")
-    saved = DrainFile(path, "id", "2:/d", ["/d"], ["t"], [1, 2], '{"version":1}')
+    assert open_execution_file(path, "id", "drain 2:/d") == ExecutionFile(path, "id", "drain 2:/d")
+    saved = ExecutionFile(path, "id", "drain 2:/d", ["/d"], ["t"], [1, 2], '{"version":1}')
     saved.save()
-    assert open_drain_file(path, "id", "2:/d") == saved
+    assert open_execution_file(path, "id", "drain 2:/d") == saved
     assert [each.name for each in tmp_path.iterdir()] == ["drain.json"]
+    saved.cordoned = []
     saved.end()
-    assert open_drain_file(path, "id", "2:/d") == DrainFile(path, "id", "2:/d", brokers=[1, 2])
+    assert open_execution_file(path, "id", "drain 2:/d") == ExecutionFile(
+        path, "id", "drain 2:/d", brokers=[1, 2]
+    )
     saved.brokers = []
     saved.end()
     assert not path.exists()
@@ -28,16 +35,16 @@ def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 
 def test_the_file_of_another_drain_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "drain.json"
-    DrainFile(path, "id", "2:/d").save()
-    for cluster_id, place in (("id", "3"), ("other", "2:/d")):
-        with pytest.raises(CommandFailed, match="is of the drain of 2:/d in cluster id, not of"):
-            open_drain_file(path, cluster_id, place)
-    whole = '{"cluster_id": "id", "place": "2:/d", '
+    ExecutionFile(path, "id", "drain 2:/d").save()
+    for cluster_id, place in (("id", "drain 3"), ("other", "drain 2:/d")):
+        with pytest.raises(CommandFailed, match="is of 'drain 2:/d' in cluster id, not of"):
+            open_execution_file(path, cluster_id, place)
+    whole = '{"cluster_id": "id", "goal": "drain 2:/d", '
     wrong = (whole + '"cordoned": 5}', whole + '"round": 5}', "[" * 100_000)
-    for text in ("", "[1]", '{"place": "2:/d"}', '{"unknown": 1}', *wrong):
+    for text in ("", "[1]", '{"goal": "drain 2:/d"}', '{"unknown": 1}', *wrong):
         path.write_text(text)
-        with pytest.raises(CommandFailed, match="is not the file of a drain"):
-            open_drain_file(path, "id", "2:/d")
+        with pytest.raises(CommandFailed, match="is not the file of an execution"):
+            open_execution_file(path, "id", "drain 2:/d")
 
 
 def directories(capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[int, bool]]:
@@ -62,6 +69,9 @@ def test_a_directory_is_drained_and_cordoned_and_cancelling_needs_a_drain(
     assert run(words) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == f"1:{path} has no replicas and is cordoned"
+    assert run((*words, "--json")) == 0
+    (end,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert end == {"place": f"1:{path}", "event": "empty", "isCordoned": True}
     assert directories(capsys)[path] == (0, True)
     assert sum(count for count, _ in directories(capsys).values()) == sum(
         count for count, _ in before.values()
@@ -92,19 +102,37 @@ def test_the_throttles_of_a_broker_that_is_away_are_not_forgotten(
     state = tmp_path / "drain.json"
     with connect(bootstrap, {}) as client:
         cluster_id = describe_brokers(client).cluster_id
-    DrainFile(state, cluster_id, f"1:{path}", brokers=[1, 9]).save()
+    ExecutionFile(state, cluster_id, f"drain 1:{path}", brokers=[1, 9]).save()
     words = ("drain", f"1:{path}", "--capacity", "1GiB", "--state", str(state))
     assert run((*words, *options)) == 0
     assert "the throttles of broker 9 are left" in capsys.readouterr().out
-    assert open_drain_file(state, cluster_id, f"1:{path}").brokers == [9]
+    assert open_execution_file(state, cluster_id, f"drain 1:{path}").brokers == [9]
     run(("disks", "uncordon", "1", path))
+
+
+def test_a_cordon_that_the_broker_hears_of_late_is_removed_all_the_same(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tries: list[str] = []
+
+    def uncordon_late(client: WireClient, broker_id: int, path: str) -> None:
+        tries.append(path)
+        if len(tries) < 3:
+            raise CordonRefused("no operator has cordoned it")
+
+    monkeypatch.setattr(cordons, "uncordon", uncordon_late)
+    file = ExecutionFile(tmp_path / "drain.json", "id", "drain 1:/d", ["/d"])
+    told: list[ExecutionStep] = []
+    with connect(bootstrap, {}) as client:
+        cordons.remove_cordons(client, 1, file, told.append)
+    assert (tries, told, file.cordoned) == (["/d"] * 3, [], [])
 
 
 def test_a_second_drain_with_the_same_file_is_refused(
     bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     state = tmp_path / "drain.json"
-    with locked(state):
+    with locked(state, "drain"):
         assert run(("drain", "1", "--state", str(state))) == 1
     assert f"another drain is running, which uses {state}" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

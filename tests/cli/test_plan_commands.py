@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spindle.cli.drain.drain_run import end_text
+from spindle.cli.drain.drain_run import end_step
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.files import rollback_text, round_texts, write_files
@@ -139,9 +139,11 @@ def test_the_files_of_rounds_are_plans_of_kafka_and_go_back(tmp_path: Path) -> N
 
 
 def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
-    assert end_text("1:/a", drained()) == "1:/a has no replicas and is cordoned"
+    assert end_step("1:/a", drained()).text == "1:/a has no replicas and is cordoned"
     dead = decommission(three_brokers().model, 3, LIMITS)
-    assert end_text("3", dead) == "3 has no replicas; its offline directories are not cordoned"
+    end = end_step("3", dead)
+    assert end.text == "3 has no replicas; its offline directories are not cordoned"
+    assert end.facts == {"isCordoned": False}
 
 
 def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:

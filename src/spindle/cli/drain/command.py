@@ -1,13 +1,13 @@
 """`spindle drain`: empty a broker or one of its directories now."""
 
-import json
 from pathlib import Path
 
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.drain.drain_file import locked, open_drain_file
-from spindle.cli.drain.drain_run import DrainRun, Say
+from spindle.cli.drain.drain_run import DrainRun
+from spindle.cli.execution.execution_file import locked, open_execution_file
+from spindle.cli.execution.steps import ExecutionStep, Tell, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.place import parse_place
 from spindle.cli.plan.plan_command import limit_options, limits_of
@@ -49,28 +49,26 @@ def drain_command(
     path = state or Path(f"spindle-drain-{broker_id}.json")
     cluster_id = describe_brokers(client).cluster_id
 
-    def say(text: str) -> None:
-        click.echo(json.dumps({"place": place, "text": text}) if as_json else text)
-
+    tell = printing(as_json=as_json, place=place)
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)
-    with locked(path):
-        found = open_drain_file(path, cluster_id, place)
-        run = DrainRun(client, found, limits, capacity, say)
+    with locked(path, "drain"):
+        found = open_execution_file(path, cluster_id, f"drain {place}")
+        run = DrainRun(client, found, place, limits, capacity, tell)
         if not cancel:
-            _finish(run, path, say)
+            _finish(run, path, tell)
         elif path.exists():
             run.cancel()
         else:
             raise CommandFailed(f"there is no drain to cancel: {path} does not exist")
 
 
-def _finish(run: DrainRun, path: Path, say: Say) -> None:
+def _finish(run: DrainRun, path: Path, tell: Tell) -> None:
     try:
         run.finish()
     except Infeasible as error:
         raise CommandFailed(f"{error}\n{_what_next(path)}") from None
     except KeyboardInterrupt:
-        say("stopping the moves")
+        tell(ExecutionStep("stopping", "stopping the moves"))
         run.cancel()
         raise click.Abort from None
 

@@ -107,6 +107,16 @@ def uncordon(client: WireClient, broker_id: int, path: str) -> None:
     _write(client, broker_id, described, Cordons(entries, kept_notes(known.notes, entries)))
 
 
+def cordoned_entries(client: WireClient, broker_id: int) -> tuple[str, ...]:
+    """Return the entries of `cordoned.log.dirs` as the broker knows them now.
+
+    Raises:
+        ApiError: the broker refused, or does not run.
+        ClientError: the broker could not be asked.
+    """
+    return _cordons(_own_configs(client, broker_id)).entries
+
+
 def shown_path(path: str) -> str:
     """Return a path, or what `*` means, for a sentence."""
     return "every log directory (*)" if path == EVERY_DIRECTORY else path

@@ -1,0 +1,68 @@
+"""Cordons of an execution: set once the file names them, and removed for certain."""
+
+import time
+from typing import Final
+
+from spindle.cli.execution.execution_file import ExecutionFile
+from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.client.admin.cordons import CordonRefused, cordon, cordoned_entries, uncordon
+from spindle.client.wire.cluster import WireClient
+from spindle.config.cordon_notes import CordonNote
+
+_APPEARS_S: Final = 3.0
+"""Time in which a broker hears of a cordon that was set a moment ago."""
+_GOES_S: Final = 15.0
+"""Time in which a broker hears that a cordon was removed."""
+_PAUSE_S: Final = 0.2
+
+
+def set_cordon(client: WireClient, broker_id: int, path: str, tell: Tell) -> None:
+    """Cordon a directory; the file of the execution names it already.
+
+    Raises:
+        ApiError, ClientError: the cluster refused, or could not be asked.
+    """
+    cordon(client, broker_id, CordonNote(path))
+    facts = {"broker": broker_id, "path": path}
+    tell(ExecutionStep("cordoned", f"cordoned {path} of broker {broker_id}", facts))
+
+
+def remove_cordons(client: WireClient, broker_id: int, file: ExecutionFile, tell: Tell) -> None:
+    """Remove the cordons that an execution has set; those that stay are left in the file.
+
+    A broker tells its own configuration, and hears of a change after the controller. So a cordon
+    that it does not show may be one that it does not know yet.
+
+    Raises:
+        ApiError, ClientError: the cluster refused, or could not be asked.
+    """
+    for path in list(file.cordoned):
+        problem = _remove(client, broker_id, path)
+        if problem is not None:
+            facts = {"broker": broker_id, "path": path, "reason": problem}
+            tell(ExecutionStep("notUncordoned", problem, facts))
+        if problem is None or path not in cordoned_entries(client, broker_id):
+            file.cordoned.remove(path)
+
+
+def _remove(client: WireClient, broker_id: int, path: str) -> str | None:
+    """Remove one cordon, and return why it could not be removed or is still there."""
+    deadline = time.monotonic() + _APPEARS_S
+    while True:
+        try:
+            uncordon(client, broker_id, path)
+            break
+        except CordonRefused as error:
+            # Perhaps the execution was killed before it set this cordon, or an operator removed it.
+            if time.monotonic() >= deadline:
+                return str(error)
+        time.sleep(_PAUSE_S)
+    deadline = time.monotonic() + _GOES_S
+    while path in cordoned_entries(client, broker_id):
+        if time.monotonic() >= deadline:
+            return (
+                f"broker {broker_id} still shows the cordon of {path}, {_GOES_S:.0f} s after it "
+                f"was removed: look with spindle disks list --broker {broker_id}"
+            )
+        time.sleep(_PAUSE_S)
+    return None

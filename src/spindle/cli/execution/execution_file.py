@@ -1,0 +1,106 @@
+"""The file of an execution that is under way: what a later run must undo or wait for.
+
+Everything else is asked from the cluster, so an execution that was killed goes on where it was.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spindle.cli.failure import CommandFailed
+
+
+@dataclass(slots=True)
+class ExecutionFile:
+    """The content of the file.
+
+    Attributes:
+        goal: what is carried out, such as `drain 2:/disk3`.
+        cordoned: the entries of `cordoned.log.dirs` that this execution has set or is about to set.
+        topics: those whose replicas may have throttles.
+        brokers: those that may have throttles.
+        round: the text of the round that may be under way, in the format of Kafka's tool.
+    """
+
+    path: Path
+    cluster_id: str
+    goal: str
+    cordoned: list[str] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
+    brokers: list[int] = field(default_factory=list)
+    round: str = ""
+
+    def save(self) -> None:
+        """Replace the file in one step, so that a kill leaves the old or the new one."""
+        replace_document(self.path, {k: v for k, v in asdict(self).items() if k != "path"})
+
+    def end(self) -> None:
+        """Remove the file, or keep in it what is still to be undone.
+
+        That are the brokers with throttles, and the cordons that are still in `cordoned`.
+        """
+        self.topics, self.round = [], ""
+        if self.brokers or self.cordoned:
+            self.save()
+        else:
+            self.path.unlink(missing_ok=True)
+
+
+def replace_document(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON file in one step, so that a kill leaves the old or the new one."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        json.dump(document, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Keep other executions from the file, which they would replace by what they know.
+
+    Args:
+        what: the command that uses it, for the error.
+
+    Raises:
+        CommandFailed: such a command runs that uses the file.
+    """
+    lock = path.with_name(f"{path.name}.lock")
+    with lock.open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(f"another {what} is running, which uses {path}") from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile:
+    """Return what an earlier run for the same goal has left, or a new file that is not saved yet.
+
+    Raises:
+        CommandFailed: the file is of another goal or cluster, or no such file.
+    """
+    if not path.exists():
+        return ExecutionFile(path, cluster_id, goal)
+    try:
+        found = ExecutionFile(path=path, **json.loads(path.read_text(encoding="utf-8")))
+        lists = (found.cordoned, found.topics, found.brokers)
+        if not isinstance(found.round, str) or not all(isinstance(each, list) for each in lists):
+            raise TypeError(path)
+    except (ValueError, TypeError, RecursionError):
+        raise CommandFailed(f"{path} is not the file of an execution") from None
+    if (found.cluster_id, found.goal) != (cluster_id, goal):
+        raise CommandFailed(
+            f"{path} is of {found.goal!r} in cluster {found.cluster_id}, not of {goal!r} in "
+            f"{cluster_id}; name another file with --state"
+        )
+    return found

@@ -1,0 +1,65 @@
+"""Plans, moves one round, and plans again, until there is nothing left to move."""
+
+import time
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from spindle.cli.execution.executor import PAUSE_S, RoundExecutor
+from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.failure import CommandFailed
+from spindle.common.counted import counted
+from spindle.common.sizes import size_text
+from spindle.planner.plan import PlacementPlan
+
+_MOST_VAIN_ROUNDS: Final = 5
+
+
+def run_rounds(
+    executor: RoundExecutor,
+    make_plan: Callable[[], PlacementPlan],
+    *,
+    before_round: Callable[[PlacementPlan], None],
+    distance: Callable[[PlacementPlan], float],
+    stays: str,
+) -> PlacementPlan:
+    """Execute the first round of one plan after the other, and return the plan without rounds.
+
+    Every round is planned anew, for the cluster as it is then.
+
+    Args:
+        before_round: is called with each plan that has rounds.
+        distance: how far from the goal a plan begins; 0 is the goal.
+        stays: the error if rounds do not bring the goal closer.
+
+    Raises:
+        Infeasible: a plan is not possible.
+        CommandFailed: rounds do not bring the goal closer, or the cluster refused a move.
+        ApiError, ClientError: the cluster refused, or could not be asked.
+    """
+    executor.throttle()
+    executor.wait()
+    vain_rounds, closest = 0, inf
+    while (plan := make_plan()).rounds:
+        before_round(plan)
+        now = distance(plan)
+        vain_rounds = 0 if now < closest else vain_rounds + 1
+        closest = min(closest, now)
+        if vain_rounds == _MOST_VAIN_ROUNDS:
+            raise CommandFailed(stays)
+        executor.tell(round_step(plan))
+        executor.begin(plan)
+        time.sleep(PAUSE_S)
+        executor.wait()
+    return plan
+
+
+def round_step(plan: PlacementPlan) -> ExecutionStep:
+    """Return what is left to move, and what moves now."""
+    left = sum(len(each.moves) for each in plan.rounds)
+    now = len(plan.rounds[0].moves)
+    return ExecutionStep(
+        "round",
+        f"{counted(left, 'replica')} to move, {size_text(plan.moved_bytes)}; {now} now",
+        {"replicasLeft": left, "bytesLeft": plan.moved_bytes, "moves": now},
+    )

@@ -1,0 +1,41 @@
+"""The steps of an execution: lines for people, or JSON lines for programs."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionStep:
+    """A step of an execution.
+
+    Attributes:
+        event: its name for programs.
+        text: a line for people.
+        facts: what programs need: numbers, names, sizes in bytes.
+    """
+
+    event: str
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+Tell = Callable[[ExecutionStep], None]
+"""Shows a step."""
+
+
+def printing(*, as_json: bool, **common: Any) -> Tell:
+    """Return a function that prints steps.
+
+    Args:
+        common: facts that each JSON line begins with.
+    """
+
+    def tell(step: ExecutionStep) -> None:
+        document = {**common, "event": step.event, **step.facts}
+        click.echo(json.dumps(document) if as_json else step.text)
+
+    return tell
