@@ -13,28 +13,47 @@ from peers.paths import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-NOTEBOOK = ROOT / "examples" / "day_of_orders.ipynb"
+ORDERS, DRAINED_DISK = (
+    ROOT / "examples" / f"{name}.ipynb" for name in ("day_of_orders", "drained_disk")
+)
 
 
-def test_the_notebook_draws_its_plots_and_its_stream_catches_up(tmp_path: Path) -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+def executed(notebook: Path, folder: Path) -> tuple[str, list[tuple[int, int]]]:
+    """Run a notebook, and return what it prints, and the sizes of its plots in pixels."""
+    found = nbformat.read(notebook, as_version=4)
+    NotebookClient(found, timeout=300, resources={"metadata": {"path": folder}}).execute()
+    outputs = [output for cell in found.cells for output in cell.get("outputs", ())]
     sizes = [
         struct.unpack(">II", base64.b64decode(output["data"]["image/png"])[16:24])
         for output in outputs
         if "image/png" in output.get("data", ())
     ]
-    assert len(sizes) == 3
-    assert all(width > 700 and height > 200 for width, height in sizes)
     printed = "".join(
         output.get("text", "") for output in outputs if output.get("name") == "stdout"
     )
+    return printed, sizes
+
+
+def test_the_day_of_orders_draws_its_plots_and_its_stream_catches_up(tmp_path: Path) -> None:
+    printed, sizes = executed(ORDERS, tmp_path)
+    assert len(sizes) == 3
+    assert all(width > 700 and height > 200 for width, height in sizes)
     assert "orders in" in printed
     assert "the lag is now 0" in printed
 
 
-def test_the_notebook_is_stored_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    assert not [cell for cell in notebook.cells if cell.get("outputs")]
-    assert not [cell for cell in notebook.cells if cell.get("execution_count")]
+def test_a_disk_is_drained_under_traffic_and_no_record_is_lost(tmp_path: Path) -> None:
+    printed, sizes = executed(DRAINED_DISK, tmp_path)
+    assert len(sizes) == 2
+    assert all(width > 900 and height > 350 for width, height in sizes)
+    assert printed.count("MiB: 0 findings") == 2
+    assert "has no replicas and is cordoned" in printed
+    assert "the same plan now: 0 rounds, 0 bytes to move" in printed
+    assert "acknowledged, 0 lost, 0 there twice" in printed
+    assert not list(tmp_path.glob("*.html"))
+
+
+@pytest.mark.parametrize("notebook", [ORDERS, DRAINED_DISK], ids=lambda path: path.stem)
+def test_a_notebook_is_stored_without_outputs(notebook: Path) -> None:
+    found = nbformat.read(notebook, as_version=4)
+    assert not [cell for cell in found.cells if cell.get("outputs") or cell.get("execution_count")]
