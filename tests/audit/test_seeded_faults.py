@@ -69,6 +69,7 @@ def test_the_corpus_has_most_kinds() -> None:
 
 
 ELSEWHERE = {
+    "batch-too-large",
     "broker-silent",
     "directory-offline",
     "partition-offline",

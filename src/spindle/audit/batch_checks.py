@@ -203,7 +203,9 @@ class BatchChecks:
         """
         for span in spans:
             size = f"{span.end - span.start} bytes from here on are no batches"
-            if span.reason:
+            if span.is_too_large:
+                kind, evidence = FindingKind.BATCH_TOO_LARGE, span.reason
+            elif span.reason:
                 kind, evidence = FindingKind.BATCH_HEADER, f"{span.reason}; {size}"
             elif span.is_at_end and may_be_torn:
                 continue

@@ -37,6 +37,10 @@ class RepairKind(Enum):
     CHOOSE = "keep the copy that the metadata names, and move the other one away"
     IDENTITY = "restore the file from the other directories of the node, or from a backup"
     RESTART = "start the broker: it tells the controller where the replica is"
+    PASS_OVER = (
+        "let consumers pass over the offsets of the batch, or delete the records up to it with "
+        "`spindle delete-records`"
+    )
     DISK = "look at the disk and at the rights of the files, then audit again"
     CONNECT = "start the node, or look at the network between it and this machine, then audit again"
 
@@ -54,6 +58,12 @@ class FindingKind(Enum):
     BATCH_CHECKSUM = ("batch-checksum", Severity.ERROR, _DAMAGE, _COPY)
     BATCH_HEADER = ("batch-header", Severity.ERROR, _DAMAGE, _COPY)
     RECORDS = ("records", Severity.ERROR, "a producer wrote records that nobody can read", _COPY)
+    BATCH_TOO_LARGE = (
+        "batch-too-large",
+        Severity.ERROR,
+        "a producer wrote a batch that is made to fill the memory of its readers",
+        RepairKind.PASS_OVER,
+    )
     SEGMENT_TORN = ("segment-torn", Severity.ERROR, _LOST_TAIL, _COPY)
     SEGMENT_ZEROS = ("segment-zeros", Severity.ERROR, _LOST_TAIL, _COPY)
     SEGMENT_NAME = ("segment-name", Severity.ERROR, "the file was renamed or replaced", _COPY)

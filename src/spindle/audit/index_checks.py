@@ -115,12 +115,15 @@ class OffsetIndexChecks:
             index = np.minimum(starts.searchsorted(wanted), starts.size - 1)
             self._is_start[first:last] = starts[index] == wanted
         lasts = fields[BASE_OFFSET] + fields[LAST_DELTA]
-        first, last = self._offsets.searchsorted([lasts[0], lasts[-1] + 1]).tolist()
-        if first < last and (np.diff(lasts) > 0).all():
+        # The offsets of damaged batches are in no order.
+        order = np.argsort(lasts, kind="stable")
+        ends = lasts[order[[0, -1]]] + (0, 1)
+        first, last = self._offsets.searchsorted(ends).tolist()
+        if first < last:
             wanted = self._offsets[first:last]
-            index = np.minimum(lasts.searchsorted(wanted), lasts.size - 1)
-            found = np.where(lasts[index] == wanted, starts[index], -1)
-            self._found_at[first:last] = found
+            index = order[np.minimum(lasts.searchsorted(wanted, sorter=order), lasts.size - 1)]
+            before = self._found_at[first:last]
+            self._found_at[first:last] = np.where(lasts[index] == wanted, starts[index], before)
 
     def finish(self, scan: SegmentScan) -> None:
         """Report the entries that point to no batch, or to another one."""

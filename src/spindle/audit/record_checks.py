@@ -1,4 +1,4 @@
-"""Checks of the records inside of batches, with the compiled decoder of the pipeline.
+"""Checks of the records inside of batches, with a compiled walk over them.
 
 A checksum says that a batch is as it was written; a producer may have written nonsense.
 """
@@ -9,25 +9,23 @@ from typing import Any, Final
 import numpy as np
 
 from spindle.audit.findings import Collector, FindingKind
-from spindle.common.errors import CorruptRecords
-from spindle.common.ports import Bytes
-from spindle.pipeline.records import headers, scan
-from spindle.pipeline.records.chunk import ChunkDecoder, UndecodableChunk
+from spindle.common.errors import CorruptRecords, RecordsTooLarge
+from spindle.pipeline.records import headers, record_walk, scan
 from spindle.pipeline.records.memory import address_of
 from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, HEADER_BYTES
-from spindle.protocol.records.compression import decompress
+from spindle.protocol.records.compression import DecompressionBuffer, decompress
 
-_MIN_RECORD_BYTES: Final = 7
-_EVERYTHING: Final = (-(2**63), 2**63 - 1, -(2**63), 2**63 - 1)
-_COLUMNS: Final = ("offset",)
+MAX_UNPACKED_BYTES: Final = 64 << 20
+"""The most that the records of a batch may have when they are decompressed."""
+_NO_DIGESTS: Final = np.zeros((0, record_walk.DIGEST_WIDTH), np.int64)
 
 
 class RecordChecks:
-    """Decodes the records of batches whose checksums are right, and looks at their offsets."""
+    """Walks over the records of batches whose checksums are right."""
 
     def __init__(self, findings: Collector) -> None:
         self._findings = findings
-        self._chunks = ChunkDecoder(_COLUMNS, np.array(_EVERYTHING, np.int64), {})
+        self._buffer = DecompressionBuffer()
 
     def window(self, path: Path, fields: Any, view: memoryview, window_at: int) -> None:
         """Check the next batches.
@@ -38,62 +36,84 @@ class RecordChecks:
         is_right = fields[headers.CRC] == fields[headers.COMPUTED_CRC]
         is_data = fields[headers.ATTRIBUTES] & CONTROL_FLAG == 0
         fields = fields[:, is_right & is_data & (fields[headers.RECORD_COUNT] > 0)]
-        table = np.zeros((fields.shape[1], scan.TABLE_WIDTH), np.int64)
-        table[:, scan.ADDRESS] = address_of(view) + fields[headers.POSITION] - window_at
-        table[:, scan.ADDRESS] += HEADER_BYTES
-        table[:, scan.LENGTH] = fields[headers.SIZE_BYTES] - HEADER_BYTES
-        for column, source in (
-            (scan.BASE_OFFSET, headers.BASE_OFFSET),
-            (scan.LAST_DELTA, headers.LAST_DELTA),
-            (scan.COUNT, headers.RECORD_COUNT),
-            (scan.POSITION, headers.POSITION),
-        ):
-            table[:, column] = fields[source]
-        unpacked: list[Bytes] = []
-        is_good = np.ones(len(table), bool)
-        for index in np.flatnonzero(fields[headers.ATTRIBUTES] & CODEC_MASK).tolist():
-            codec = int(fields[headers.ATTRIBUTES, index]) & CODEC_MASK
-            start = int(fields[headers.POSITION, index]) - window_at
-            payload = view[start + HEADER_BYTES : start + int(fields[headers.SIZE_BYTES, index])]
+        table = batch_table(fields, view, window_at)
+        is_plain = fields[headers.ATTRIBUTES] & CODEC_MASK == 0
+        self._walk(path, table[is_plain])
+        for index in np.flatnonzero(~is_plain).tolist():
+            row = table[index : index + 1]
             try:
-                records = decompress(codec, payload)
+                records = unpacked_records(row, view, window_at, self._buffer)
+            except RecordsTooLarge as error:
+                self._add(FindingKind.BATCH_TOO_LARGE, path, row[0], str(error))
             except CorruptRecords as error:
-                is_good[index] = False
-                self._add(path, table[index], str(error))
-                continue
-            unpacked.append(records)
-            table[index, scan.ADDRESS] = address_of(records) if records else 0
-            table[index, scan.LENGTH] = len(records)
-        is_too_many = table[:, scan.COUNT] > table[:, scan.LENGTH] // _MIN_RECORD_BYTES
-        for index in np.flatnonzero(is_too_many & is_good).tolist():
-            count, size = table[index, scan.COUNT], table[index, scan.LENGTH]
-            self._add(path, table[index], f"it says {count} records, in {size} bytes")
-        self._decode(path, view, table[is_good & ~is_too_many])
+                self._add_contradiction(path, row[0], str(error))
+            else:
+                self._walk(path, row)
+                del records  # the buffer of the next batch
 
-    def _decode(self, path: Path, view: memoryview, table: Any) -> None:
+    def _walk(self, path: Path, table: Any) -> None:
+        """Check the records of batches, which a table names by address."""
         while len(table):
-            try:
-                rows = self._chunks.decode(view, table)
-            except UndecodableChunk as error:
-                self._add(path, table[error.row], error.finding)
-                table = np.delete(table, error.row, axis=0)
-                continue
-            offsets = np.zeros(0) if rows is None else rows.column(0).to_numpy()
-            firsts = np.cumsum(table[:, scan.COUNT])[:-1]
-            falls = np.diff(offsets) <= 0
-            # Batches that overlap are another finding.
-            falls[firsts - 1] = False
-            ends = np.cumsum(table[:, scan.COUNT])
-            for row in np.flatnonzero(falls).tolist():
-                index = int(ends.searchsorted(row, side="right"))
-                self._add(path, table[index], f"offset {offsets[row + 1]} follows {offsets[row]}")
-            return
+            result = np.zeros(record_walk.RESULT_WIDTH, np.int64)
+            record_walk.walk_records(table, _NO_DIGESTS, result)
+            if not result[record_walk.WALK_STATUS]:
+                return
+            failed = int(result[record_walk.FAILED_BATCH])
+            self._add_contradiction(path, table[failed], walk_finding(result))
+            table = table[failed + 1 :]
 
-    def _add(self, path: Path, row: Any, evidence: str) -> None:
-        self._findings.add(
-            FindingKind.RECORDS,
-            path,
-            f"its records contradict its header or each other: {evidence}",
-            position=int(row[scan.POSITION]),
-            offset=int(row[scan.BASE_OFFSET]),
-        )
+    def _add_contradiction(self, path: Path, row: Any, evidence: str) -> None:
+        text = f"its records contradict its header or each other: {evidence}"
+        self._add(FindingKind.RECORDS, path, row, text)
+
+    def _add(self, kind: FindingKind, path: Path, row: Any, evidence: str) -> None:
+        position, offset = int(row[scan.POSITION]), int(row[scan.BASE_OFFSET])
+        self._findings.add(kind, path, evidence, position=position, offset=offset)
+
+
+def batch_table(fields: Any, view: memoryview, window_at: int) -> Any:
+    """Return the batch table (of `scan`) of batches in memory, with their bytes as they are stored.
+
+    Args:
+        view: the bytes of the file from byte `window_at` on.
+    """
+    table = np.zeros((fields.shape[1], scan.TABLE_WIDTH), np.int64)
+    table[:, scan.ADDRESS] = address_of(view) + fields[headers.POSITION] - window_at + HEADER_BYTES
+    table[:, scan.LENGTH] = fields[headers.SIZE_BYTES] - HEADER_BYTES
+    for column, source in (
+        (scan.BASE_OFFSET, headers.BASE_OFFSET),
+        (scan.LAST_DELTA, headers.LAST_DELTA),
+        (scan.COUNT, headers.RECORD_COUNT),
+        (scan.POSITION, headers.POSITION),
+        (scan.ATTRIBUTES, headers.ATTRIBUTES),
+    ):
+        table[:, column] = fields[source]
+    return table
+
+
+def unpacked_records(
+    row: Any, view: memoryview, window_at: int, buffer: DecompressionBuffer
+) -> Any:
+    """Decompress a batch, and let its row of the batch table name the result, which is returned.
+
+    Args:
+        row: a batch table of this batch.
+        buffer: memory for the result, which is valid until the next call.
+
+    Raises:
+        CorruptRecords: the records cannot be decompressed.
+        RecordsTooLarge: they have more than `MAX_UNPACKED_BYTES` then.
+    """
+    codec = int(row[0, scan.ATTRIBUTES]) & CODEC_MASK
+    start = int(row[0, scan.POSITION]) - window_at + HEADER_BYTES
+    payload = view[start : start + int(row[0, scan.LENGTH])]
+    records = decompress(codec, payload, MAX_UNPACKED_BYTES, buffer)
+    row[0, scan.ADDRESS] = address_of(records) if records else 0
+    row[0, scan.LENGTH] = len(records)
+    return records
+
+
+def walk_finding(result: Any) -> str:
+    """Return what a walk over records found, as the end of a sentence."""
+    finding = record_walk.FINDINGS[int(result[record_walk.WALK_STATUS])]
+    return f"byte {result[record_walk.FAILED_POSITION]} of its records: {finding}"

@@ -2,7 +2,7 @@
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +40,8 @@ from spindle.protocol.records.control import ControlType, read_control_type
 from spindle.protocol.records.record import decode_records
 
 _NO_INDEX: Final = IndexContent(b"", 0)
+_JOINED_BATCHES: Final = 4096
+_JOINED_WINDOWS: Final = 64
 _MARKER_FLAGS: Final = CONTROL_FLAG | TRANSACTIONAL_FLAG
 
 
@@ -102,13 +104,10 @@ class SegmentAudit:
             )
             size_bytes = os.fstat(file.fileno()).st_size
             scan = SegmentScan(file, size_bytes, offsets.positions)
-            for fields in scan.windows():
+            for fields in _joined(self._read(path, scan)):
                 self._window(file, fields)
-                if self._records is not None:
-                    self._records.window(path, fields, scan.view, scan.window_at)
                 offsets.window(fields)
                 times.window(fields)
-                self._on_bytes(int(fields[SIZE_BYTES].sum()))
             self._batches.bad_spans(scan.bad_spans, may_be_torn=not is_finished)
             offsets.finish(scan)
             if time_index is not None:
@@ -118,6 +117,14 @@ class SegmentAudit:
         entries = self._aborted(name, aborted_data or b"")
         if entries is not None:
             self._transactions.finish_segment(name, entries, base)
+
+    def _read(self, path: Path, scan: SegmentScan) -> Iterator[Any]:
+        """Yield the fields of the batches in each window, when their bytes are no longer needed."""
+        for fields in scan.windows():
+            if self._records is not None:
+                self._records.window(path, fields, scan.view, scan.window_at)
+            self._on_bytes(int(fields[SIZE_BYTES].sum()))
+            yield fields
 
     def _window(self, file: Any, fields: Any) -> None:
         self.batch_count += fields.shape[1]
@@ -151,6 +158,20 @@ class SegmentAudit:
         except CorruptLog as error:
             self._findings.add(kind, path, error.finding, position=error.position)
             return None
+
+
+def _joined(windows: Iterable[Any]) -> Iterator[Any]:
+    """Yield the fields of several windows as one array, because each call of NumPy costs time."""
+    waiting: list[Any] = []
+    count = 0
+    for fields in windows:
+        waiting.append(fields)
+        count += fields.shape[1]
+        if count >= _JOINED_BATCHES or len(waiting) == _JOINED_WINDOWS:
+            yield np.concatenate(waiting, axis=1)
+            waiting, count = [], 0
+    if waiting:
+        yield np.concatenate(waiting, axis=1)
 
 
 def _read(path: Path) -> bytes | None:

@@ -15,6 +15,8 @@ from spindle.protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, BatchHea
 
 WINDOW_BYTES: Final = 1 << 20
 """Bytes of one read; a window stays in the processor's cache while its checksums are computed."""
+MAX_BATCH_BYTES: Final = 64 << 20
+"""The largest batch that is read."""
 _FIRST_OFFSET: Final = -(2**63)
 _LAST_OFFSET: Final = 2**63 - 1
 _NO_NEXT_OFFSET: Final = f"it has offset {_LAST_OFFSET}, after which there is no other"
@@ -27,6 +29,7 @@ class BadSpan(NamedTuple):
         reason: why the header at `start` cannot be one; empty if the file ends inside its batch.
         is_zeros: the span begins with zeros, as space that was allocated and not written.
         is_at_end: no batch follows in this file.
+        is_too_large: the span begins with a batch that is not read because of its size.
     """
 
     start: int
@@ -34,6 +37,7 @@ class BadSpan(NamedTuple):
     reason: str
     is_zeros: bool
     is_at_end: bool
+    is_too_large: bool = False
 
 
 class SegmentScan:
@@ -83,7 +87,12 @@ class SegmentScan:
                     self.size_bytes = position
                     return
                 needed_bytes = BatchHeader._make(HEADER.unpack(head)).size_bytes
-                if needed_bytes > len(self._buffer):
+                if needed_bytes > MAX_BATCH_BYTES:
+                    reason = (
+                        f"the batch has {needed_bytes} bytes, at most {MAX_BATCH_BYTES} are read"
+                    )
+                    position = self._pass_over(position, reason, is_too_large=True)
+                elif needed_bytes > len(self._buffer):
                     self._buffer = bytearray(needed_bytes)
                 elif position + read_bytes < self.size_bytes:
                     self.size_bytes = position + read_bytes  # truncated since
@@ -93,13 +102,13 @@ class SegmentScan:
         """The bytes of the file from `window_at` on, until the next window is read."""
         return memoryview(self._buffer)
 
-    def _pass_over(self, position: int, reason: str) -> int:
+    def _pass_over(self, position: int, reason: str, *, is_too_large: bool = False) -> int:
         """Note a bad span that begins at a position; return where the next batch begins."""
         head = os.pread(self._file.fileno(), HEADER_BYTES, position)
         end = self._next_batch(position, head)
         is_zeros = not any(head)
         self.bad_spans.append(
-            BadSpan(position, end or self.size_bytes, reason, is_zeros, end is None)
+            BadSpan(position, end or self.size_bytes, reason, is_zeros, end is None, is_too_large)
         )
         return self.size_bytes if end is None else end
 

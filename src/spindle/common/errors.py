@@ -216,6 +216,10 @@ class CorruptRecords(Exception):
     """A record batch from the wire is malformed."""
 
 
+class RecordsTooLarge(CorruptRecords):
+    """The records of a batch unpack to more bytes than the reader allows."""
+
+
 class CorruptLog(Exception):
     """Bytes of a file are malformed. It names file, position and finding."""
 

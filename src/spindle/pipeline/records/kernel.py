@@ -61,7 +61,7 @@ _MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 
 
 @inlined
-def _varint(position: int, end: int) -> tuple[int, int]:
+def varint(position: int, end: int) -> tuple[int, int]:
     """Return (value, position after it); position -1 if the number exceeds `end` or ten bytes."""
     if position >= end:
         return 0, -1
@@ -97,7 +97,7 @@ def _decode_headers(
     key_bytes = result[HEADER_KEY_BYTES]
     value_bytes = result[HEADER_VALUE_BYTES]
     for _ in range(count):
-        key_length, position = _varint(position, end)
+        key_length, position = varint(position, end)
         if position < 0:
             return position, _WRONG_LENGTH
         if key_length < 0:
@@ -107,7 +107,7 @@ def _decode_headers(
         copy(key_data + key_bytes, position, key_length)
         key_bytes += key_length
         position += key_length
-        value_length, position = _varint(position, end)
+        value_length, position = varint(position, end)
         if position < 0:
             return position, _WRONG_LENGTH
         if value_length < -1 or value_length > end - position:
@@ -187,7 +187,7 @@ def decode_batches(
         position = start
         status = 0
         for _ in range(table[index, COUNT]):
-            length, position = _varint(position, end)
+            length, position = varint(position, end)
             if position < 0:
                 status = _ENDS_EARLY
                 break
@@ -195,11 +195,11 @@ def decode_batches(
                 status = _ENDS_EARLY
                 break
             record_end = position + length
-            timestamp_delta, position = _varint(position + 1, record_end)
+            timestamp_delta, position = varint(position + 1, record_end)
             if position < 0:
                 status = _WRONG_LENGTH
                 break
-            offset_delta, position = _varint(position, record_end)
+            offset_delta, position = varint(position, record_end)
             if position < 0:
                 status = _WRONG_LENGTH
                 break
@@ -220,7 +220,7 @@ def decode_batches(
                 position = record_end
                 continue
 
-            key_length, position = _varint(position, record_end)
+            key_length, position = varint(position, record_end)
             if position < 0:
                 status = _WRONG_LENGTH
                 break
@@ -230,7 +230,7 @@ def decode_batches(
             key_start = position
             if key_length > 0:
                 position += key_length
-            value_length, position = _varint(position, record_end)
+            value_length, position = varint(position, record_end)
             if position < 0:
                 status = _WRONG_LENGTH
                 break
@@ -240,7 +240,7 @@ def decode_batches(
             value_start = position
             if value_length > 0:
                 position += value_length
-            header_count, position = _varint(position, record_end)
+            header_count, position = varint(position, record_end)
             if position < 0:
                 status = _WRONG_LENGTH
                 break

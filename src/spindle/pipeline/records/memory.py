@@ -237,9 +237,61 @@ def crc_with_table(address: int, size_bytes: int) -> int:
     return crc ^ _ALL_ONES
 
 
+def _shift_tables() -> "dict[int, np.ndarray[Any, Any]]":
+    """Return tables by a power of two n: they give the CRC after n zero bytes, byte by byte."""
+    values = np.arange(256) << 8 * np.arange(4)[:, None]
+    table = values >> 8 ^ _CRC_TABLE[values & 0xFF]  # after one zero byte
+    tables = {}
+    for power in range(1, 12):
+        # The CRC is linear, so the tables for n bytes, used twice, are those for 2 n bytes.
+        table = np.bitwise_xor.reduce([table[k][table >> 8 * k & 0xFF] for k in range(4)])
+        tables[1 << power] = table
+    return tables
+
+
+_LONG: Final = 1024
+_SHORT: Final = 256
+_SHIFTS: Final = _shift_tables()
+_AFTER_LONG: Final = _SHIFTS[_LONG]
+_AFTER_TWO_LONG: Final = _SHIFTS[2 * _LONG]
+_AFTER_SHORT: Final = _SHIFTS[_SHORT]
+_AFTER_TWO_SHORT: Final = _SHIFTS[2 * _SHORT]
+
+
+@inlined
+def _shifted(table: Any, crc: int) -> int:
+    return (
+        table[0, crc & 0xFF]
+        ^ table[1, crc >> 8 & 0xFF]
+        ^ table[2, crc >> 16 & 0xFF]
+        ^ table[3, crc >> 24 & 0xFF]
+    )
+
+
+@inlined
+def _crc_of_three(crc: int, address: int, block: int, after_one: Any, after_two: Any) -> int:
+    """Return the CRC after three blocks in a row.
+
+    An instruction waits for the result of the one before it, so three chains at the same time are
+    about three times as fast as one.
+    """
+    second = third = 0
+    for position in range(address, address + block, 8):
+        crc = _crc_of_8(crc, position)
+        second = _crc_of_8(second, position + block)
+        third = _crc_of_8(third, position + 2 * block)
+    return _shifted(after_two, crc) ^ _shifted(after_one, second) ^ third
+
+
 def _crc_with_instruction(address: int, size_bytes: int) -> int:
     crc = _ALL_ONES
     end = address + size_bytes
+    while end - address >= 3 * _LONG:
+        crc = _crc_of_three(crc, address, _LONG, _AFTER_LONG, _AFTER_TWO_LONG)
+        address += 3 * _LONG
+    while end - address >= 3 * _SHORT:
+        crc = _crc_of_three(crc, address, _SHORT, _AFTER_SHORT, _AFTER_TWO_SHORT)
+        address += 3 * _SHORT
     while end - address >= 8:
         crc = _crc_of_8(crc, address)
         address += 8

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import cramjam
 
-from spindle.common.errors import CorruptRecords
+from spindle.common.errors import CorruptRecords, RecordsTooLarge
 from spindle.common.ports import Bytes
 
 
@@ -98,8 +98,8 @@ def decompress(
             decompression of data that hardly shrinks.
 
     Raises:
-        CorruptRecords: the codec is undefined, the data is not a valid stream of it, or has more
-            than `limit_bytes` when it is decompressed.
+        CorruptRecords: the codec is undefined, or the data is not a valid stream of it.
+        RecordsTooLarge: the data has more than `limit_bytes` when it is decompressed.
     """
     if codec == Codec.NONE:
         return data
@@ -195,8 +195,8 @@ def _decompress_stream(
         size_bytes = min(limit_bytes, 4 * size_bytes)
 
 
-def _too_large(codec: int, limit_bytes: int) -> CorruptRecords:
-    return CorruptRecords(
+def _too_large(codec: int, limit_bytes: int) -> RecordsTooLarge:
+    return RecordsTooLarge(
         f"{Codec(codec).name.lower()}: the batch unpacks to more than the limit of "
         f"{limit_bytes} bytes"
     )

@@ -1,0 +1,191 @@
+"""The compiled walk over the records of batches: check them, and make digests of keys and values.
+
+It writes no columns, so it runs at about the rate at which the bytes come from memory. Every read
+is checked against the end of its batch, as in the kernel that decodes.
+"""
+
+from typing import Any, Final
+
+from spindle.pipeline.records.kernel import varint
+from spindle.pipeline.records.memory import big_int64_at, byte_at, compiled
+from spindle.pipeline.records.scan import ADDRESS, BASE_OFFSET, COUNT, LAST_DELTA, LENGTH
+
+# The result of a walk (int64).
+WALK_STATUS: Final = 0
+FAILED_BATCH: Final = 1
+FAILED_POSITION: Final = 2
+DIGEST_COUNT: Final = 3
+RESULT_WIDTH: Final = 4
+
+# Columns of the digests (int64).
+KEY_HIGH: Final = 0
+KEY_LOW: Final = 1
+OFFSET: Final = 2
+CONTENT: Final = 3
+DIGEST_WIDTH: Final = 4
+
+TOMBSTONE: Final = 0
+"""The CONTENT of a record without a value."""
+
+FINDINGS: Final = (
+    "",
+    "the batch ends inside a record",
+    "a record's length does not fit its fields",
+    "a field's length is out of range",
+    "bytes follow the last record",
+    "a header has no key",
+    "a record's offset is outside its batch",
+    "a record's offset is not above that of the record before it",
+)
+_ENDS_EARLY: Final = 1
+_WRONG_LENGTH: Final = 2
+_WRONG_FIELD: Final = 3
+_TRAILING: Final = 4
+_NULL_HEADER_KEY: Final = 5
+_WRONG_OFFSET: Final = 6
+_WRONG_ORDER: Final = 7
+
+_HIGH_SEED: Final = 0x1B873593CC9E2D51
+_LOW_SEED: Final = 0x165667B19E3779F9
+_FACTOR: Final = 0x2545F4914F6CDD1D
+_LOW_35_BITS: Final = 0x7FFFFFFFF
+_NO_DELTA: Final = -1
+_MIN_LENGTH: Final = 6
+
+
+@compiled
+def _hash(start: int, end: int, seed: int) -> int:
+    """Return a hash of the bytes at addresses [start, end)."""
+    found = seed ^ ((end - start) * _FACTOR)
+    while end - start >= 8:
+        found = (found ^ big_int64_at(start)) * _FACTOR
+        found ^= (found >> 29) & _LOW_35_BITS
+        start += 8
+    rest = 0
+    while start < end:
+        rest = (rest << 8) | byte_at(start)
+        start += 1
+    found = (found ^ rest) * _FACTOR
+    found ^= (found >> 29) & _LOW_35_BITS
+    found *= _FACTOR
+    return found ^ ((found >> 32) & 0xFFFFFFFF)
+
+
+@compiled
+def _past_headers(position: int, end: int, count: int) -> tuple[int, int]:
+    """Return (the position after the headers of one record, status)."""
+    for _ in range(count):
+        length, position = varint(position, end)
+        if position < 0:
+            return position, _WRONG_LENGTH
+        if length < 0:
+            return position, _NULL_HEADER_KEY
+        if length > end - position:
+            return position, _WRONG_FIELD
+        position += length
+        length, position = varint(position, end)
+        if position < 0:
+            return position, _WRONG_LENGTH
+        if length < -1 or length > end - position:
+            return position, _WRONG_FIELD
+        position += max(length, 0)
+    return position, 0
+
+
+@compiled
+def _past_field(position: int, end: int) -> tuple[int, int, int]:
+    """Return (a field's length, the position after the field, status)."""
+    length, position = varint(position, end)
+    if position < 0:
+        return length, position, _WRONG_LENGTH
+    if length < -1 or length > end - position:
+        return length, position, _WRONG_FIELD
+    return length, position + max(length, 0), 0
+
+
+@compiled
+def _past_offset(position: int, end: int) -> tuple[int, int]:
+    """Return (a record's offset delta, the position after it), from the attributes on."""
+    _, position = varint(position + 1, end)
+    if position < 0:
+        return 0, position
+    return varint(position, end)
+
+
+@compiled
+def _past_fields(position: int, end: int) -> tuple[int, int, int, int, int]:
+    """Return (position after a record, status, key's length, its end, value's length).
+
+    Args:
+        position: of the key's length.
+    """
+    key_length, position, status = _past_field(position, end)
+    if status != 0:
+        return position, status, 0, 0, 0
+    key_end = position
+    value_length, position, status = _past_field(position, end)
+    if status != 0:
+        return position, status, 0, 0, 0
+    header_count, position = varint(position, end)
+    if position < 0:
+        return position, _WRONG_LENGTH, 0, 0, 0
+    if header_count < 0 or header_count > (end - position) >> 1:
+        return position, _WRONG_FIELD, 0, 0, 0
+    position, status = _past_headers(position, end, header_count)
+    if status == 0 and position != end:
+        status = _WRONG_LENGTH
+    return position, status, key_length, key_end, value_length
+
+
+@compiled
+def walk_records(table: Any, digests: Any, result: Any) -> None:
+    """Check the records of the batches in a batch table of `scan`.
+
+    `digests` gets a row for each record that has a key; with no rows in it, none is made. It needs
+    room for all records. For a batch that contradicts itself, WALK_STATUS is an index into
+    FINDINGS, FAILED_BATCH the row of the table and FAILED_POSITION the byte within its records.
+    """
+    made = 0
+    for index in range(table.shape[0]):
+        start = table[index, ADDRESS]
+        end = start + table[index, LENGTH]
+        before = _NO_DELTA
+        position = start
+        status = 0
+        for _ in range(table[index, COUNT]):
+            length, position = varint(position, end)
+            if position < 0 or length < _MIN_LENGTH or length > end - position:
+                status = _ENDS_EARLY
+                break
+            record_end = position + length
+            delta, position = _past_offset(position, record_end)
+            if position < 0:
+                status = _WRONG_LENGTH
+            elif delta < 0 or delta > table[index, LAST_DELTA]:
+                status = _WRONG_OFFSET
+            elif delta <= before:
+                status = _WRONG_ORDER
+            if status != 0:
+                break
+            before = delta
+            content = position
+            position, status, key_length, key_end, value_length = _past_fields(content, record_end)
+            if status != 0:
+                break
+            if digests.shape[0] and key_length >= 0:
+                row = digests[made]
+                row[KEY_HIGH] = _hash(key_end - key_length, key_end, _HIGH_SEED)
+                row[KEY_LOW] = _hash(key_end - key_length, key_end, _LOW_SEED)
+                row[OFFSET] = table[index, BASE_OFFSET] + delta
+                row[CONTENT] = TOMBSTONE
+                if value_length >= 0:
+                    row[CONTENT] = _hash(content, record_end, _LOW_SEED) | 1
+                made += 1
+        if status == 0 and position != end:
+            status = _TRAILING
+        if status != 0:
+            result[WALK_STATUS] = status
+            result[FAILED_BATCH] = index
+            result[FAILED_POSITION] = max(position - start, 0)
+            return
+    result[DIGEST_COUNT] = made

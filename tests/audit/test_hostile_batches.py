@@ -1,0 +1,83 @@
+"""Batches that are made to fill the memory of their readers."""
+
+import struct
+from pathlib import Path
+
+import pytest
+from broker_directories import PLAIN, BrokerDirectory, clean_directory
+from log_builders import verified
+
+from spindle.audit import record_checks, segment_scan
+from spindle.audit.findings import AuditFinding
+from spindle.audit.run import run_audit
+from spindle.protocol.records.batch import batches, computed_crc
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+
+MIB = 1 << 20
+
+
+def found_in(root: Path) -> list[AuditFinding]:
+    return list(run_audit([root], checks_records=True).findings)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_batch_that_unpacks_beyond_the_limit_is_a_finding_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: int
+) -> None:
+    directory = BrokerDirectory(tmp_path / "d1")
+    log = directory.create(PLAIN)
+    for value in (b"small", bytes(2 * MIB), b"small"):
+        data = build_batch([SimpleRecord(b"key", value, directory.now_ms)], codec=codec)
+        log.append_as_leader(data, 0, directory.now_ms, terms=verified(log, data))
+    directory.close()
+    assert found_in(directory.path) == []
+    monkeypatch.setattr(record_checks, "MAX_UNPACKED_BYTES", MIB)
+    (finding,) = found_in(directory.path)
+    assert finding.kind.text == "batch-too-large"
+    assert finding.offset == 1
+    assert str(MIB) in finding.evidence
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_a_batch_beyond_the_limit_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    root = clean_directory(tmp_path / "d1")
+    path = sorted((root / str(PLAIN)).glob("*.log"))[0]
+    positions = [position for position, _ in batches(path.read_bytes())]
+    sizes = {header.size_bytes for _, header in batches(path.read_bytes())}
+    # A window holds whatever is smaller; only a batch that does not fit into one counts.
+    monkeypatch.setattr(segment_scan, "WINDOW_BYTES", max(sizes))
+    monkeypatch.setattr(segment_scan, "MAX_BATCH_BYTES", max(sizes))
+    assert found_in(root) == []
+    at = positions[number]
+    path.write_bytes(with_a_longer_batch(path.read_bytes(), at, 2 * max(sizes)))
+    found = [each for each in found_in(root) if each.kind.text == "batch-too-large"]
+    assert [finding.position for finding in found] == [at]
+
+
+def with_a_longer_batch(data: bytes, position: int, more_bytes: int) -> bytes:
+    """Return a segment in which bytes follow the records of a batch, and belong to it."""
+    header = next(each for at, each in batches(data) if at == position)
+    end = position + header.size_bytes
+    longer = bytearray(data[position:end] + bytes(more_bytes))
+    struct.pack_into(">i", longer, 8, len(longer) - 12)
+    _, changed = next(iter(batches(longer)))
+    struct.pack_into(">I", longer, 17, computed_crc(longer, 0, changed))
+    return data[:position] + bytes(longer) + data[end:]
+
+
+def test_the_records_of_a_batch_may_not_leave_its_bytes(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    path = sorted((root / str(PLAIN)).glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    for position, header in list(batches(data)):
+        struct.pack_into(">ii", data, position + 23, 2**31 - 2, 0)
+        struct.pack_into(">i", data, position + 57, 2**31 - 1)
+        _, changed = next(each for each in batches(data) if each[0] == position)
+        assert changed.size_bytes == header.size_bytes
+        struct.pack_into(">I", data, position + 17, computed_crc(data, position, changed))
+    path.write_bytes(data)
+    count = sum(1 for _ in batches(data))
+    found = [each for each in found_in(root) if each.kind.text == "records"]
+    assert len(found) == count

@@ -1,0 +1,48 @@
+"""Snapshots of the metadata log in audited directories."""
+
+import random
+from pathlib import Path
+
+import pytest
+from broker_directories import BrokerDirectory
+from seeded_faults import flip
+
+from spindle.audit.run import run_audit
+from spindle.common.ids import METADATA_PARTITION, OffsetAndEpoch
+from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    """The snapshot of a metadata log."""
+    directory = BrokerDirectory(tmp_path / "d1")
+    log = directory.create(METADATA_PARTITION)
+    for _ in range(3):
+        directory.append(log, 5)
+    directory.close()
+    values = [b"value %d" % number for number in range(2000)]
+    data = b"".join(encode_snapshot(values, SnapshotInfo(0, 0, None), epoch=0, now_ms=1))
+    path = Path(log.path) / snapshot_file_name(OffsetAndEpoch(10, 0))
+    path.write_bytes(data)
+    return path
+
+
+def found_in(snapshot: Path) -> list[tuple[str, str]]:
+    report = run_audit([snapshot.parent.parent])
+    return [(finding.kind.text, finding.path) for finding in report.findings]
+
+
+def test_a_whole_snapshot_is_in_order(snapshot: Path) -> None:
+    assert found_in(snapshot) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_damaged_snapshot_is_found(snapshot: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    size = snapshot.stat().st_size
+    if seed % 2:
+        # The checksum of a batch covers neither its base offset nor its leader epoch.
+        flip(rng, snapshot, 61, size // 3)
+    else:
+        snapshot.write_bytes(snapshot.read_bytes()[: rng.randrange(size)])
+    assert found_in(snapshot) == [("metadata-snapshot", str(snapshot))]
