@@ -260,12 +260,9 @@ _AFTER_TWO_SHORT: Final = _SHIFTS[2 * _SHORT]
 
 @inlined
 def _shifted(table: Any, crc: int) -> int:
-    return (
-        table[0, crc & 0xFF]
-        ^ table[1, crc >> 8 & 0xFF]
-        ^ table[2, crc >> 16 & 0xFF]
-        ^ table[3, crc >> 24 & 0xFF]
-    )
+    low: int = table[0, crc & 0xFF] ^ table[1, crc >> 8 & 0xFF]
+    high: int = table[2, crc >> 16 & 0xFF] ^ table[3, crc >> 24 & 0xFF]
+    return low ^ high
 
 
 @inlined
