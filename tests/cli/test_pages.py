@@ -100,6 +100,7 @@ def audited(*findings: dict[str, Any], path: str = "/a") -> dict[str, Any]:
     return {
         "timeMs": 1_790_000_000_000,
         "directories": [directory],
+        "brokers": [],
         "replicas": 3,
         "movedAway": 0,
         "batches": 1000,
@@ -147,6 +148,20 @@ def test_an_audit_shows_a_verdict_places_causes_and_repairs() -> None:
     ):
         assert part in text
     assert "All in order" in Parsed(audit_page(audited())).text
+
+
+def test_the_audit_of_a_cluster_shows_what_brokers_report() -> None:
+    quiet = {"errors": 0, "warnings": 0}
+    place = {"path": "/d", "state": "offline", "replicas": 7, "bytes": GIB, **quiet, "errors": 1}
+    brokers = [
+        {"id": 1, "error": None, "directories": [place], **quiet},
+        {"id": 2, "error": "no answer", "directories": [], **quiet, "errors": 1},
+    ]
+    found = finding(path="broker 1:/d/t-0", directory="broker 1:/d")
+    document = audited(found) | {"brokers": brokers, "directories": []}
+    text = Parsed(audit_page(document)).text
+    for part in ("Audit of a cluster of 2 brokers", "broker 1:/d", "does not answer", "offline"):
+        assert part in text
 
 
 def hostile_pages() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from textwrap import wrap
 from typing import Final, NamedTuple
 
 from rich.console import Console
@@ -36,6 +37,24 @@ def blocks_text(part: float, length: int, start: float = 0.0) -> str:
     first = min(length, round(length * max(0.0, start)))
     last = min(length, max(first, round(length * (start + part))))
     return _EMPTY * first + _FULL * (last - first) + _EMPTY * (length - last)
+
+
+def wrapped(text: str, width: int | None, indent: int) -> list[str]:
+    """Return a text in as many lines as the columns of a terminal need.
+
+    Args:
+        width: None sets no limit.
+        indent: spaces before all lines but the first.
+    """
+    if width is None:
+        return [text]
+    return wrap(
+        text,
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def shows_blocks(encoding: str | None) -> bool:

@@ -121,9 +121,8 @@ def audit(
                 cluster=cluster,
             )
             report, seconds = _resumed(run, progress_path)
-        document = report_document(report, seconds, time.time_ns() // 1_000_000)
-        if cluster is not None:
-            document["brokers"] = cluster_documents(cluster)
+        brokers = [] if cluster is None else cluster_documents(cluster)
+        document = report_document(report, seconds, time.time_ns() // 1_000_000, brokers)
         if html is not None:
             write_page(html, audit_page(document))
     except FAILURES as error:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from spindle.audit.findings import Severity
 from spindle.cli.disks.screen import shortened
 from spindle.cli.table import table_lines
-from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text
+from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, wrapped
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from spindle.audit.report import AuditReport
     from spindle.audit.workers import AuditProgress
 
+Counts = Counter[tuple[str | None, Severity]]
+"""Findings by log directory and severity."""
 _REFRESH_S = 0.1
 _LAYOUTS: Final = ((20, 1000), (10, 1000), (0, 1000), (20, 24), (10, 16), (0, 16), (0, 9))
 """(blocks of a bar, characters of a path): the first pair that fits into the terminal counts."""
@@ -77,7 +79,7 @@ def report_lines(report: "AuditReport", seconds: float, width: int | None = None
     for each in report.findings:
         style = BAD if each.kind.severity is Severity.ERROR else UNUSUAL
         title = Line(f"{each.kind.severity.value} {each.kind.text}", style)
-        lines += [title, Line(f"  {each.sentence}"), Line("")]
+        lines += [title, *map(Line, wrapped(f"  {each.sentence}", width, 2)), Line("")]
     return [*lines, Line(_sum(report, seconds), TITLE)]
 
 
@@ -132,17 +134,26 @@ def _sum(report: "AuditReport", seconds: float) -> str:
     return text
 
 
-def report_document(report: "AuditReport", seconds: float, time_ms: int) -> dict[str, Any]:
+def report_document(
+    report: "AuditReport",
+    seconds: float,
+    time_ms: int,
+    brokers: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
     """Return the result for programs and pages.
 
     Args:
         seconds: that the audit took.
         time_ms: when it ended.
+        brokers: the documents of brokers that were asked, with their directories.
     """
     roots = _roots(report)
+    roots |= {place for each in brokers for place in _places(each)}
+    counts = _counts(report, roots)
     return {
         "timeMs": time_ms,
         "directories": _directory_documents(report),
+        "brokers": [_counted_broker(each, counts) for each in brokers],
         "replicas": len(report.replicas),
         "movedAway": report.moved_away,
         "resumed": report.resumed,
@@ -157,8 +168,7 @@ def report_document(report: "AuditReport", seconds: float, time_ms: int) -> dict
 
 
 def _directory_documents(report: "AuditReport") -> list[dict[str, Any]]:
-    roots = _roots(report)
-    counts = Counter((_root_of(each.path, roots), each.kind.severity) for each in report.findings)
+    counts = _counts(report, _roots(report))
     replicas: Counter[Path] = Counter()
     sizes: Counter[Path] = Counter()
     for replica in report.replicas:
@@ -171,11 +181,34 @@ def _directory_documents(report: "AuditReport") -> list[dict[str, Any]]:
             "nodeId": None if each.properties is None else each.properties.node_id,
             "replicas": replicas[each.path],
             "bytes": sizes[each.path],
-            "errors": counts[str(each.path), Severity.ERROR],
-            "warnings": counts[str(each.path), Severity.WARNING],
+            **_severities(counts, str(each.path)),
         }
         for each in report.directories
     ]
+
+
+def _places(broker: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how findings name a broker and its directories."""
+    yield f"broker {broker['id']}"
+    for each in broker["directories"]:
+        yield f"broker {broker['id']}:{each['path']}"
+
+
+def _counted_broker(broker: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
+    own, *places = _places(broker)
+    directories = [
+        {**each, **_severities(counts, place)}
+        for each, place in zip(broker["directories"], places, strict=True)
+    ]
+    return {**broker, **_severities(counts, own), "directories": directories}
+
+
+def _counts(report: "AuditReport", roots: frozenset[str]) -> Counts:
+    return Counter((_root_of(each.path, roots), each.kind.severity) for each in report.findings)
+
+
+def _severities(counts: Counts, root: str) -> dict[str, int]:
+    return {"errors": counts[root, Severity.ERROR], "warnings": counts[root, Severity.WARNING]}
 
 
 def _roots(report: "AuditReport") -> frozenset[str]:
@@ -184,8 +217,6 @@ def _roots(report: "AuditReport") -> frozenset[str]:
 
 def _root_of(path: str, roots: frozenset[str]) -> str | None:
     """Return the innermost log directory that is a path or holds it, None if there is none."""
-    while path not in roots:
-        path, _, name = path.rpartition("/")
-        if not name or not path:
-            return "/" if "/" in roots else None
-    return path
+    while path and path not in roots:
+        path = path.rpartition("/")[0]
+    return path or None

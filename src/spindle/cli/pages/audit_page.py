@@ -27,6 +27,7 @@ _MOST_LISTED: Final = 2_000
 _FEWEST_LISTED: Final = 5
 _MOST_UNFOLDED: Final = 8
 _NUMBER: Final = "number"
+_STATES: Final = {"offline": "error", "does not answer": "error"}
 _ERROR: Final = "error"
 
 Document = Mapping[str, Any]
@@ -38,8 +39,11 @@ def audit_page(document: Document) -> str:
     Args:
         document: as `spindle audit --json` prints it.
     """
-    directories = document["directories"]
-    title = f"audit of {counted(len(directories), 'log directory', 'log directories')}"
+    count = len(document["directories"])
+    title = f"audit of {counted(count, 'log directory', 'log directories')}"
+    if document["brokers"]:
+        cluster = f"a cluster of {counted(len(document['brokers']), 'broker')}"
+        title = f"audit of {cluster}" if not count else f"{title} and {cluster}"
     return page("audit", title, [time_text(document["timeMs"])], *_parts(document))
 
 
@@ -48,7 +52,10 @@ def _parts(document: Document) -> Iterator[Markup]:
     severities = Counter(each["severity"] for each in findings)
     yield _verdict(document, severities)
     yield _tiles(document)
-    yield _by_directory(document)
+    if document["directories"]:
+        yield _by_directory(document)
+    if document["brokers"]:
+        yield _by_broker(document["brokers"])
     if findings:
         yield _by_kind(findings)
         yield _list(document)
@@ -84,11 +91,11 @@ def _tiles(document: Document) -> Markup:
             f"{left_out:,} of them only counted" if left_out else "all of them listed",
         ),
         (
-            "Replicas",
+            "Replicas read",
             f"{document['replicas']:,}",
             f"{moved:,} moved or deleted meanwhile" if moved else "none moved meanwhile",
         ),
-        ("Read", size_text(size_bytes), counted(document["batches"], "batch", "batches")),
+        ("Bytes read", size_text(size_bytes), counted(document["batches"], "batch", "batches")),
         (
             "Time",
             f"{seconds:.1f} s" if seconds < 60 else duration_text(seconds),
@@ -98,34 +105,56 @@ def _tiles(document: Document) -> Markup:
 
 
 def _by_directory(document: Document) -> Markup:
-    directories = document["directories"]
-    most = max((each["errors"] + each["warnings"] for each in directories), default=0) or 1
+    rows = [(_directory_name(each), each) for each in document["directories"]]
+    return section(
+        "Findings by disk",
+        _disk_table("Findings, replicas and bytes of each log directory", rows),
+        hint="The log directory with the most errors comes first.",
+    )
+
+
+def _by_broker(brokers: Sequence[Document]) -> Markup:
+    rows: list[tuple[Markup, Document]] = []
+    for broker in brokers:
+        own = element("b", f"broker {broker['id']}")
+        if broker["error"] is not None or broker["errors"] + broker["warnings"]:
+            silent = "" if broker["error"] is None else "does not answer"
+            rows.append((own, {**broker, "replicas": 0, "bytes": 0, "state": silent}))
+        rows += [
+            (joined(own, ":", name_text(each["path"])), each) for each in broker["directories"]
+        ]
+    return section(
+        "Findings by disk, as brokers report them",
+        _disk_table("Findings, replicas and bytes of each directory of a broker", rows),
+        hint="The brokers were asked for these directories and compared with the metadata.",
+    )
+
+
+def _disk_table(caption: str, rows: Sequence[tuple[Markup, Document]]) -> Markup:
+    most = max((each["errors"] + each["warnings"] for _, each in rows), default=0) or 1
     head = (
         ("Directory", ""),
         ("Findings", "wide"),
         ("Errors", _NUMBER),
         ("Warnings", _NUMBER),
         ("Replicas", _NUMBER),
-        ("Read", _NUMBER),
+        ("Size", _NUMBER),
         ("State", ""),
     )
-    rows = (
+    ranked = sorted(rows, key=lambda row: (-row[1]["errors"], -row[1]["warnings"]))
+    cells = (
         (
-            _directory_name(each),
+            name,
             stacked_bar(((each["errors"] / most, "errors"), (each["warnings"] / most, "warnings"))),
             f"{each['errors']:,}",
             f"{each['warnings']:,}",
             f"{each['replicas']:,}",
             size_text(each["bytes"]),
-            tag(each["state"], "plain"),
+            tag(each["state"], _STATES.get(each["state"], "plain")) if each["state"] else "",
         )
-        for each in sorted(directories, key=lambda each: (-each["errors"], -each["warnings"]))
+        for name, each in ranked
     )
-    return section(
-        "Findings by disk",
-        table("Findings, replicas and bytes of each log directory", head, rows),
-        hint="The log directory with the most errors comes first.",
-    )
+    return table(caption, head, cells)
 
 
 def _directory_name(each: Document) -> Markup:
@@ -176,10 +205,10 @@ def _list(document: Document) -> Markup:
 
 
 def _grouped(document: Document) -> dict[str, dict[str, list[Document]]]:
-    """Return the findings by log directory and kind, in their order."""
+    """Return the findings by log directory, or broker, and kind, in their order."""
     groups: dict[str, dict[str, list[Document]]] = {}
     for each in document["findings"]:
-        root = each["directory"] or "other places"
+        root = each["directory"] or "the cluster"
         groups.setdefault(root, {}).setdefault(each["kind"], []).append(each)
     return groups
 

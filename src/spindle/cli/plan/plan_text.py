@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from textwrap import wrap
 from typing import Final
 
 from spindle.cli.disks.screen import duration_text, shortened
 from spindle.cli.table import table_lines
-from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text
+from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text, wrapped
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.planner.limits import PlanLimits
@@ -38,9 +37,12 @@ def plan_lines(
         width: columns of the terminal: a table that is too wide has shorter bars, or shorter
             paths if that does not suffice. None sets no limit.
     """
+    summary = [
+        part for each in _summary(goal, plan, limits) for part in wrapped(each, width, len(_NOTE))
+    ]
     notes = [line for each in (*remarks, *plan.remarks) for line in note_lines(each, width)]
     return [
-        *map(Line, _summary(goal, plan, limits)),
+        *map(Line, summary),
         *(Line(text, UNUSUAL) for text in notes),
         Line(""),
         *_fill_lines(plan, limits, width),
@@ -75,16 +77,7 @@ def _above_bound(plan: PlacementPlan) -> str:
 
 def note_lines(remark: str, width: int | None = None) -> list[str]:
     """Return a remark as a note, in as many lines as the columns of a terminal need."""
-    if width is None:
-        return [_NOTE + remark]
-    return wrap(
-        remark,
-        width,
-        initial_indent=_NOTE,
-        subsequent_indent=" " * len(_NOTE),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(_NOTE + remark, width, len(_NOTE))
 
 
 def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> list[Line]:
