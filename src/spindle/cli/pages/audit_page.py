@@ -7,6 +7,7 @@ from typing import Any, Final
 from spindle.cli.disks.screen import duration_text
 from spindle.cli.pages.bars import span_bar, stacked_bar
 from spindle.cli.pages.frame import (
+    cut_table,
     folded,
     name_text,
     notice,
@@ -142,7 +143,7 @@ def _disk_table(caption: str, rows: Sequence[tuple[Markup, Document]]) -> Markup
         ("State", ""),
     )
     ranked = sorted(rows, key=lambda row: (-row[1]["errors"], -row[1]["warnings"]))
-    cells = (
+    cells = [
         (
             name,
             stacked_bar(((each["errors"] / most, "errors"), (each["warnings"] / most, "warnings"))),
@@ -153,8 +154,8 @@ def _disk_table(caption: str, rows: Sequence[tuple[Markup, Document]]) -> Markup
             tag(each["state"], _STATES.get(each["state"], "plain")) if each["state"] else "",
         )
         for name, each in ranked
-    )
-    return table(caption, head, cells)
+    ]
+    return cut_table(caption, head, cells)
 
 
 def _directory_name(each: Document) -> Markup:

@@ -115,6 +115,17 @@ def table(
     )
 
 
+def cut_table(
+    caption: str, head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], most: int = 40
+) -> Markup:
+    """Return a table whose rows beyond the first ones are folded."""
+    first = table(caption, head, rows[:most])
+    if len(rows) <= most:
+        return first
+    others = table(f"{caption}, continued", head, rows[most:])
+    return joined(first, folded(f"the other {len(rows) - most:,}", others))
+
+
 def _row(head: Sequence[tuple[str, str]], cells: Sequence[str]) -> Markup:
     first, *others = zip(head, cells, strict=True)
     return element(

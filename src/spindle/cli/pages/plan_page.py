@@ -7,6 +7,7 @@ from typing import Any, Final
 from spindle.cli.disks.screen import duration_text
 from spindle.cli.pages.bars import fill_bar, present_bar, span_bar
 from spindle.cli.pages.frame import (
+    cut_table,
     folded,
     name_text,
     notice,
@@ -28,6 +29,8 @@ _MOST_SHOWN_DIRECTORIES: Final = 40
 _MOST_SHOWN_ROUNDS: Final = 24
 _MOST_MOVES: Final = 4_000
 """Moves that the page lists in all; with more of them it names the largest ones of each round."""
+_MOST_ROUNDS: Final = 1_000
+"""Rounds that the page lists; further ones are only counted in groups."""
 _FLOWS: Final = 12
 _NUMBER: Final = "number"
 
@@ -251,7 +254,7 @@ def _present_fills(document: Mapping[str, Any]) -> Markup:
     )
     return section(
         "Fill of each directory now",
-        table("Fill of directories", head, rows),
+        cut_table("Fill of directories", head, rows),
         hint=f"The line is the highest fill allowed, {100 * limit:.0f} %; the room ends there.",
     )
 
@@ -273,7 +276,7 @@ def _rounds(document: Mapping[str, Any]) -> Markup:
             _round_line(f"Round {number}", [each], starts[number - 1], total_ms),
             _moves(each["moves"], shown_moves),
         )
-        for number, each in enumerate(rounds, start=1)
+        for number, each in enumerate(rounds[:_MOST_ROUNDS], start=1)
     ]
     size = -(-len(rounds) // _MOST_SHOWN_ROUNDS)
     if size > 1:
@@ -289,9 +292,12 @@ def _rounds(document: Mapping[str, Any]) -> Markup:
             )
             for first in range(0, len(rounds), size)
         ]
+    left = len(rounds) - _MOST_ROUNDS
+    more = f"{left:,} more rounds are only in the sums; --json lists all." if left > 0 else ""
     return section(
         "Rounds over time",
         *lines,
+        element("p", more, class_="quiet") if more else "",
         hint="A round begins when all copies of the one before have ended. Its time is what the "
         "throttle needs for its busiest broker; the rate is that of all brokers together.",
     )
