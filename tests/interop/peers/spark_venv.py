@@ -30,7 +30,9 @@ def python() -> Path:
 def _installed() -> Path:
     interpreter = FOLDER / "bin" / "python"
     stamp = FOLDER / ".complete"
-    if stamp.is_file():
+    # The project is installed by its path: a folder that was copied with its tree is made again.
+    made_of = f"{PYSPARK} {ROOT}"
+    if stamp.is_file() and stamp.read_text() == made_of:
         return interpreter
     uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
     commands = [
@@ -44,7 +46,7 @@ def _installed() -> Path:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise PeerUnavailable(f"no environment with {PYSPARK}: {done.stderr.strip()}")
-    stamp.write_text(PYSPARK)
+    stamp.write_text(made_of)
     return interpreter
 
 
