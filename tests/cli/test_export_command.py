@@ -15,8 +15,8 @@ from spindle.cli.main import run
 from spindle.cli.sizes import parse_size
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.pipeline import session
 from spindle.pipeline.export import ExportedPartition, ExportResult
+from spindle.pipeline.spark import session
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 ADDED = ExportedPartition(TopicPartition("flights", 1), b"a" * 16, 5, 36, 30)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spindle.pipeline.session import get_spark
+from spindle.pipeline.spark.session import get_spark
 
 Rows = list[list[object]]
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]

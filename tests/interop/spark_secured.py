@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from spindle.pipeline.export import export_delta
-from spindle.pipeline.session import get_spark
+from spindle.pipeline.spark.session import get_spark
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from spindle.pipeline.session import get_spark
+from spindle.pipeline.spark.session import get_spark
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
-from spindle.pipeline.session import get_spark
+from spindle.pipeline.spark.session import get_spark
 
 
 def main() -> None:

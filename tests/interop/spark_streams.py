@@ -23,7 +23,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.producer import BlockingProducer
 from spindle.client.wire.settings import client_settings
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.session import get_spark
+from spindle.pipeline.spark.session import get_spark
 from spindle.protocol.records.builder import SimpleRecord
 
 TIME_MS = 1_700_000_000_000

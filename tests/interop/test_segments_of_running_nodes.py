@@ -23,6 +23,7 @@ from peers.node import KafkaNode, Node
 
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import client_settings
+from spindle.pipeline.brokers.segments_fallback import rows_through_brokers
 from spindle.pipeline.segments.batch_reader import read_batch_ranges
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import (
@@ -34,7 +35,6 @@ from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges
 from spindle.pipeline.segments.resuming import ReadSettings, read_settings
-from spindle.pipeline.sources.through_brokers import rows_through_brokers
 from spindle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

@@ -34,7 +34,7 @@ BATCHES = 16
 ROWS_PER_BATCH = 500
 DRIVER_KILLS = 2
 LIMIT_S = 400.0
-DAEMON = "spindle.pipeline.python_daemon"
+DAEMON = "spindle.pipeline.spark.python_daemon"
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ import pytest
 from spindle.client.admin.transactions import list_transactions
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import client_settings
+from spindle.pipeline.brokers.options import broker_read_options
 from spindle.pipeline.sink.driver import abort_batch, commit_batch
 from spindle.pipeline.sink.options import SinkOptions, sink_options
 from spindle.pipeline.sink.register import QueryRegister
 from spindle.pipeline.sink.results import TaskPlace, WrittenRows
 from spindle.pipeline.sink.task import register_of, write_in_transaction
 from spindle.pipeline.sources.broker import BrokerReader
-from spindle.pipeline.sources.broker_options import broker_read_options
 
 Rows = Sequence[str]
 _ATTEMPT_IDS = count()

@@ -8,11 +8,11 @@ from wire_broker import WireBroker
 
 from spindle.client.wire.settings import client_settings
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.brokers.segments_fallback import BatchesThroughBrokers
 from spindle.pipeline.segments.discovery import DirectoryIdentity
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.resuming import ReadSettings
 from spindle.pipeline.sources.batches import BrokerBatchesPlan
-from spindle.pipeline.sources.through_brokers import BatchesThroughBrokers
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 TOPIC = "a"

@@ -6,6 +6,10 @@ import pytest
 
 from spindle.client.offsets import EARLIEST, LATEST, READ_COMMITTED
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.brokers.options import (
+    BrokerReadOptions,
+    broker_read_options,
+)
 from spindle.pipeline.options.limits import (
     AtPosition,
     AtTime,
@@ -15,10 +19,6 @@ from spindle.pipeline.options.limits import (
     offset_limit,
 )
 from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS
-from spindle.pipeline.sources.broker_options import (
-    BrokerReadOptions,
-    broker_read_options,
-)
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 REQUIRED = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from spindle.pipeline.sources.broker_ranges import (
+from spindle.pipeline.brokers.ranges import (
     OffsetRange,
     size_of,
     split_by_bytes,

@@ -13,12 +13,12 @@ from spindle.client.errors import ConnectionLost
 from spindle.client.wire.fetcher import NoProgress
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.brokers.options import broker_read_options
+from spindle.pipeline.brokers.planning import plan_tasks
+from spindle.pipeline.brokers.ranges import OffsetRange
+from spindle.pipeline.brokers.reading import read_ranges, settled
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.segments.pushdown import PushedFilters
-from spindle.pipeline.sources.broker_options import broker_read_options
-from spindle.pipeline.sources.broker_planning import plan_tasks
-from spindle.pipeline.sources.broker_ranges import OffsetRange
-from spindle.pipeline.sources.broker_reading import read_ranges, settled
 from spindle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from wire_broker import WireBroker
 
-from spindle.pipeline.session import get_spark
+from spindle.pipeline.spark.session import get_spark
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.records.batch import read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch

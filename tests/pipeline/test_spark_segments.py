@@ -34,8 +34,8 @@ from spindle.pipeline.export import (
 )
 from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS
 from spindle.pipeline.records.decoder import BatchDecoder
-from spindle.pipeline.session import get_spark, register_sources
 from spindle.pipeline.sources.segments import PUSHDOWN_CONF
+from spindle.pipeline.spark.session import get_spark, register_sources
 from spindle.protocol.records.builder import SimpleRecord
 
 # The first session of a machine starts a JVM and compiles for a while.

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import DataSource
 
-from spindle.pipeline.parallelism import executor_cores, for_cores, with_cores
-from spindle.pipeline.spark_settings import (
+from spindle.pipeline.spark.parallelism import executor_cores, for_cores, with_cores
+from spindle.pipeline.spark.settings import (
     check_standalone_master,
     spark_settings,
     submitted_settings,
@@ -41,7 +41,7 @@ def test_the_settings_of_spark_submit_win_over_the_defaults() -> None:
     added = submitted_settings({"spark.a": "1"}, {"spark.ui.enabled": "true", "spark.b": "2"})
     assert "spark.ui.enabled" not in added
     assert added["spark.a"] == "1"
-    assert added["spark.python.daemon.module"] == "spindle.pipeline.python_daemon"
+    assert added["spark.python.daemon.module"] == "spindle.pipeline.spark.python_daemon"
 
 
 def test_a_master_that_is_not_there_is_named() -> None:

@@ -12,8 +12,8 @@ from wire_broker import WireBroker
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.errors import DataLoss
-from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.streaming.batch_cut import (
     CutByBytes,
     CutByCount,

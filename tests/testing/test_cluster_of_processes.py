@@ -26,7 +26,7 @@ sys.stdin.read()
 
 
 def descendants() -> set[psutil.Process]:
-    """Return all processes below this one; an earlier test may have left Spark's Java among them."""
+    """Return all processes below this one; an earlier test may have left a Java of Spark."""
     return set(psutil.Process().children(recursive=True))
 
 

@@ -5,6 +5,6 @@ their directories, too. It needs the extra `spindle-log[spark]`.
 """
 
 from spindle.pipeline.counting import count_records
-from spindle.pipeline.session import get_spark
+from spindle.pipeline.spark.session import get_spark, register_sources
 
-__all__ = ["count_records", "get_spark"]
+__all__ = ["count_records", "get_spark", "register_sources"]

@@ -16,7 +16,7 @@ import psutil
 import pyspark
 
 from peers.node import free_ports
-from spindle.pipeline.java import choose_java, launcher_home
+from spindle.pipeline.spark.java import choose_java, launcher_home
 
 START_LIMIT_S = 90.0
 _REGISTERED = re.compile("Successfully registered with master")

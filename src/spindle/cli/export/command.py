@@ -243,7 +243,7 @@ def _source_options(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _session(given: Mapping[str, Any]) -> "SparkSession":
-    from spindle.pipeline.session import get_spark
+    from spindle.pipeline.spark.session import get_spark
 
     conf = _pairs("--spark-conf", given["spark_conf"])
     return get_spark("spindle export", given["master"], conf, log_level="OFF")

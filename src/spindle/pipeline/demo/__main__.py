@@ -18,7 +18,7 @@ from spindle.pipeline.demo.node import DemoError, DemoLayout, DemoNode
 from spindle.pipeline.demo.screen import Screen
 from spindle.pipeline.demo.sending import TOPIC
 from spindle.pipeline.demo.tour import Tour
-from spindle.pipeline.java import NoJava
+from spindle.pipeline.spark.java import NoJava
 
 _INTERRUPTED: Final = 130
 
@@ -128,7 +128,7 @@ def _show_what_is_where(screen: Screen, layout: DemoLayout, node: DemoNode, keep
     screen.say("A Spark session of your own:")
     screen.command(
         f"{_from_here(Path(sys.executable))} -i -c "
-        "'from spindle.pipeline.session import get_spark; spark = get_spark()'"
+        "'from spindle.pipeline.spark.session import get_spark; spark = get_spark()'"
     )
     screen.say("In it, read through the broker, or the disks without any node:")
     for source in (

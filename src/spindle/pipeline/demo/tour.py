@@ -99,7 +99,7 @@ class Tour:
             self.screen.table(("log directory", "partitions", "size"), rows, numbers=(2,))
 
     def _start_spark(self) -> None:
-        from spindle.pipeline.session import get_spark
+        from spindle.pipeline.spark.session import get_spark
 
         with self.screen.step("A Spark session"):
             started = time.monotonic()

@@ -16,7 +16,7 @@ from spindle.pipeline.export.paths import local_directory
 from spindle.pipeline.export.settings import ExportOptions, raw_source, source_and_settings
 from spindle.pipeline.export.table import ExportTable
 from spindle.pipeline.extra import ICEBERG, require
-from spindle.pipeline.parallelism import for_executors
+from spindle.pipeline.spark.parallelism import for_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,6 +8,7 @@ from spindle.client.offsets import LATEST
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
+from spindle.pipeline.brokers.options import SOURCE_OPTIONS, broker_read_options
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export.model import ExportSource, PlannedRange
 from spindle.pipeline.options.limits import AtPosition, start_is_explicit
@@ -28,10 +29,9 @@ from spindle.pipeline.segments.ranges import (
 )
 from spindle.pipeline.segments.reader import read_range
 from spindle.pipeline.segments.resuming import read_settings
-from spindle.pipeline.sources.broker_options import SOURCE_OPTIONS, broker_read_options
 
 if TYPE_CHECKING:
-    from spindle.pipeline.sources.broker_ranges import OffsetRange
+    from spindle.pipeline.brokers.ranges import OffsetRange
 
 
 def export_source(name: str, options: Mapping[str, str]) -> ExportSource:
@@ -60,7 +60,7 @@ class SegmentsExport:
             raise ValueError("minTimestamp and maxTimestamp: an export takes all rows of a range")
         self._cluster = live_cluster(options)
         self._options = options if self._cluster is None else self._cluster.located(options)
-        from spindle.pipeline.sources.through_brokers import rows_through_brokers
+        from spindle.pipeline.brokers.segments_fallback import rows_through_brokers
 
         self._settings = read_settings(self._options, rows_through_brokers(self._options))
         self.columns = options.columns
@@ -115,7 +115,7 @@ class BrokerExport:
         self.fail_on_data_loss = self._options.fail_on_data_loss
 
     def ranges(self) -> Sequence[PlannedRange]:
-        from spindle.pipeline.sources.broker_planning import plan_tasks as plan_broker_tasks
+        from spindle.pipeline.brokers.planning import plan_tasks as plan_broker_tasks
 
         whole: dict[TopicPartition, OffsetRange] = {}
         tasks = plan_broker_tasks(self._options, keep_empty_ends=True)
@@ -132,7 +132,7 @@ class BrokerExport:
         return list(whole.values())
 
     def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
-        from spindle.pipeline.sources.broker_planning import bytes_per_offset
+        from spindle.pipeline.brokers.planning import bytes_per_offset
 
         wanted = cast("list[OffsetRange]", list(ranges))
         with WireClient(self._options.client) as client:
@@ -140,7 +140,7 @@ class BrokerExport:
         return int(sum(each.size * per_offset[each.partition] for each in wanted))
 
     def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
-        from spindle.pipeline.sources.broker_planning import cut_into_tasks
+        from spindle.pipeline.brokers.planning import cut_into_tasks
 
         wanted = cast("list[OffsetRange]", list(ranges))
         with WireClient(self._options.client) as client:
@@ -148,6 +148,6 @@ class BrokerExport:
         return cast(list[tuple[PlannedRange, ...]], tasks)
 
     def read(self, piece: Any) -> Iterator[Any]:
-        from spindle.pipeline.sources.broker_reading import read_ranges
+        from spindle.pipeline.brokers.reading import read_ranges
 
         return read_ranges(self._options, (piece,))

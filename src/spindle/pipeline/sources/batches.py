@@ -16,21 +16,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from spindle.pipeline.brokers.headers import read_header_range
+from spindle.pipeline.brokers.options import SOURCE_OPTIONS, broker_read_options
+from spindle.pipeline.brokers.planning import plan_tasks
+from spindle.pipeline.brokers.ranges import OffsetRange
+from spindle.pipeline.brokers.segments_fallback import batches_through_brokers
 from spindle.pipeline.options.unknown import warn_of_unknown_options
-from spindle.pipeline.parallelism import executor_cores, with_cores
 from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.records.batch_columns import BATCH_TYPES
 from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.live import NoLocalDirectories
 from spindle.pipeline.segments.options import DIRECTORY_OPTIONS, parse_batch_options
 from spindle.pipeline.sources.broker import RangesPartition
-from spindle.pipeline.sources.broker_headers import read_header_range
-from spindle.pipeline.sources.broker_options import SOURCE_OPTIONS, broker_read_options
-from spindle.pipeline.sources.broker_planning import plan_tasks
-from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.not_yet import BatchReadOnly
 from spindle.pipeline.sources.segments import SegmentsPlan
-from spindle.pipeline.sources.through_brokers import batches_through_brokers
+from spindle.pipeline.spark.parallelism import executor_cores, with_cores
 
 NAME = "spindle-batches"
 _OF_BATCHES = frozenset(("columns", "checkcrcs", "taskbytes", "minpartitions"))

@@ -3,7 +3,7 @@
     spark.read.format("spindle").option("kafka.bootstrap.servers", "...").option("subscribe", "t")
     spark.readStream.format("spindle").option(...)
 
-Options and rows are those of Spark's built-in `kafka` source (see `broker_options` and
+Options and rows are those of Spark's built-in `kafka` source (see `brokers.options` and
 `spindle.pipeline.streaming.options`), without its jars. It works on any Kafka cluster. In a batch
 read, Spark plans a Python source once for each DataFrame: call `load()` again after partitions were
 added to a topic, or a topic was created again.
@@ -26,19 +26,19 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spindle.pipeline.options.unknown import warn_of_unknown_options
-from spindle.pipeline.parallelism import executor_cores, with_cores
-from spindle.pipeline.plain_errors import PlainErrors
-from spindle.pipeline.segments.pushdown import narrow
-from spindle.pipeline.sources.broker_options import (
+from spindle.pipeline.brokers.options import (
     SOURCE_OPTIONS,
     BrokerReadOptions,
     broker_read_options,
 )
-from spindle.pipeline.sources.broker_planning import plan_tasks
-from spindle.pipeline.sources.broker_ranges import OffsetRange
-from spindle.pipeline.sources.broker_reading import read_ranges, settled
+from spindle.pipeline.brokers.planning import plan_tasks
+from spindle.pipeline.brokers.ranges import OffsetRange
+from spindle.pipeline.brokers.reading import read_ranges, settled
+from spindle.pipeline.options.unknown import warn_of_unknown_options
+from spindle.pipeline.plain_errors import PlainErrors
+from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.sources.not_yet import BatchReadOnly
+from spindle.pipeline.spark.parallelism import executor_cores, with_cores
 from spindle.pipeline.streaming.options import stream_read_options
 from spindle.pipeline.streaming.reader import BrokerStreamReader
 

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.plain_errors import PlainErrors
-from spindle.pipeline.python_daemon import quiet_planning
+from spindle.pipeline.spark.python_daemon import quiet_planning
 
 quiet_planning()
 _NO_STREAM: Final = (

@@ -24,9 +24,10 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.types import StructType
 
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.brokers.options import SOURCE_OPTIONS
+from spindle.pipeline.brokers.segments_fallback import rows_through_brokers
 from spindle.pipeline.options.limits import without_limits
 from spindle.pipeline.options.unknown import warn_of_unknown_options
-from spindle.pipeline.parallelism import executor_cores, with_cores
 from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import (
@@ -44,9 +45,8 @@ from spindle.pipeline.segments.ranges import (
 )
 from spindle.pipeline.segments.reader import read_ranges
 from spindle.pipeline.segments.resuming import ReadSettings, ThroughBrokers, read_settings
-from spindle.pipeline.sources.broker_options import SOURCE_OPTIONS
 from spindle.pipeline.sources.not_yet import BatchReadOnly
-from spindle.pipeline.sources.through_brokers import rows_through_brokers
+from spindle.pipeline.spark.parallelism import executor_cores, with_cores
 from spindle.pipeline.streaming.options import stream_read_options
 
 _PLANNING_ATTEMPTS = 5

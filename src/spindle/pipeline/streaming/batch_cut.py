@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.sources.broker_ranges import (
+from spindle.pipeline.brokers.ranges import (
     OffsetRange,
     size_of,
     split_by_bytes,

@@ -1,7 +1,7 @@
 """Options of a streaming read: those of Spark's `kafka` source, and a few more.
 
 The topics, the rows and the tasks of each batch are chosen as in a batch read (see
-`spindle.pipeline.sources.broker_options`). A new stream starts at `startingOffsets`, which is
+`spindle.pipeline.brokers.options`). A new stream starts at `startingOffsets`, which is
 `latest` by default; a stream that has a checkpoint goes on from there. Options of streams:
 
     maxOffsetsPerTrigger     the most offsets of a batch, shared in proportion to the backlogs
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spindle.client.offsets import LATEST
+from spindle.pipeline.brokers.options import BrokerReadOptions, read_options
 from spindle.pipeline.options.limits import AtPosition, stream_start
 from spindle.pipeline.options.values import MAX_LONG, lower_names, number_in, optional_number
-from spindle.pipeline.sources.broker_options import BrokerReadOptions, read_options
 from spindle.pipeline.streaming.admission import DEFAULT_MAX_DELAY_MS, TriggerLimits
 
 _UNITS_MS: Final = {

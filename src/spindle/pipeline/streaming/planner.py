@@ -12,9 +12,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
-from spindle.pipeline.errors import DataLoss
-from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
-from spindle.pipeline.sources.broker_planning import (
+from spindle.pipeline.brokers.planning import (
     bytes_per_offset,
     measured_bytes_per_offset,
     select_partitions,
@@ -22,7 +20,9 @@ from spindle.pipeline.sources.broker_planning import (
     starting_offsets,
     suitable_tasks,
 )
-from spindle.pipeline.sources.broker_ranges import OffsetRange, size_of
+from spindle.pipeline.brokers.ranges import OffsetRange, size_of
+from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
 from spindle.pipeline.streaming.admission import Backlog, admitted_ends, must_wait
 from spindle.pipeline.streaming.batch_cut import (
     BatchCut,

@@ -21,9 +21,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from spindle.pipeline.brokers.ranges import OffsetRange
+from spindle.pipeline.brokers.reading import read_ranges
 from spindle.pipeline.plain_errors import PlainErrors
-from spindle.pipeline.sources.broker_ranges import OffsetRange
-from spindle.pipeline.sources.broker_reading import read_ranges
 from spindle.pipeline.streaming.admission import TriggerLimits
 from spindle.pipeline.streaming.options import stream_read_options
 from spindle.pipeline.streaming.planner import StreamPlanner

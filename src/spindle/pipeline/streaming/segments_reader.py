@@ -14,13 +14,13 @@ from pyspark.sql.datasource import InputPartition
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, uuid_text
+from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.options.limits import without_limits
 from spindle.pipeline.segments.discovery import DirectoryIdentity
 from spindle.pipeline.segments.options import parse_segment_options
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.reader import read_ranges
 from spindle.pipeline.segments.resuming import ReadSettings
-from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.segments import SegmentsPartition, SegmentsPlan
 from spindle.pipeline.streaming.position import offsets_to_json
 from spindle.pipeline.streaming.reader import BrokerStreamReader

@@ -8,10 +8,10 @@ import pyarrow as pa
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.fetcher import FetchedRun
 from spindle.common.errors import CorruptRecords
+from spindle.pipeline.brokers.options import BrokerTaskOptions
+from spindle.pipeline.brokers.ranges import OffsetRange
+from spindle.pipeline.brokers.reading import BrokerRangeReader
 from spindle.pipeline.records.batch_columns import ROW_COUNT_COLUMN
-from spindle.pipeline.sources.broker_options import BrokerTaskOptions
-from spindle.pipeline.sources.broker_ranges import OffsetRange
-from spindle.pipeline.sources.broker_reading import BrokerRangeReader
 
 _UNKNOWN: Final = dict.fromkeys(("broker", "directory", "segment", "position"))
 
@@ -22,7 +22,7 @@ def read_header_range(
     """Return a row for each batch that holds offsets of a range.
 
     Raises:
-        DataLoss, ApiError, ClientError, CorruptRecords: as `broker_reading.read_ranges`.
+        DataLoss, ApiError, ClientError, CorruptRecords: as `reading.read_ranges`.
     """
     with WireClient(options.client) as client:
         reader = _HeaderReader(client, options, wanted, options.row_bounds)

@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from spindle.pipeline.extra import SPARK, require
-from spindle.pipeline.java import Java, choose_java, launcher_home
-from spindle.pipeline.spark_settings import (
+from spindle.pipeline.spark.java import Java, choose_java, launcher_home
+from spindle.pipeline.spark.settings import (
     check_standalone_master,
     is_local,
     spark_settings,
     submitted_settings,
 )
-from spindle.pipeline.start_report import StartReport
+from spindle.pipeline.spark.start_report import StartReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ def get_spark(
     require(SPARK)
     from pyspark.sql import SparkSession
 
-    from spindle.pipeline.source_lookup import skip_lookup
+    from spindle.pipeline.spark.source_lookup import skip_lookup
 
     is_new = SparkSession.getActiveSession() is None
     java = choose_java(os.environ) if is_new and _GATEWAY not in os.environ else None

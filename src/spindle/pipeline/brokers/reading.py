@@ -10,13 +10,13 @@ from spindle.client.offsets import EARLIEST, LATEST
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.pipeline.brokers.options import BrokerTaskOptions
+from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.records.corruption import corruption_log
 from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
 from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.pipeline.segments.pushdown import PushedFilters
-from spindle.pipeline.sources.broker_options import BrokerTaskOptions
-from spindle.pipeline.sources.broker_ranges import OffsetRange
 
 
 def read_ranges(

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spindle.client.wire.settings import ClientSettings
+from spindle.pipeline.brokers.headers import read_header_range
+from spindle.pipeline.brokers.options import BrokerTaskOptions
+from spindle.pipeline.brokers.ranges import OffsetRange
+from spindle.pipeline.brokers.reading import read_ranges
 from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.resuming import ReadSettings
-from spindle.pipeline.sources.broker_headers import read_header_range
-from spindle.pipeline.sources.broker_options import BrokerTaskOptions
-from spindle.pipeline.sources.broker_ranges import OffsetRange
-from spindle.pipeline.sources.broker_reading import read_ranges
 
 
 @dataclass(frozen=True, slots=True)

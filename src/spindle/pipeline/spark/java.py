@@ -5,8 +5,8 @@ argument of Spark's launcher, the module jdk.incubator.vector: the runtime image
 and other Javas print a warning for it at every start. Only MLlib's linear algebra would use it, and
 MLlib has a plain Java implementation as well.
 
-`python -m spindle.pipeline.java` prints the JAVA_HOME with this script, for processes of Spark that
-`get_spark` does not start: the master and the workers of a standalone cluster.
+`python -m spindle.pipeline.spark.java` prints the JAVA_HOME with this script, for processes of
+Spark that `get_spark` does not start: the master and the workers of a standalone cluster.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spindle.pipeline.cache_directory import cache_directory
+from spindle.pipeline.spark.cache_directory import cache_directory
 
 OLDEST_JAVA: Final = 17
 _FAULTY_JAVA: Final = ((25, 0, 0), (25, 0, 3))

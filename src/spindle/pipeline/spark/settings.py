@@ -22,7 +22,7 @@ _EVERYWHERE: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "spindle.pipeline.python_daemon",
+    "spark.python.daemon.module": "spindle.pipeline.spark.python_daemon",
     "spark.sql.shuffle.partitions": "8",
     # Options of sources are in plans, which are in the UI and in event logs. Spark hides those that
     # look like secrets, and these should not depend on their looks.

@@ -2,7 +2,7 @@
 
 Spark keeps the plan of a Python source as long as the DataFrame lives, but its `kafka` source asks
 for the ends of the log in every action. So the plan takes open ends as they are now, to cut the
-read into tasks, and marks them; the tasks ask again (`broker_reading.settled`).
+read into tasks, and marks them; the tasks ask again (`reading.settled`).
 """
 
 import os
@@ -18,6 +18,15 @@ from spindle.client.offsets import EARLIEST, LATEST
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.brokers.options import BrokerReadOptions
+from spindle.pipeline.brokers.ranges import (
+    OffsetRange,
+    size_of,
+    split_by_bytes,
+    split_by_count,
+    tasks_for,
+    with_empty_ends,
+)
 from spindle.pipeline.options.limits import (
     AtOffsets,
     AtPosition,
@@ -31,15 +40,6 @@ from spindle.pipeline.options.limits import (
 from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
 from spindle.pipeline.records.decoder import MAX_OFFSET
 from spindle.pipeline.segments.pushdown import PushedFilters
-from spindle.pipeline.sources.broker_options import BrokerReadOptions
-from spindle.pipeline.sources.broker_ranges import (
-    OffsetRange,
-    size_of,
-    split_by_bytes,
-    split_by_count,
-    tasks_for,
-    with_empty_ends,
-)
 
 T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int]

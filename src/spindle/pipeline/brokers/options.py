@@ -4,8 +4,8 @@ A job that reads with `format("kafka")` reads with `format("spindle")` unchanged
 `columns`, `minTimestamp` and `maxTimestamp` (only rows with a time in these bounds, in ms, both
 inclusive), `batchBytes`, `fetchMaxBytes`, `isolationLevel`, `corruptBatches` (see
 `spindle.pipeline.records.corruption`), `parallelism` (the cores of the executors, which a session's
-registration sets; see `spindle.pipeline.parallelism`), and options that decode keys and values (see
-`spindle.pipeline.schemas.options`). Options that only concern streams (see
+registration sets; see `spindle.pipeline.spark.parallelism`), and options that decode keys and
+values (see `spindle.pipeline.schemas.options`). Options that only concern streams (see
 `spindle.pipeline.streaming.options`) or consumer groups are accepted and have no effect, as in a
 batch read of the `kafka` source.
 """

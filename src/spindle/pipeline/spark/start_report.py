@@ -3,7 +3,7 @@
 import time
 from typing import TextIO
 
-from spindle.pipeline.java import Java
+from spindle.pipeline.spark.java import Java
 
 
 class StartReport:

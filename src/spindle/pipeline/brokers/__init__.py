@@ -1,0 +1,1 @@
+"""Reads through the brokers, without Spark: options, planning, offset ranges and tasks."""
