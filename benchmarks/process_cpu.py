@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -11,12 +12,25 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PARENT, _TIMES = 1, slice(11, 15)
 
 
-def cpu_seconds(root: int) -> float:
-    """Return user plus system seconds of process `root` and its descendants, ended ones included.
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """User plus system seconds of the processes of a tree, with the children they waited for."""
 
-    An ended process counts as long as its parent waited for it. A process that was orphaned is
-    missing.
-    """
+    seconds: dict[int, float]
+
+    def since(self, before: CpuTimes) -> float | None:
+        """Return the seconds used since then.
+
+        None if a process of that time has ended: unless its parent waited for it, what it used
+        since then is not known.
+        """
+        if before.seconds.keys() - self.seconds.keys():
+            return None
+        return sum(self.seconds.values()) - sum(before.seconds.values())
+
+
+def cpu_times(root: int) -> CpuTimes:
+    """Return the times of process `root` and its descendants."""
     parents: dict[int, int] = {}
     seconds: dict[int, float] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -27,7 +41,8 @@ def cpu_seconds(root: int) -> float:
         process = int(folder.name)
         parents[process] = int(fields[_PARENT])
         seconds[process] = sum(map(int, fields[_TIMES])) / _TICKS_PER_S
-    return sum(value for process, value in seconds.items() if root in _ancestry(process, parents))
+    tree = {pid: value for pid, value in seconds.items() if root in _ancestry(pid, parents)}
+    return CpuTimes(tree)
 
 
 def _ancestry(process: int, parents: dict[int, int]) -> list[int]:

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import col, count, lit, timestamp_millis, unix_millis
 
-from benchmarks.process_cpu import cpu_seconds
+from benchmarks.process_cpu import cpu_times
 from benchmarks.spark_table import BUILT_IN, DISKS, ROWS, Row, Samples, Topic, Way
 from spindle.pipeline import count_records, get_spark
 from spindle.pipeline.export import export_delta, export_parquet
@@ -222,16 +222,16 @@ def measure(case: Case, samples: Samples) -> None:
     shutil.rmtree(case.folder, ignore_errors=True)
     case.folder.mkdir(parents=True)
     processes = (os.getpid(), case.cluster.pid)
-    before = [cpu_seconds(process) for process in processes]
+    before = [cpu_times(process) for process in processes]
     start = time.perf_counter()
     JOBS[case.way.job].run(case)
     elapsed_s = time.perf_counter() - start
-    client, broker = (
-        cpu_seconds(process) - used for process, used in zip(processes, before, strict=True)
-    )
     samples.rows_per_s.append(case.records / elapsed_s)
-    samples.client_cpu_s.append(client)
-    samples.broker_cpu_s.append(broker)
+    kinds = (samples.client_cpu_s, samples.broker_cpu_s)
+    for process, times, values in zip(processes, before, kinds, strict=True):
+        used_s = cpu_times(process).since(times)
+        if used_s is not None:
+            values.append(used_s)
 
 
 def measure_row(spark: SparkSession, row: Row, plan: dict[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Row:
 
 @dataclass(slots=True)
 class Samples:
-    """Measured runs of one way on one cluster."""
+    """Measured runs of one way on one cluster; CPU times of those runs that tell them."""
 
     rows_per_s: list[float] = field(default_factory=list)
     client_cpu_s: list[float] = field(default_factory=list)

@@ -7,31 +7,42 @@ import sys
 
 import pytest
 from benchmarks import spark
-from benchmarks.process_cpu import cpu_seconds
+from benchmarks.process_cpu import CpuTimes, cpu_times
 from benchmarks.spark_table import BUILT_IN, ROWS, TOPICS, Row, Samples, Topic, ratio
 from rich.console import Console
 
 BURN = "import time\nwhile time.process_time() < 0.2: pass"
 
 
+def used_s(before: CpuTimes) -> float:
+    used = cpu_times(os.getpid()).since(before)
+    assert used is not None
+    return used
+
+
 def test_cpu_time_includes_processes_that_have_ended() -> None:
-    before = cpu_seconds(os.getpid())
+    before = cpu_times(os.getpid())
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}])"
     subprocess.run([sys.executable, "-c", child], check=True)
-    assert cpu_seconds(os.getpid()) - before >= 0.15
+    assert used_s(before) >= 0.15
 
 
 def test_cpu_time_includes_processes_that_run() -> None:
     code = f"{BURN}\nprint(flush=True)\ninput()"
-    before = cpu_seconds(os.getpid())
+    before = cpu_times(os.getpid())
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert cpu_seconds(process.pid) >= 0.15
-        assert cpu_seconds(os.getpid()) - before >= 0.15
+        assert sum(cpu_times(process.pid).seconds.values()) >= 0.15
+        assert used_s(before) >= 0.15
         process.communicate(b"\n")
+
+
+def test_cpu_time_is_unknown_if_an_older_process_has_ended() -> None:
+    assert CpuTimes({1: 3.0}).since(CpuTimes({1: 2.0, 2: 90.0})) is None
+    assert CpuTimes({1: 3.0, 3: 0.5}).since(CpuTimes({1: 2.0})) == 1.5
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
