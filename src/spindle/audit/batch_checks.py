@@ -1,9 +1,9 @@
-"""Checks of the batches of a log, in order, over windows of header columns.
+"""Checks of the batches of a segment, in order, over windows of header columns.
 
-Checksums, offsets and leader epochs. One object sees all segments of a log, because offsets and
-epochs go on from one segment to the next.
+Checksums, offsets and leader epochs. `log_join` compares segments with each other.
 """
 
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -42,44 +42,46 @@ class EpochRun(NamedTuple):
     last_offset: int
 
 
-class BatchChecks:
-    """Checks the batches of one log.
+@dataclass(frozen=True, slots=True)
+class BatchPart:
+    """The batches of one segment, as far as the next ones need to know them.
 
     Attributes:
-        next_offset: the offset after the last batch, None before the first one.
-        first_offset: the base offset of the first batch, None before it.
+        first_offset, next_offset: the base offset of the first batch, and the offset after the
+            last one; None without a batch.
+        has_holes: batches lack offsets, or records that they had: compaction wrote them, because a
+            damaged file does not lose a batch from its middle.
         epoch_runs: the leader epochs of the batches, in their order.
-        has_holes: batches lack offsets inside of a segment, or records that they had: compaction
-            wrote them, because a damaged file does not lose a batch from its middle.
-        gaps: (path, first missing offset, next offset) where segments do not follow each other.
     """
 
-    def __init__(self, findings: Collector) -> None:
+    first_offset: int | None
+    next_offset: int | None
+    has_holes: bool
+    epoch_runs: tuple[EpochRun, ...]
+
+
+class BatchChecks:
+    """Checks the batches of one segment.
+
+    Args:
+        path: the segment.
+        base_offset: the offset in its name.
+    """
+
+    def __init__(self, findings: Collector, path: Path, base_offset: int) -> None:
         self._findings = findings
-        self._path = Path()
-        self._segment_base = 0
-        self._is_segment_start = True
-        self.epoch_runs: list[EpochRun] = []
-        self.next_offset: int | None = None
-        self.first_offset: int | None = None
-        self.has_holes = False
-        self.gaps: list[tuple[Path, int, int]] = []
+        self._path = path
+        self._segment_base = base_offset
+        self._epoch_runs: list[EpochRun] = []
+        self._next_offset: int | None = None
+        self._first_offset: int | None = None
+        self._has_holes = False
 
-    def begin_segment(self, path: Path, base_offset: int) -> None:
-        """Go on with the next segment."""
-        self._check_end_of_segment(base_offset)
-        self._path, self._segment_base = path, base_offset
-        self._is_segment_start = True
-
-    def _check_end_of_segment(self, following_base: int) -> None:
-        if self.next_offset is not None and self.next_offset > following_base:
-            self._findings.add(
-                FindingKind.OFFSET_OVERLAP,
-                self._path,
-                f"its last offset is {self.next_offset - 1}, but the next segment begins at "
-                f"{following_base}",
-                offset=following_base,
-            )
+    def part(self) -> BatchPart:
+        """Return what the batches say together."""
+        return BatchPart(
+            self._first_offset, self._next_offset, self._has_holes, tuple(self._epoch_runs)
+        )
 
     def window(self, fields: Any) -> None:
         """Check the next batches."""
@@ -94,11 +96,10 @@ class BatchChecks:
             attributes & DELETE_HORIZON_FLAG != 0
         )
         if is_rewritten.any():
-            self.has_holes = True
-        if self.first_offset is None:
-            self.first_offset = int(bases[0])
-        self.next_offset = int(ends[-1])
-        self._is_segment_start = False
+            self._has_holes = True
+        if self._first_offset is None:
+            self._first_offset = int(bases[0])
+        self._next_offset = int(ends[-1])
 
     def _check_checksums(self, fields: Any) -> None:
         for index in np.flatnonzero(fields[CRC] != fields[COMPUTED_CRC]).tolist():
@@ -129,13 +130,10 @@ class BatchChecks:
 
     def _check_order(self, fields: Any, ends: Any) -> None:
         bases = fields[BASE_OFFSET]
-        first = int(bases[0]) if self.next_offset is None else self.next_offset
+        first = int(bases[0]) if self._next_offset is None else self._next_offset
         expected = np.concatenate(([first], ends[:-1]))
-        if self._is_segment_start:
-            self._check_start(int(bases[0]), first)
-            expected[0] = bases[0]
         if (bases[1:] > expected[1:]).any() or bases[0] > expected[0]:
-            self.has_holes = True
+            self._has_holes = True
         for index in np.flatnonzero(bases < expected).tolist():
             culprit, evidence = (
                 index,
@@ -157,24 +155,17 @@ class BatchChecks:
                 )
             self._add(FindingKind.OFFSET_OVERLAP, fields, culprit, evidence)
 
-    def _check_start(self, base: int, expected: int) -> None:
-        """Check the first batch of a segment."""
-        if self.next_offset is not None and base > expected:
-            self.gaps.append((self._path, expected, base))
-        elif self.next_offset is None and base > self._segment_base:
-            self.gaps.append((self._path, self._segment_base, base))
-
     def _note_epochs(self, fields: Any) -> None:
         """Note the runs of equal epochs; they are compared when the checkpoint has been read."""
         epochs, bases = fields[LEADER_EPOCH], fields[BASE_OFFSET]
         lasts = bases + fields[LAST_DELTA]
-        before = self.epoch_runs[-1].epoch if self.epoch_runs else _NO_RUN
+        before = self._epoch_runs[-1].epoch if self._epoch_runs else _NO_RUN
         starts = np.flatnonzero(np.diff(epochs, prepend=before)).tolist()
         ends = [*starts, len(epochs)]
-        if self.epoch_runs and ends[0] > 0:
+        if self._epoch_runs and ends[0] > 0:
             last = int(lasts[ends[0] - 1])
-            self.epoch_runs[-1] = self.epoch_runs[-1]._replace(last_offset=last)
-        self.epoch_runs += [
+            self._epoch_runs[-1] = self._epoch_runs[-1]._replace(last_offset=last)
+        self._epoch_runs += [
             EpochRun(
                 self._path,
                 int(fields[POSITION, start]),

@@ -26,7 +26,7 @@ class LogDigest:
 
 
 class DigestBuilder:
-    """Builds the digest of one log."""
+    """Builds the digest of one log or segment."""
 
     def __init__(self) -> None:
         self._sums: dict[int, int] = {}
@@ -43,6 +43,11 @@ class DigestBuilder:
             starts = np.flatnonzero(np.diff(stretches, prepend=stretches[0] - 1))
             sums = np.add.reduceat(mixed, starts)
         for stretch, value in zip(stretches[starts].tolist(), sums.tolist(), strict=True):
+            self._sums[stretch] = (self._sums.get(stretch, 0) + value) % 2**64
+
+    def take(self, digest: LogDigest) -> None:
+        """Add the batches of another segment."""
+        for stretch, value in digest.sums.items():
             self._sums[stretch] = (self._sums.get(stretch, 0) + value) % 2**64
 
     def digest(self) -> LogDigest:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from spindle.audit.batch_checks import BatchChecks
 from spindle.audit.digests import DigestBuilder
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.log_join import JoinedBatches
 from spindle.audit.replica import AuditedReplica, CheckpointedOffsets, ReplicaPlace
 from spindle.client.cluster import BrokerAddress
 from spindle.client.fetching import FetchedBatches, FetchLimits, fetch_request, fetched_batches
@@ -71,13 +72,13 @@ class _Fetching:
     on_bytes: Callable[[int], None]
     findings: Collector = field(init=False)
     digest: DigestBuilder = field(default_factory=DigestBuilder)
-    batches: BatchChecks = field(init=False)
+    batches: JoinedBatches = field(init=False)
     size_bytes: int = 0
     batch_count: int = 0
 
     def __post_init__(self) -> None:
         self.findings = Collector(str(self.place.path))
-        self.batches = BatchChecks(self.findings)
+        self.batches = JoinedBatches(self.findings)
 
     def run(self, start: int) -> AuditedReplica:
         """Fetch from an offset on."""
@@ -129,22 +130,28 @@ class _Fetching:
         data = memoryview(fetched.records)
         walk = HeaderWalk(_FIRST_OFFSET, _LAST_OFFSET, check_crcs=True)
         address = address_of(data) if len(data) else 0
-        is_first = True
+        checks: BatchChecks | None = None
         while walk.position < len(data):
             before = walk.position
             fields = walk.fields(address + before, len(data) - before, before, len(data))
             if fields.shape[1]:
-                self._window(fields, is_first=is_first)
-                is_first = False
-            if walk.finding:
-                evidence = f"the broker sends bytes that are no batch: {walk.finding}"
-                at = offset if is_first else self.batches.next_offset
-                self.findings.add(FindingKind.BATCH_HEADER, self.place.path, evidence, offset=at)
-                return None
-            if walk.position == before or walk.is_torn:
+                # Segments do not show on the wire: each answer counts as one.
+                checks = checks or BatchChecks(
+                    self.findings, self.place.path, int(fields[BASE_OFFSET, 0])
+                )
+                checks.window(fields)
+                self._note(fields)
+            if walk.finding or walk.position == before or walk.is_torn:
                 break
-        following = self.batches.next_offset
-        if is_first or following is None or following <= offset:
+        if checks is not None:
+            part = checks.part()
+            self.batches.take(self.place.path, part.first_offset or 0, part)
+        following = offset if checks is None else self.batches.next_offset
+        if walk.finding:
+            evidence = f"the broker sends bytes that are no batch: {walk.finding}"
+            self.findings.add(FindingKind.BATCH_HEADER, self.place.path, evidence, offset=following)
+            return None
+        if following is None or following <= offset:
             evidence = (
                 f"the broker sends no batch at offset {offset}, below its high watermark "
                 f"{fetched.high_watermark}"
@@ -153,12 +160,7 @@ class _Fetching:
             return None
         return following
 
-    def _window(self, fields: Any, *, is_first: bool) -> None:
-        if is_first:
-            # Segments do not show on the wire; each answer counts as one, which begins where it
-            # begins.
-            self.batches.begin_segment(self.place.path, int(fields[BASE_OFFSET, 0]))
-        self.batches.window(fields)
+    def _note(self, fields: Any) -> None:
         self.digest.window(fields)
         self.batch_count += fields.shape[1]
         size_bytes = int(fields[SIZE_BYTES].sum())

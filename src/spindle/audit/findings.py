@@ -4,6 +4,7 @@ Each kind says how bad it is, what usually causes it, and how it is repaired.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -270,3 +271,11 @@ class Collector:
             self.left_out[kind] += 1
             return
         self.found.append(AuditFinding(kind, str(path), evidence, position, offset, self.replica))
+
+    def take(self, found: Iterable[AuditFinding], left_out: Mapping[FindingKind, int]) -> None:
+        """Note the findings that another collector gathered about a part of the replica."""
+        for each in found:
+            self.add(
+                each.kind, each.path, each.evidence, position=each.position, offset=each.offset
+            )
+        self.left_out.update(left_out)

@@ -7,19 +7,19 @@ directory in use counts only if a second pass, a moment later, has it again.
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from spindle.audit.batch_checks import BatchChecks
 from spindle.audit.closing_state import ClosingState
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.log_join import JoinedBatches, SegmentPart
 from spindle.audit.odd_files import refuse_odd_files
-from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot, TransactionChecks
-from spindle.audit.record_checks import RecordChecks
+from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
 from spindle.audit.segment_audit import SegmentAudit
+from spindle.audit.transaction_checks import TransactionChecks
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import METADATA_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
@@ -126,15 +126,30 @@ def audit_replica(
         throttle(size_bytes)
 
     try:
-        found = _Examination(place, count).run()
-        if place.state is not ClosingState.IN_USE or not found.findings:
+        found = _one_pass(place, count)
+        if not needs_second_pass(found):
             return found
         pause()
-        again = _Examination(place, throttle).run()
+        again = _one_pass(place, throttle)
     except FileNotFoundError:
         return None
     except OSError as error:
         return unreadable_replica(place, error)
+    return confirmed_replica(found, again)
+
+
+def _one_pass(place: ReplicaPlace, on_bytes: Callable[[int], None]) -> AuditedReplica:
+    opened = ReplicaPass(place)
+    return opened.join(task.run(on_bytes) for task in opened.tasks)
+
+
+def needs_second_pass(found: AuditedReplica) -> bool:
+    """Return whether findings may come from the work of the broker at that moment."""
+    return found.place.state is ClosingState.IN_USE and bool(found.findings)
+
+
+def confirmed_replica(found: AuditedReplica, again: AuditedReplica) -> AuditedReplica:
+    """Return the result of a second pass with the findings that the first one had, too."""
     before = {_place_of(finding) for finding in found.findings}
     kept = tuple(finding for finding in again.findings if _place_of(finding) in before)
     return replace(again, findings=kept)
@@ -153,47 +168,80 @@ def _place_of(finding: AuditFinding) -> tuple[FindingKind, str, int | None, int 
     return finding.kind, finding.path, finding.position, finding.offset
 
 
-@dataclass(slots=True)
-class _Examination:
-    """One pass over a replica's directory."""
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """One segment of a replica as a piece of work, which any process that sees the file can do.
+
+    Attributes:
+        snapshot_offsets: of all producer snapshots of the replica, ascending.
+        is_finished: the segment was rolled or closed in order.
+    """
 
     place: ReplicaPlace
-    on_bytes: Callable[[int], None]
-    findings: Collector = field(init=False)
-    has_changed: bool = False
+    segment: SegmentFile
+    snapshot_offsets: tuple[int, ...]
+    is_finished: bool
 
-    def __post_init__(self) -> None:
-        self.findings = Collector(str(self.place.path))
+    def run(self, on_bytes: Callable[[int], None]) -> SegmentPart:
+        """Read the segment; what cannot be read is a finding."""
+        audit = SegmentAudit(
+            self.place.path,
+            self.segment,
+            self.snapshot_offsets,
+            checks_records=self.place.checks_records,
+            on_bytes=on_bytes,
+        )
+        return audit.run(is_finished=self.is_finished)
 
-    def run(self) -> AuditedReplica:
-        """Read everything.
+
+class ReplicaPass:
+    """One pass over a replica's directory: its small files, and the tasks of its segments.
+
+    Raises:
+        FileNotFoundError: the directory is gone.
+        OSError: it cannot be listed, or has files that no broker writes.
+    """
+
+    def __init__(self, place: ReplicaPlace) -> None:
+        self.place = place
+        self.findings = Collector(str(place.path))
+        self.has_changed = False
+        self._names = os.listdir(place.path)
+        refuse_odd_files(place.path)
+        self._found_topic_id = self._topic_id()
+        self._producer_snapshots = self._snapshots(self._names)
+        self._segments = list_segments(place.path)
+        offsets = tuple(snapshot.offset for snapshot in self._producer_snapshots)
+        is_closed = place.state is ClosingState.CLOSED
+        self.tasks = [
+            SegmentTask(place, segment, offsets, is_closed or segment != self._segments[-1])
+            for segment in self._segments
+        ]
+
+    def join(self, parts: Iterable[SegmentPart]) -> AuditedReplica:
+        """Return the result.
+
+        Args:
+            parts: those of `tasks`, in their order.
 
         Raises:
             FileNotFoundError: the directory is gone.
-            OSError: it cannot be listed, or has files that no broker writes.
         """
-        path, place = self.place.path, self.place
-        names = os.listdir(path)
-        refuse_odd_files(path)
-        topic_id = self._topic_id()
-        producers = ProducerChecks(self.findings, self._snapshots(names))
+        path, place, names, segments = self.place.path, self.place, self._names, self._segments
+        producers = ProducerChecks(self.findings, self._producer_snapshots)
         transactions = TransactionChecks(self.findings)
-        batches = BatchChecks(self.findings)
-        segments = list_segments(path)
+        batches = JoinedBatches(self.findings)
         digest = DigestBuilder()
-        auditor = SegmentAudit(
-            self.findings,
-            batches,
-            producers,
-            transactions,
-            digest,
-            RecordChecks(self.findings) if place.checks_records else None,
-            self.on_bytes,
-        )
-        for segment in segments:
-            is_last = segment == segments[-1]
-            is_finished = not is_last or place.state is ClosingState.CLOSED
-            self._audit_segment(auditor, segment, is_finished=is_finished)
+        size_bytes = batch_count = 0
+        for part in parts:
+            self.findings.take(part.findings, part.left_out)
+            self.has_changed = self.has_changed or part.is_gone
+            batches.take(part.path, part.base_offset, part.batches)
+            producers.take(part.producers)
+            transactions.take(part.transactions)
+            digest.take(part.digest)
+            size_bytes += part.size_bytes
+            batch_count += part.batch_count
         if not path.is_dir():
             raise FileNotFoundError(str(path))
         self._check_names(names, segments)
@@ -214,27 +262,17 @@ class _Examination:
         self._check_metadata_snapshots(names)
         return AuditedReplica(
             place,
-            topic_id,
+            self._found_topic_id,
             start,
             end,
             batches.epoch_runs[-1].epoch if batches.epoch_runs else -1,
-            auditor.size_bytes,
-            auditor.batch_count,
+            size_bytes,
+            batch_count,
             tuple(self.findings.found),
             None if self.has_changed else digest.digest(),
             is_compacted,
             self.findings.left_out.total(),
         )
-
-    def _audit_segment(
-        self, auditor: SegmentAudit, segment: SegmentFile, *, is_finished: bool
-    ) -> None:
-        try:
-            auditor.audit(segment, is_finished=is_finished)
-        except FileNotFoundError:
-            self.has_changed = True  # retention or compaction has removed it since
-        except OSError as error:
-            self._unreadable(segment.path, error)
 
     def _unreadable(self, path: Path, error: OSError) -> None:
         reason = error.strerror or str(error)
@@ -308,7 +346,7 @@ class _Examination:
             f"a name of a segment's file is an offset with {_NAME_DIGITS} digits",
         )
 
-    def _is_compacted(self, batches: BatchChecks) -> bool:
+    def _is_compacted(self, batches: JoinedBatches) -> bool:
         place = self.place
         # The policy may have been another one, so `delete` says nothing.
         return (
@@ -318,7 +356,7 @@ class _Examination:
             or place.partition.topic in COMPACTED_TOPICS
         )
 
-    def _check_epochs(self, batches: BatchChecks, log_start: int) -> None:
+    def _check_epochs(self, batches: JoinedBatches, log_start: int) -> None:
         path = self.place.path / LEADER_EPOCH_CHECKPOINT
         content: bytes | None = None
         try:
@@ -333,7 +371,7 @@ class _Examination:
         runs = batches.epoch_runs
         check_epochs(self.findings, path, content, runs, checked_from=checked_from)
 
-    def _check_gaps(self, batches: BatchChecks, log_start: int, *, is_compacted: bool) -> None:
+    def _check_gaps(self, batches: JoinedBatches, log_start: int, *, is_compacted: bool) -> None:
         if is_compacted or self.has_changed:
             return
         for path, missing, following in batches.gaps:

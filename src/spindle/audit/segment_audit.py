@@ -12,9 +12,11 @@ from spindle.audit.batch_checks import BatchChecks
 from spindle.audit.digests import DigestBuilder
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.index_checks import IndexContent, OffsetIndexChecks, TimeIndexChecks, read_index
-from spindle.audit.producer_checks import Marker, ProducerChecks, TransactionChecks
+from spindle.audit.log_join import SegmentPart
+from spindle.audit.producer_notes import ProducerNotes
 from spindle.audit.record_checks import RecordChecks
 from spindle.audit.segment_scan import SegmentScan
+from spindle.audit.transaction_notes import Marker, TransactionNotes
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.log.formats.names import (
     INDEX_SUFFIX,
@@ -46,39 +48,68 @@ _MARKER_FLAGS: Final = CONTROL_FLAG | TRANSACTIONAL_FLAG
 
 
 class SegmentAudit:
-    """Audits the segments of one log, in order; its parts keep what goes on between them."""
+    """Audits one segment of a log, without the others; `log_join` joins their parts.
+
+    Args:
+        replica: the directory of the replica, for its findings.
+        snapshot_offsets: of all producer snapshots of the log, ascending.
+        checks_records: the records are decoded, too.
+        on_bytes: is told the bytes of batches as they are read.
+    """
 
     def __init__(
         self,
-        findings: Collector,
-        batches: BatchChecks,
-        producers: ProducerChecks,
-        transactions: TransactionChecks,
-        digest: DigestBuilder,
-        records: RecordChecks | None,
+        replica: Path,
+        segment: SegmentFile,
+        snapshot_offsets: Iterable[int],
+        *,
+        checks_records: bool,
         on_bytes: Callable[[int], None],
     ) -> None:
-        self._findings = findings
-        self._batches = batches
-        self._producers = producers
-        self._transactions = transactions
-        self._digest = digest
-        self._records = records
+        self._segment = segment
+        self._findings = Collector(str(replica))
+        self._batches = BatchChecks(self._findings, segment.path, segment.base_offset)
+        self._producers = ProducerNotes(snapshot_offsets)
+        self._index_path = segment.path.with_suffix(TRANSACTION_INDEX_SUFFIX)
+        self._transactions = TransactionNotes(self._index_path, segment.base_offset)
+        self._digest = DigestBuilder()
+        self._records = RecordChecks(self._findings) if checks_records else None
         self._on_bytes = on_bytes
-        self.size_bytes = 0
-        self.batch_count = 0
+        self._size_bytes = 0
+        self._batch_count = 0
 
-    def audit(self, segment: SegmentFile, *, is_finished: bool) -> None:
-        """Audit one segment.
+    def run(self, *, is_finished: bool) -> SegmentPart:
+        """Read the segment; what cannot be read is a finding.
 
         Args:
             is_finished: the segment was rolled or closed in order, so nothing in it may be torn,
                 and its indexes are cut to their entries.
-
-        Raises:
-            FileNotFoundError: the segment is gone.
-            OSError: the disk refuses to read.
         """
+        is_gone = False
+        try:
+            self._audit(is_finished=is_finished)
+        except FileNotFoundError:
+            is_gone = True
+        except OSError as error:
+            reason = error.strerror or str(error)
+            evidence = f"it cannot be read: {reason}"
+            self._findings.add(FindingKind.UNREADABLE, self._segment.path, evidence)
+        return SegmentPart(
+            self._segment.path,
+            self._segment.base_offset,
+            tuple(self._findings.found),
+            dict(self._findings.left_out),
+            self._batches.part(),
+            self._producers.part(),
+            self._transactions.part(),
+            self._digest.digest(),
+            self._size_bytes,
+            self._batch_count,
+            is_gone,
+        )
+
+    def _audit(self, *, is_finished: bool) -> None:
+        segment = self._segment
         path = segment.path
         # The indexes are read first: all of their entries are in the log then.
         is_plain = path.name.endswith(LOG_SUFFIX)
@@ -87,7 +118,6 @@ class SegmentAudit:
         aborted_data = _read(path.with_suffix(TRANSACTION_INDEX_SUFFIX)) if is_plain else None
         with path.open("rb", buffering=0) as file:
             base = segment.base_offset
-            self._batches.begin_segment(path, base)
             offsets = OffsetIndexChecks(
                 self._findings,
                 path.with_suffix(INDEX_SUFFIX),
@@ -112,11 +142,10 @@ class SegmentAudit:
             offsets.finish(scan)
             if time_index is not None:
                 times.finish(scan, must_be_complete=is_finished)
-            self.size_bytes += scan.size_bytes
-        name = path.with_suffix(TRANSACTION_INDEX_SUFFIX)
-        entries = self._aborted(name, aborted_data or b"")
+            self._size_bytes += scan.size_bytes
+        entries = self._aborted(self._index_path, aborted_data or b"")
         if entries is not None:
-            self._transactions.finish_segment(name, entries, base)
+            self._transactions.entries(entries)
 
     def _read(self, path: Path, scan: SegmentScan) -> Iterator[Any]:
         """Yield the fields of the batches in each window, when their bytes are no longer needed."""
@@ -127,7 +156,7 @@ class SegmentAudit:
             yield fields
 
     def _window(self, file: Any, fields: Any) -> None:
-        self.batch_count += fields.shape[1]
+        self._batch_count += fields.shape[1]
         self._batches.window(fields)
         self._producers.window(fields)
         self._digest.window(fields)

@@ -1,0 +1,87 @@
+"""Join what the segments of a log say by themselves: offsets, epochs, producers, digests.
+
+A segment is audited without those before it, so that each may be read by another process or
+machine. Its part is small: it holds only what goes on from one segment to the next.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spindle.audit.batch_checks import BatchPart, EpochRun
+from spindle.audit.digests import LogDigest
+from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.producer_notes import ProducerPart
+from spindle.audit.transaction_notes import TransactionPart
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPart:
+    """The findings of the audit of one segment, and the state that the next ones need.
+
+    Attributes:
+        is_gone: the file was removed while it was to be read.
+        left_out: findings beyond those that are listed, by kind.
+    """
+
+    path: Path
+    base_offset: int
+    findings: tuple[AuditFinding, ...]
+    left_out: Mapping[FindingKind, int]
+    batches: BatchPart
+    producers: ProducerPart
+    transactions: TransactionPart
+    digest: LogDigest
+    size_bytes: int
+    batch_count: int
+    is_gone: bool = False
+
+
+class JoinedBatches:
+    """The batches of a log, from the parts of its segments in order.
+
+    Attributes:
+        next_offset: the offset after the last batch, None before the first one.
+        first_offset: the base offset of the first batch, None before it.
+        epoch_runs: the leader epochs of the batches, in their order.
+        has_holes: a segment shows signs of compaction (`BatchPart`).
+        gaps: (path, first missing offset, next offset) where segments do not follow each other.
+    """
+
+    def __init__(self, findings: Collector) -> None:
+        self._findings = findings
+        self._path = Path()
+        self.epoch_runs: list[EpochRun] = []
+        self.next_offset: int | None = None
+        self.first_offset: int | None = None
+        self.has_holes = False
+        self.gaps: list[tuple[Path, int, int]] = []
+
+    def take(self, path: Path, base_offset: int, part: BatchPart) -> None:
+        """Go on with the next segment."""
+        if self.next_offset is not None and self.next_offset > base_offset:
+            self._findings.add(
+                FindingKind.OFFSET_OVERLAP,
+                self._path,
+                f"its last offset is {self.next_offset - 1}, but the next segment begins at "
+                f"{base_offset}",
+                offset=base_offset,
+            )
+        self._path = path
+        self.has_holes = self.has_holes or part.has_holes
+        if part.first_offset is None:
+            return
+        expected = base_offset if self.next_offset is None else self.next_offset
+        if part.first_offset > expected:
+            self.gaps.append((path, expected, part.first_offset))
+        if self.first_offset is None:
+            self.first_offset = part.first_offset
+        self.next_offset = part.next_offset
+        self._take_epochs(part)
+
+    def _take_epochs(self, part: BatchPart) -> None:
+        runs = list(part.epoch_runs)
+        if self.epoch_runs and runs and self.epoch_runs[-1].epoch == runs[0].epoch:
+            last = runs.pop(0).last_offset
+            self.epoch_runs[-1] = self.epoch_runs[-1]._replace(last_offset=last)
+        self.epoch_runs += runs

@@ -1,0 +1,93 @@
+"""The producers of one segment: the last batch of each before each snapshot, and at the end."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spindle.pipeline.records.headers import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    LAST_DELTA,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+)
+from spindle.protocol.records.batch import CONTROL_FLAG, add_to_sequence
+
+
+class LastBatch(NamedTuple):
+    """The last batch of a producer."""
+
+    epoch: int
+    last_sequence: int
+    last_offset: int
+
+
+class ProducerCut(NamedTuple):
+    """The offset of a snapshot, and the last batches before it that are behind the cut before."""
+
+    offset: int
+    newest: Mapping[int, LastBatch]
+
+
+class ProducerPart(NamedTuple):
+    """The producers of one segment.
+
+    Attributes:
+        first_offset: the base offset of the first batch, None without a batch.
+        cuts: at the offsets of snapshots, up to the last batch.
+        newest: the last batches behind the last cut, by producer id.
+    """
+
+    first_offset: int | None
+    cuts: tuple[ProducerCut, ...]
+    newest: Mapping[int, LastBatch]
+
+
+class ProducerNotes:
+    """Notes the producers of one segment.
+
+    Args:
+        snapshot_offsets: of all snapshots of the log, ascending.
+    """
+
+    def __init__(self, snapshot_offsets: Iterable[int]) -> None:
+        self._waiting = list(snapshot_offsets)
+        self._cuts: list[ProducerCut] = []
+        self._newest: dict[int, LastBatch] = {}
+        self._first_offset: int | None = None
+
+    def window(self, fields: Any) -> None:
+        """Note the producers of the next batches."""
+        bases = fields[BASE_OFFSET]
+        if self._first_offset is None:
+            self._first_offset = int(bases[0])
+        start = 0
+        while self._waiting and self._waiting[0] <= bases[-1]:
+            cut = int(bases.searchsorted(self._waiting[0]))
+            self._note(fields[:, start:cut])
+            self._cuts.append(ProducerCut(self._waiting.pop(0), self._newest))
+            self._newest = {}
+            start = max(start, cut)
+        self._note(fields[:, start:])
+
+    def _note(self, fields: Any) -> None:
+        ids = fields[PRODUCER_ID]
+        is_data = (ids >= 0) & (fields[ATTRIBUTES] & CONTROL_FLAG == 0)
+        if not is_data.any():
+            return
+        indexes = np.flatnonzero(is_data)[::-1]
+        _, newest = np.unique(ids[indexes], return_index=True)
+        for index in indexes[newest].tolist():
+            column = fields[:, index].tolist()
+            delta = column[LAST_DELTA]
+            self._newest[column[PRODUCER_ID]] = LastBatch(
+                column[PRODUCER_EPOCH],
+                add_to_sequence(column[BASE_SEQUENCE], delta),
+                column[BASE_OFFSET] + delta,
+            )
+
+    def part(self) -> ProducerPart:
+        """Return what was noted."""
+        return ProducerPart(self._first_offset, tuple(self._cuts), self._newest)

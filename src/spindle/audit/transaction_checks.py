@@ -1,0 +1,99 @@
+"""Checks of transaction indexes against the batches of a log, from the parts of its segments.
+
+A contradiction that compaction could explain, because it removes batches and markers, is kept back
+until the whole log was joined, and dropped if the log was compacted.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.transaction_notes import Marker, TransactionPart
+from spindle.log.formats.transaction_index import ENTRY_BYTES, AbortedTransaction
+
+_NO_BATCH: Final = -1
+
+
+class TransactionChecks:
+    """Compares the transaction indexes with markers and transactional batches."""
+
+    def __init__(self, findings: Collector) -> None:
+        self._findings = findings
+        self._open: dict[int, int] = {}
+        self._markers: dict[int, Marker] = {}
+        self._aborted_from: dict[int, int] = {}
+        self._last_offset = _NO_BATCH
+        self._unless_compacted: list[tuple[Path, str, int, int]] = []
+
+    def take(self, part: TransactionPart) -> None:
+        """Go on with the next segment, and compare its index with its markers."""
+        self._markers.clear()
+        self._aborted_from.clear()
+        for marker, began_at, is_first in part.markers:
+            earlier = self._open.pop(marker.producer_id, None) if is_first else None
+            first = began_at if earlier is None else earlier
+            self._markers[marker.offset] = marker
+            if marker.is_abort and first is not None:
+                self._aborted_from[marker.offset] = first
+        for producer_id in part.ended:
+            self._open.pop(producer_id, None)
+        for producer_id, base in part.still_open.items():
+            self._open.setdefault(producer_id, base)
+        if part.last_offset != _NO_BATCH:
+            self._last_offset = part.last_offset
+        if part.entries is not None:
+            self._compare(part.index_path, part.entries, part.base_offset)
+
+    def _compare(self, path: Path, entries: Sequence[AbortedTransaction], base_offset: int) -> None:
+        named = set()
+        before = base_offset - 1
+        for number, entry in enumerate(entries):
+            named.add(entry.last_offset)
+            evidence = self._contradiction(entry, base_offset, before)
+            before = max(before, entry.last_offset)
+            first = self._aborted_from.get(entry.last_offset)
+            if evidence:
+                position = number * ENTRY_BYTES
+                self._add(path, f"entry {number} {evidence}", entry.last_offset, position)
+                continue
+            if entry.last_offset not in self._markers:
+                text = f"entry {number} names offset {entry.last_offset}, where no marker is"
+            elif first is not None and first != entry.first_offset:
+                text = (
+                    f"entry {number} begins at {entry.first_offset}, but the transaction at {first}"
+                )
+            else:
+                continue
+            self._unless_compacted.append((path, text, entry.last_offset, number * ENTRY_BYTES))
+        for offset in self._aborted_from.keys() - named:
+            text = f"no entry names the transaction that was aborted at offset {offset}"
+            self._unless_compacted.append((path, text, offset, len(entries) * ENTRY_BYTES))
+
+    def _contradiction(
+        self, entry: AbortedTransaction, base_offset: int, before: int
+    ) -> str | None:
+        said = f"says that producer {entry.producer_id} aborted at offset {entry.last_offset}"
+        marker = self._markers.get(entry.last_offset)
+        if not base_offset <= entry.last_offset <= self._last_offset:
+            return f"{said}, which is outside of the segment"
+        if entry.last_offset <= before:
+            return f"{said}, but an entry before it has offset {before}"
+        if not 0 <= entry.first_offset <= entry.last_offset:
+            return f"{said} and began at {entry.first_offset}"
+        if not 0 <= entry.last_stable_offset <= entry.last_offset + 1:
+            return f"{said} and moved the last stable offset to {entry.last_stable_offset}"
+        if marker is not None and (marker.producer_id != entry.producer_id or not marker.is_abort):
+            ending = "an abort" if marker.is_abort else "a commit"
+            return f"{said}, but there is {ending} of producer {marker.producer_id}"
+        return None
+
+    def _add(self, path: Path, evidence: str, offset: int, position: int) -> None:
+        kind = FindingKind.TRANSACTION_INDEX_ENTRY
+        self._findings.add(kind, path, evidence, position=position, offset=offset)
+
+    def finish(self, *, is_compacted: bool) -> None:
+        """Report what only compaction could have explained."""
+        if not is_compacted:
+            for each in self._unless_compacted:
+                self._add(*each)
