@@ -4,8 +4,9 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from shutil import get_terminal_size
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -14,7 +15,15 @@ from spindle.cli.disks.documents import report_document
 from spindle.cli.disks.state_text import silence_text, state_text
 from spindle.cli.disks.survey import BrokerReport, Survey
 from spindle.cli.failure import CommandFailed
+from spindle.cli.history.forecasts import (
+    HISTORY,
+    Forecasts,
+    forecast_document,
+    time_to_full_text,
+)
+from spindle.cli.history.history_folder import read_history
 from spindle.cli.table import table_lines
+from spindle.client.admin.cluster import describe_brokers
 from spindle.client.disks import DiskView
 from spindle.client.wire.cluster import WireClient
 from spindle.common.sizes import size_text
@@ -30,6 +39,7 @@ _COLUMNS: Final = (
     "LOGS",
     "REPLICAS",
     "LEADERS",
+    "FULL",
     "ID",
     "STATE",
 )
@@ -42,41 +52,66 @@ _SHORT: Final = len("online")
 
 @click.command("list")
 @click.option("--broker", type=click.IntRange(min=0), metavar="N", help="Only this broker.")
+@HISTORY
 @cluster_command
-def list_command(client: WireClient, as_json: bool, broker: int | None) -> int:
+def list_command(
+    client: WireClient, as_json: bool, broker: int | None, history: Path | None
+) -> int:
     """Show the log directories of all brokers: space, replicas and state.
 
     USED and FREE are those of the file system, LOGS is the size of the replicas. The exit code is
-    1 if a broker did not answer.
+    1 if a broker did not answer. With a history, FULL is the time until the file system is full.
     """
+    forecasts = None
+    if history is not None:
+        forecasts = Forecasts(read_history(history, describe_brokers(client).cluster_id))
     with Survey(client, broker) as survey:
         reports = survey.take()
         if not reports:
             known = ", ".join(map(str, survey.node_ids))
             raise CommandFailed(f"there is no broker {broker}; there are {known}")
     if as_json:
-        click.echo(json.dumps({"brokers": list(map(report_document, reports))}))
+        documents = [report_document(each) for each in reports]
+        if forecasts is not None:
+            _add_forecasts(documents, forecasts)
+        click.echo(json.dumps({"brokers": documents}))
     else:
         now_ms = time.time_ns() // 1_000_000
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        click.echo("\n".join(list_lines(reports, now_ms, width)))
+        click.echo("\n".join(list_lines(reports, now_ms, width, forecasts)))
     return SOME_ARE_SILENT if any(each.disks is None for each in reports) else 0
 
 
-def list_lines(reports: Sequence[BrokerReport], now_ms: int, width: int | None) -> list[str]:
+def _add_forecasts(documents: Sequence[dict[str, Any]], forecasts: Forecasts) -> None:
+    for document in documents:
+        for each in document["directories"]:
+            free_bytes = -1 if each["usableBytes"] is None else each["usableBytes"]
+            key = (document["broker"], each["path"])
+            found = forecasts.of(key, free_bytes, is_online=each["isOnline"])
+            each["forecast"] = forecast_document(found)
+
+
+def list_lines(
+    reports: Sequence[BrokerReport],
+    now_ms: int,
+    width: int | None,
+    forecasts: Forecasts | None = None,
+) -> list[str]:
     """Return the table of directories, and a line for each broker that told nothing or little.
 
     Args:
         now_ms: the present time.
         width: columns of the terminal: a table that is too wide lacks columns, and a long state
             gets a line of its own. None sets no limit.
+        forecasts: None leaves out the column of times until directories are full.
     """
-    rows = list(_rows(reports, now_ms))
-    lines = _table(rows, _COLUMNS)
+    columns = [title for title in _COLUMNS if title != "FULL" or forecasts is not None]
+    rows = list(_rows(reports, now_ms, forecasts))
+    lines = _table(rows, columns)
     if width is not None:
         for left_out in range(len(_LESS_IMPORTANT) + 1):
             dropped = _LESS_IMPORTANT[:left_out]
-            lines = _table(rows, [title for title in _COLUMNS if title not in dropped])
+            lines = _table(rows, [title for title in columns if title not in dropped])
             lines = [part for line in lines for part in _folded(line, width)]
             if max(map(len, lines)) <= width:
                 break
@@ -88,14 +123,21 @@ def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> list[st
     return table_lines(columns, [[row[title] for title in columns] for row in rows])
 
 
-def _rows(reports: Sequence[BrokerReport], now_ms: int) -> Iterator[Mapping[str, str]]:
+def _rows(
+    reports: Sequence[BrokerReport], now_ms: int, forecasts: Forecasts | None
+) -> Iterator[Mapping[str, str]]:
     for report in reports:
         broker, found = {"BROKER": str(report.node.node_id)}, report.disks
         if found is None:
             yield dict.fromkeys(_COLUMNS, "-") | broker | {"STATE": silence_text(report)}
             continue
         for disk in found.disks:
-            yield _numbers(disk) | broker | {"STATE": state_text(disk, found.moves, now_ms)}
+            words = {"STATE": state_text(disk, found.moves, now_ms)}
+            if forecasts is not None:
+                key, is_online = (report.node.node_id, disk.path), disk.failure is None
+                full = forecasts.of(key, disk.usable_bytes, is_online=is_online)
+                words["FULL"] = time_to_full_text(full)
+            yield _numbers(disk) | broker | words
 
 
 def _numbers(disk: DiskView) -> dict[str, str]:

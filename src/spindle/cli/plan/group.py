@@ -17,6 +17,14 @@ plan = LazyGroup(
                 f"{_PLAN}.decommission_command:decommission_command",
                 "Empty a broker that will leave the cluster.",
             ),
+            "record": (
+                f"{_PLAN}.record_command:record_command",
+                "Write a history of sizes and offsets, for forecasts.",
+            ),
+            "forecast": (
+                f"{_PLAN}.forecast_command:forecast_command",
+                "Show when each directory is full, by a history.",
+            ),
             "what-if": (
                 f"{_PLAN}.what_if_command:what_if_command",
                 "Plan for added or removed brokers and directories.",

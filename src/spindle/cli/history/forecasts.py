@@ -1,0 +1,104 @@
+"""Forecasts from a history: when directories are full."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from spindle.cli.history.history_folder import RecordedHistory
+from spindle.common.counted import counted
+from spindle.common.sizes import size_text
+from spindle.planner.growth import DirectoryGrowth, directory_growths
+from spindle.planner.time_to_full import Filling, TimeToFull, time_to_full, unknown
+
+_MINUTE_S: Final = 60.0
+_HOUR_S: Final = 3600.0
+_DAY_S: Final = 86_400.0
+_LONGEST_S: Final = 3650 * _DAY_S
+
+HISTORY: Final = click.option(
+    "--history",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="A folder of spindle plan record: how fast directories and partitions grow.",
+)
+
+DirectoryKey = tuple[int, str]
+"""A broker id and a path."""
+
+
+class Forecasts:
+    """The times in which directories fill, by the history of their cluster."""
+
+    def __init__(self, history: RecordedHistory) -> None:
+        self._growths = directory_growths(history.samples)
+
+    def of(self, key: DirectoryKey, free_bytes: int, *, is_online: bool = True) -> TimeToFull:
+        """Return the time until a directory is full.
+
+        Args:
+            free_bytes: negative if they are unknown.
+        """
+        if not is_online:
+            return unknown("it is offline")
+        growth = self._growths.get(key, DirectoryGrowth(0, None, None, None))
+        return time_to_full(free_bytes, growth.all_files, growth.samples)
+
+
+def history_remarks(history: RecordedHistory) -> list[str]:
+    """Return what a reader of forecasts should know about the history."""
+    first, last = history.samples[0], history.samples[-1]
+    span = span_text((last.time_ms - first.time_ms) / 1000)
+    remarks = [f"forecasts are from {counted(len(history.samples), 'sample')} over {span}"]
+    if history.bad_lines:
+        lines = counted(history.bad_lines, "line")
+        remarks.append(f"{lines} of the history are broken, and were passed over")
+    return remarks
+
+
+def time_to_full_text(found: TimeToFull) -> str:
+    """Return a forecast for people: `in 5.2 d (4.1 d to 8.0 d)`."""
+    if found.filling is Filling.UNKNOWN:
+        return f"unknown: {found.reason}"
+    earliest = span_text(found.earliest_s) if found.earliest_s is not None else "never"
+    if found.expected_s is None:
+        return "not filling" if earliest == "never" else f"not filling (at most in {earliest})"
+    latest = span_text(found.latest_s) if found.latest_s is not None else "never"
+    return f"in {span_text(found.expected_s)} ({earliest} to {latest})"
+
+
+def growth_text(found: TimeToFull) -> str:
+    """Return the growth per day, with its sign; `-` if it is unknown."""
+    if found.growth is None:
+        return "-"
+    per_day = round(found.growth.slope * _DAY_S)
+    return f"{'-' if per_day < 0 else '+'}{size_text(abs(per_day))}/d"
+
+
+def span_text(span_s: float) -> str:
+    """Return a span with one unit: `35 s`, `12 min`, `7.5 h`, `5.2 d`."""
+    if span_s >= _LONGEST_S:
+        return "10 years or more"
+    for unit_s, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
+        if span_s >= 2 * unit_s:
+            return f"{span_s / unit_s:.1f} {unit}"
+    return f"{span_s:.0f} s"
+
+
+def forecast_document(found: TimeToFull) -> dict[str, Any]:
+    """Return a forecast for programs. Rates are in bytes per second, times in seconds from now."""
+    growth = found.growth
+    interval: Mapping[str, float | None] = {
+        "growthBytesPerSecond": growth.slope if growth else None,
+        "lowestGrowthBytesPerSecond": growth.low if growth else None,
+        "highestGrowthBytesPerSecond": growth.high if growth else None,
+    }
+    return {
+        "filling": found.filling.value,
+        "reason": found.reason or None,
+        **interval,
+        "fullInSeconds": found.expected_s,
+        "fullInSecondsAtTheEarliest": found.earliest_s,
+        "fullInSecondsAtTheLatest": found.latest_s,
+    }

@@ -1,0 +1,89 @@
+"""`spindle plan forecast`: when each directory is full."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spindle.cli.cluster_command import cluster_command
+from spindle.cli.history.forecasts import (
+    Forecasts,
+    forecast_document,
+    growth_text,
+    history_remarks,
+    time_to_full_text,
+)
+from spindle.cli.history.history_folder import RecordedHistory, read_history
+from spindle.cli.plan.snapshot import read_snapshot
+from spindle.cli.table import table_lines
+from spindle.client.admin.cluster import describe_brokers
+from spindle.client.wire.cluster import WireClient
+from spindle.common.sizes import size_text
+from spindle.planner.growth import partition_rates
+from spindle.planner.model import DirectoryModel
+from spindle.planner.time_to_full import TimeToFull
+
+
+@click.command("forecast")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@cluster_command
+def forecast_command(client: WireClient, as_json: bool, folder: Path) -> None:
+    """Show when each log directory is full, by the history in FOLDER of spindle plan record.
+
+    FULL is the time at the usual growth; in parentheses at the highest and at the lowest growth of
+    a 90 % interval.
+    """
+    history = read_history(folder, describe_brokers(client).cluster_id)
+    snapshot = read_snapshot(client, None)
+    forecasts = Forecasts(history)
+    found = [(each, _forecast(forecasts, each)) for each in snapshot.model.directories]
+    remarks = [*history_remarks(history), *snapshot.remarks]
+    if as_json:
+        directories = [_document(each, full) for each, full in found]
+        partitions = _partition_documents(history)
+        document = {"remarks": remarks, "directories": directories, "partitions": partitions}
+        click.echo(json.dumps(document))
+        return
+    rows = [
+        (
+            str(each.broker_id),
+            each.path,
+            size_text(each.capacity_bytes) if each.capacity_bytes else "-",
+            f"{100 * each.fill:.1f} %" if each.capacity_bytes else "-",
+            growth_text(full),
+            time_to_full_text(full),
+        )
+        for each, full in found
+    ]
+    head = ("BROKER", "DIRECTORY", "CAPACITY", "FILL", "GROWTH", "FULL")
+    click.echo("\n".join([*(f"note  {each}" for each in remarks), "", *table_lines(head, rows)]))
+
+
+def _partition_documents(history: RecordedHistory) -> list[dict[str, Any]]:
+    """Return the rates of each partition: growth of a replica, and bytes that are produced."""
+    return [
+        {
+            "topic": where.topic,
+            "partition": where.partition,
+            "growthBytesPerSecond": each.growth.slope if each.growth else None,
+            "producedBytesPerSecond": each.produced_bytes_per_second,
+        }
+        for where, each in sorted(partition_rates(history.samples).items())
+    ]
+
+
+def _forecast(forecasts: Forecasts, each: DirectoryModel) -> TimeToFull:
+    free_bytes = each.capacity_bytes - each.used_bytes if each.capacity_bytes else -1
+    key = (each.broker_id, each.path)
+    return forecasts.of(key, max(free_bytes, -1), is_online=each.is_online)
+
+
+def _document(each: DirectoryModel, full: TimeToFull) -> dict[str, Any]:
+    return {
+        "broker": each.broker_id,
+        "path": each.path,
+        "capacityBytes": each.capacity_bytes,
+        "usedBytes": each.used_bytes,
+        **forecast_document(full),
+    }

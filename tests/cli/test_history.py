@@ -1,0 +1,121 @@
+"""The history of a cluster: what is written, survives a torn write, and is read again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.history.history_folder import HistoryWriter, only_writer, read_history
+from spindle.cli.history.sample_lines import broker_sample, sample_document
+from spindle.cli.main import run
+from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.planner.history import LedSample
+
+DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+
+
+def documents(time_ms: int, size: int = 5, cluster_id: str = "c") -> list[dict[str, object]]:
+    replicas = {
+        TopicPartition("t", 0): ReplicaOnDisk(size, 0, False),
+        TopicPartition("t", 1): ReplicaOnDisk(3, 0, True),
+    }
+    view = LogDirView("/a", ErrorCode.NONE, 100, 60, False, replicas)
+    led = {TopicPartition("t", 0): LedSample("id", 2, 9)}
+    return [
+        sample_document(time_ms, cluster_id, 1, [view], led),
+        sample_document(time_ms, cluster_id, 2, None, {}, "timed out"),
+    ]
+
+
+def write(folder: Path, *times_ms: int, retention_ms: int = 30 * DAY_MS) -> None:
+    writer = HistoryWriter(folder, retention_ms)
+    with only_writer(folder):
+        for time_ms in times_ms:
+            writer.append(time_ms, documents(time_ms))
+
+
+def test_a_sample_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    write(tmp_path, NOON_MS)
+    history = read_history(tmp_path, "c")
+    (sample,) = history.samples
+    found = sample.brokers[1]
+    assert found is not None
+    directory = found.directories["/a"]
+    assert (directory.total_bytes, directory.usable_bytes, directory.moving_bytes) == (100, 60, 3)
+    assert directory.sizes == {TopicPartition("t", 0): 5}
+    assert found.led == {TopicPartition("t", 0): LedSample("id", 2, 9)}
+    assert sample.brokers[2] is None
+    assert not sample.is_complete
+
+
+def test_a_torn_line_is_passed_over_and_the_next_sample_is_whole(tmp_path: Path) -> None:
+    write(tmp_path, NOON_MS, NOON_MS + HOUR_MS)
+    (path,) = tmp_path.glob("*.jsonl")
+    whole = path.read_bytes()
+    for cut in range(1, len(whole) // 2, 37):
+        path.write_bytes(whole[:-cut])
+        write(tmp_path, NOON_MS + 2 * HOUR_MS)
+        history = read_history(tmp_path, "c")
+        assert history.samples[0].time_ms == NOON_MS
+        assert history.samples[-1].time_ms == NOON_MS + 2 * HOUR_MS
+        assert len(history.samples[-1].brokers) == 2
+        assert history.bad_lines <= 1
+
+
+def test_old_days_are_deleted_and_long_histories_are_thinned(tmp_path: Path) -> None:
+    times = [NOON_MS + number * 6 * HOUR_MS for number in range(40)]
+    write(tmp_path, *times, retention_ms=3 * DAY_MS)
+    assert len(list(tmp_path.glob("*.jsonl"))) == 4
+    history = read_history(tmp_path, "c", most_samples=5)
+    assert len(history.samples) == 5
+    assert history.samples[-1].time_ms == times[-1]
+
+
+def test_the_clock_may_jump(tmp_path: Path) -> None:
+    write(tmp_path, NOON_MS + HOUR_MS, NOON_MS, NOON_MS + 2 * HOUR_MS)
+    found = [each.time_ms - NOON_MS for each in read_history(tmp_path, "c").samples]
+    assert found == [0, HOUR_MS, 2 * HOUR_MS]
+
+
+def test_histories_that_say_nothing_about_the_cluster_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="has no history; spindle plan record writes one"):
+        read_history(tmp_path, "c")
+    write(tmp_path, NOON_MS)
+    with pytest.raises(CommandFailed, match="no sample of cluster other but of c"):
+        read_history(tmp_path, "other")
+    with pytest.raises(CommandFailed, match="another process records into"), only_writer(tmp_path):
+        write(tmp_path, NOON_MS)
+
+
+@pytest.mark.parametrize("wrong", ["[]", "{}", '{"broker": 1, "directories": 7}', '"x"'])
+def test_a_line_of_another_form_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match="no sample of a broker"):
+        broker_sample(json.loads(wrong))
+
+
+def test_a_node_is_recorded_and_its_directories_are_forecast(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "history"
+    assert run(("topic", "create", "recorded", "-p", "3", "-r", "1")) == 0
+    for _ in range(6):
+        assert run(("plan", "record", str(folder), "--once")) == 0
+    assert "recorded 1 broker" in capsys.readouterr().out
+    assert run(("plan", "forecast", str(folder), "--json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    directories = found["directories"]
+    assert {"topic", "partition", "producedBytesPerSecond"} <= set(found["partitions"][0])
+    assert len(directories) == 3
+    assert {each["filling"] for each in directories} <= {"filling", "not filling"}
+    assert run(("plan", "forecast", str(folder))) == 0
+    assert "6 samples" in capsys.readouterr().out
+    assert run(("disks", "list", "--history", str(folder), "--json")) == 0
+    (broker,) = json.loads(capsys.readouterr().out)["brokers"]
+    assert all("fullInSeconds" in each["forecast"] for each in broker["directories"])
+    assert run(("disks", "list", "--history", str(folder))) == 0
+    assert "FULL" in capsys.readouterr().out
