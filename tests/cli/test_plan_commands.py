@@ -113,6 +113,15 @@ def test_an_offline_directory_and_one_of_unknown_size_receive_nothing() -> None:
     assert [each.is_online for each in model.directories] == [True, False]
 
 
+def test_an_error_with_a_hostile_name_does_not_steer_the_terminal(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = said(capsys, "drain", "1:/\x1b[2J")
+    assert code == 1
+    assert "no log directory /\\x1b[2J" in err
+    assert "\x1b" not in err
+
+
 def test_moving_replicas_are_no_ground_for_a_plan() -> None:
     refuse_moving([])
     with pytest.raises(CommandFailed, match=r"2 partitions are moving already \(t-0, t-1\)"):

@@ -104,10 +104,14 @@ def test_a_directory_is_drained_and_refilled_by_kafkas_tool(
     before = held(trio)
     path = str(trio.nodes[2].log_dirs[1])
     folder = tmp_path / "drain"
-    found = plan(trio, capsys, "drain", f"2:{path}", "--out", str(folder))
+    page = tmp_path / "drain.html"
+    files = ("--out", str(folder), "--html", str(page))
+    found = plan(trio, capsys, "drain", f"2:{path}", *files)
     moves = [move for each in found["rounds"] for move in each["moves"]]
     assert len(moves) == len(before[path]) > 0
     assert found["movedBytes"] == found["lowerBoundBytes"]
+    assert f"cluster {found['clusterId']}" in page.read_text()
+    assert f"Empty 2:{path}" in page.read_text()
     for number in range(len(found["rounds"])):
         execute(trio, folder / f"round-{number + 1:04d}.json")
     after = held(trio)

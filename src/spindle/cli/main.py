@@ -12,6 +12,7 @@ from spindle.cli.command_list import SECTIONS
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
 from spindle.common.errors import ConfigError
+from spindle.common.printable import printable
 
 FAILED = 1
 INTERRUPTED = 130
@@ -73,5 +74,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(message: str) -> int:
-    click.echo(message, err=True)
+    # Names that brokers tell must not steer the terminal.
+    click.echo("\n".join(map(printable, message.split("\n"))), err=True)
     return FAILED
