@@ -10,6 +10,8 @@ import pytest
 from broker_directories import PLAIN, clean_directory
 from log_directory_files import corrupt_byte
 
+from spindle.audit.run import run_audit
+from spindle.cli.audit.screen import report_lines
 from spindle.cli.main import run
 
 
@@ -132,6 +134,20 @@ def test_a_page_is_drawn_outside_of_the_log_directories(
     assert "x.html must be outside of the log directories" in capsys.readouterr().err
     assert run(["audit", str(tmp_path)]) == 2
     assert "audit those inside of it: d 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("width", "has_bars"), [(45, False), (62, False), (90, True), (None, True)]
+)
+def test_the_screen_of_an_audit_fits_into_a_terminal(
+    damaged: Path, width: int | None, has_bars: bool
+) -> None:
+    lines = [line.text for line in report_lines(run_audit([damaged]), 1.0, width)]
+    head, row = (line for line in lines[:2])
+    assert head.startswith("DIRECTORY")
+    assert ("█" in row) == has_bars
+    assert width is None or max(len(head), len(row)) <= width
+    assert any(line.startswith("error batch-checksum") for line in lines)
 
 
 def test_a_missing_library_is_no_finding(

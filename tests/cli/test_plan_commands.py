@@ -171,7 +171,8 @@ def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "has_bars", "has_paths"), [(80, True, False), (100, False, True), (140, True, True)]
+    ("width", "has_bars", "has_paths"),
+    [(50, False, False), (80, True, False), (100, False, True), (140, True, True)],
 )
 def test_the_screen_fits_into_a_terminal(width: int, has_bars: bool, has_paths: bool) -> None:
     remarks = ["broker 3 does not tell its directories: " + "there is no answer " * 9]

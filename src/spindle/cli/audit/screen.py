@@ -24,8 +24,17 @@ if TYPE_CHECKING:
 Counts = Counter[tuple[str | None, Severity]]
 """Findings by log directory and severity."""
 _REFRESH_S = 0.1
-_LAYOUTS: Final = ((20, 1000), (10, 1000), (0, 1000), (20, 24), (10, 16), (0, 16), (0, 9))
-"""(blocks of a bar, characters of a path): the first pair that fits into the terminal counts."""
+_ALL_COLUMNS: Final = (0, 1, 2, 3, 4, 5)
+_LAYOUTS: Final = (
+    (20, 1000, _ALL_COLUMNS),
+    (10, 1000, _ALL_COLUMNS),
+    (0, 1000, _ALL_COLUMNS),
+    (20, 24, _ALL_COLUMNS),
+    (10, 16, _ALL_COLUMNS),
+    (0, 16, _ALL_COLUMNS),
+    (0, 12, (0, 1, 4, 5)),
+)
+"""Blocks of a bar, characters of a path, columns: the first that fits into a terminal counts."""
 
 
 @contextmanager
@@ -86,8 +95,8 @@ def report_lines(report: "AuditReport", seconds: float, width: int | None = None
 def _fitting_table(report: "AuditReport", width: int | None) -> list[Line]:
     documents = _directory_documents(report)
     longest = max((len(each["path"]) for each in documents), default=0)
-    for blocks, name_width in _LAYOUTS:
-        lines = _directory_table(documents, blocks, min(name_width, longest))
+    for blocks, name_width, columns in _LAYOUTS:
+        lines = _directory_table(documents, blocks, min(name_width, longest), columns)
         if width is None or max(map(len, lines)) <= width:
             break
     found = [each["errors"] + each["warnings"] for each in documents]
@@ -96,7 +105,7 @@ def _fitting_table(report: "AuditReport", width: int | None) -> list[Line]:
 
 
 def _directory_table(
-    documents: Sequence[dict[str, Any]], blocks: int, name_width: int
+    documents: Sequence[dict[str, Any]], blocks: int, name_width: int, columns: Sequence[int]
 ) -> list[str]:
     most = max((each["errors"] + each["warnings"] for each in documents), default=0)
     rows = []
@@ -110,9 +119,11 @@ def _directory_table(
             str(each["warnings"]),
         )
         share = (each["errors"] + each["warnings"]) / most if most else 0.0
-        rows.append((*row, blocks_text(share, blocks)) if blocks and most else row)
-    head = ("DIRECTORY", "STATE", "REPLICAS", "SIZE", "ERRORS", "WARNINGS")
-    return table_lines((*head, "FINDINGS") if blocks and most else head, rows)
+        shown = [row[column] for column in columns]
+        rows.append([*shown, blocks_text(share, blocks)] if blocks and most else shown)
+    names = ("DIRECTORY", "STATE", "REPLICAS", "SIZE", "ERRORS", "WARNINGS")
+    head = [names[column] for column in columns]
+    return table_lines([*head, "FINDINGS"] if blocks and most else head, rows)
 
 
 def _sum(report: "AuditReport", seconds: float) -> str:

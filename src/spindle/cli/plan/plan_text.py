@@ -16,6 +16,8 @@ _BARS: Final = (20, 10, 5, 0)
 """Blocks of a bar: as many as the terminal has room for."""
 _SHORT_NAMES: Final = (12, 9)
 """Characters of a path that the table keeps for the sake of bars, and in any case."""
+_FEWEST_COLUMNS: Final = (0, 1, 3, 4, 6)
+"""The columns of the narrowest table: broker, directory, fill before and after, state."""
 _NOTE: Final = "note        "
 _MOST_ROUNDS: Final = 20
 _MOST_DIRECTORIES: Final = 40
@@ -119,7 +121,7 @@ def _fitting_table(plan: PlacementPlan, numbers: Sequence[int], width: int | Non
         room = width - max(map(len, _directory_table(plan, numbers, blocks, name_width)))
         if room >= 0:
             return _directory_table(plan, numbers, blocks, name_width + room)
-    return _directory_table(plan, numbers, _BARS[-1], _SHORT_NAMES[-1])
+    return _directory_table(plan, numbers, _BARS[-1], _SHORT_NAMES[-1], _FEWEST_COLUMNS)
 
 
 def _directory_table(
@@ -127,6 +129,7 @@ def _directory_table(
     numbers: Sequence[int],
     blocks: int = _BARS[0],
     name_width: int | None = None,
+    columns: Sequence[int] = range(7),
 ) -> list[str]:
     head = ("BROKER", "DIRECTORY", "CAPACITY", "BEFORE", "AFTER", "CHANGE", "STATE")
     rows = []
@@ -141,8 +144,8 @@ def _directory_table(
             _change_text(after - each.used_bytes),
             _state_text(plan, number),
         )
-        rows.append(row)
-    return table_lines(head, rows)
+        rows.append([row[column] for column in columns])
+    return table_lines([head[column] for column in columns], rows)
 
 
 def bar_text(used_bytes: int, capacity_bytes: int, blocks: int = _BARS[0]) -> str:
