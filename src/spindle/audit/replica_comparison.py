@@ -21,62 +21,84 @@ def compare_replicas(
     Args:
         placement: says which replica leads, and which ones are in sync, if it is known.
     """
+    findings = Collector()
+    for (partition, topic_id), group in replica_groups(replicas, are_compacted=False).items():
+        counts = Counter(_content(replica) for replica in group)
+        votes = [counts[_content(replica)] for replica in group]
+        index, reason = right_one(group, votes, partition, topic_id, placement)
+        best = group[index]
+        for replica in group:
+            # Two replicas of one node are another finding.
+            if replica is not best and replica.place.node_id != best.place.node_id:
+                _compare(findings, replica, best, reason, committed_until(group))
+    return findings.found
+
+
+def replica_groups(
+    replicas: Sequence[AuditedReplica], *, are_compacted: bool
+) -> dict[tuple[TopicPartition, Uuid], list[AuditedReplica]]:
+    """Return the replicas of each partition with the same topic id, if there are several.
+
+    Args:
+        are_compacted: return the partitions of which a replica was compacted; else the others.
+            Compaction removes other batches on each broker.
+    """
     groups: dict[tuple[TopicPartition, Uuid], list[AuditedReplica]] = {}
     for replica in replicas:
         place = replica.place
         is_plain = place.kind is DirectoryKind.CURRENT and not place.is_metadata_log
-        # Compaction removes other batches on each broker.
-        if replica.topic_id is None or replica.is_compacted or replica.digest is None:
-            continue
-        if is_plain:
+        if is_plain and replica.topic_id is not None:
             groups.setdefault((place.partition, replica.topic_id), []).append(replica)
-    findings = Collector()
-    for (partition, topic_id), group in groups.items():
-        if len(group) > 1:
-            best, reason = _right_one(group, partition, topic_id, placement)
-            for replica in group:
-                # Two replicas of one node are another finding.
-                if replica is not best and replica.place.node_id != best.place.node_id:
-                    _compare(findings, replica, best, reason, _committed_until(group))
-    return findings.found
+    found = {}
+    for key, group in groups.items():
+        if any(replica.is_compacted for replica in group) is are_compacted:
+            kept = [each for each in group if are_compacted or each.digest is not None]
+            if len(kept) > 1:
+                found[key] = kept
+    return found
 
 
-def _committed_until(group: Sequence[AuditedReplica]) -> int:
+def committed_until(group: Sequence[AuditedReplica]) -> int:
     """Return an offset up to which all is committed; checkpoints are behind, never ahead."""
     return max(replica.place.checkpointed.high_watermark or 0 for replica in group)
 
 
-def _right_one(
+def right_one(
     group: Sequence[AuditedReplica],
+    votes: Sequence[int],
     partition: TopicPartition,
     topic_id: Uuid,
     placement: ClusterPlacement | None,
-) -> tuple[AuditedReplica, str]:
-    """Return the replica to trust, and why."""
+) -> tuple[int, str]:
+    """Return the index of the replica to trust, and why.
+
+    Args:
+        votes: of each replica, the count of replicas with the same content.
+    """
     registered = None if placement is None else placement.partition(topic_id, partition.partition)
     leader = None if registered is None else registered.leader
     in_sync = () if registered is None else registered.isr
-    votes = Counter(_content(replica) for replica in group)
 
-    def rank(replica: AuditedReplica) -> tuple[bool, bool, bool, int, int, int]:
+    def rank(index: int) -> tuple[bool, bool, bool, int, int, int]:
+        replica = group[index]
         node = replica.place.node_id
         is_sound = not any(f.kind.severity is Severity.ERROR for f in replica.findings)
         return (
             is_sound,
             node is not None and node == leader,
             node in in_sync,
-            votes[_content(replica)],
+            votes[index],
             replica.latest_epoch,
             replica.end_offset,
         )
 
-    best = max(group, key=rank)
-    node = best.place.node_id
+    best = max(range(len(group)), key=rank)
+    node = group[best].place.node_id
     if node is not None and node == leader:
         return best, "leads the partition"
     if node in in_sync:
         return best, "is in sync"
-    if votes[_content(best)] > 1:
+    if votes[best] > 1:
         return best, "agrees with another replica"
     return best, "has the newest leader epoch, or the longest log"
 

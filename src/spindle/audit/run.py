@@ -1,16 +1,21 @@
 """The audit of the log directories of this machine: list, audit all replicas, compare, confirm."""
 
+import multiprocessing
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from spindle.audit.cluster_audit import ClusterAudit
+from spindle.audit.compacted_comparison import compare_compacted
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.progress_file import ProgressFile, fingerprint
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
-from spindle.audit.report import AuditReport, audit_report, list_audit
+from spindle.audit.report import AuditListing, AuditReport, audit_report, list_audit
 from spindle.audit.second_looks import confirmed_findings
+from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress, audit_all
 
 SECOND_LOOK_MS: Final = 1000
@@ -51,15 +56,13 @@ def run_audit(
     listing = list_audit(paths, policies, checks_records=checks_records)
     if cluster is not None:
         cluster.check_identity(listing.directories)
-    kept: list[AuditedReplica] = []
-    before: dict[ReplicaPlace, str] = {}
-    for place in listing.places:
-        found = None if progress is None else progress.find(place)
-        if found is None:
-            before[place] = "" if progress is None else fingerprint(place)
-        else:
-            kept.append(found)
-    audited: list[AuditedReplica | None] = [*kept]
+    kept = _kept(listing, progress)
+    audited: list[AuditedReplica | None] = [*kept.values()]
+    before = {
+        place: "" if progress is None else fingerprint(place)
+        for place in listing.places
+        if place not in kept
+    }
     for place, replica in audit_all(
         list(before),
         jobs=jobs,
@@ -73,7 +76,24 @@ def run_audit(
     if cluster is not None:
         audited += cluster.fetched_replicas(listing.places, bytes_per_second)
     confirmed = confirmed_findings(paths, load_placement, second_look_ms)
+    throttle = ReadThrottle(bytes_per_second, paths, multiprocessing.get_context("fork"))
+    confirmed += compare_compacted(
+        [each for each in audited if each is not None and each.place.path.is_dir()],
+        placement,
+        pause=partial(time.sleep, second_look_ms / 1000),
+        throttle=throttle.wait,
+    )
     if cluster is not None:
         confirmed += cluster.confirmed_findings(listing.directories, second_look_ms)
     report = audit_report(listing, audited, placement, confirmed)
     return replace(report, resumed=len(kept))
+
+
+def _kept(
+    listing: AuditListing, progress: ProgressFile | None
+) -> dict[ReplicaPlace, AuditedReplica]:
+    """Return the results that an interrupted audit left."""
+    if progress is None:
+        return {}
+    found = {place: progress.find(place) for place in listing.places}
+    return {place: replica for place, replica in found.items() if replica is not None}

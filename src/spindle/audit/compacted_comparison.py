@@ -1,0 +1,218 @@
+"""Replicas of compacted logs against each other: the latest record of each key must be the same.
+
+Each broker compacts its replica at its own time, so replicas have other batches. But below the high
+watermark, the latest record of a key is the same in all of them, with two exceptions that
+compaction explains: a tombstone that one replica has removed already, and a record that one replica
+has removed because of a later one that the other does not have yet.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from spindle.audit.closing_state import ClosingState
+from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.key_digests import KeyDigests
+from spindle.audit.placement import ClusterPlacement
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_comparison import committed_until, replica_groups, right_one
+from spindle.pipeline.records.record_walk import CONTENT, KEY_HIGH, KEY_LOW, OFFSET, TOMBSTONE
+
+_BYTES_OF_A_BUCKET: Final = 64 << 20
+_MAX_BUCKETS: Final = 256
+_NAMED_KEYS: Final = 3
+_NONE: Final = -1
+
+
+class DifferentKey(NamedTuple):
+    """A key whose latest record is not the same in two replicas.
+
+    The key is named by a digest. The offsets are those of the latest records, -1 for none.
+    """
+
+    digest: str
+    offset: int
+    right_offset: int
+
+    @property
+    def text(self) -> str:
+        """The difference as part of a sentence."""
+        if self.offset == self.right_offset:
+            return f"key {self.digest}: another value at offset {self.offset}"
+        said = [
+            "no record" if offset == _NONE else f"offset {offset}"
+            for offset in (self.offset, self.right_offset)
+        ]
+        return f"key {self.digest}: {said[0]} here, {said[1]} there"
+
+
+def compare_compacted(
+    replicas: Sequence[AuditedReplica],
+    placement: ClusterPlacement | None,
+    *,
+    pause: Callable[[], None],
+    throttle: Callable[[Path, int], None],
+) -> list[AuditFinding]:
+    """Return the compacted replicas whose latest records are not those of the right replica.
+
+    Args:
+        placement: says which replica leads, and which ones are in sync, if it is known.
+        pause: waits before replicas of directories in use are read again.
+        throttle: is told the log directory and the bytes that were read from it, and may wait.
+    """
+    findings = Collector()
+    for (partition, topic_id), group in replica_groups(replicas, are_compacted=True).items():
+        try:
+            found = _differences(group, throttle)
+            if found and any(each.place.state is ClosingState.IN_USE for each in group):
+                pause()
+                again = _differences(group, throttle)
+                found = {pair: found[pair] & again[pair] for pair in found.keys() & again.keys()}
+        except OSError:
+            continue  # moved, deleted or unreadable, which the audit of the replica reports
+        # As many as have the same latest records, itself included.
+        votes = [
+            sum(not found.get((index, other)) for other in range(len(group)))
+            for index in range(len(group))
+        ]
+        at, reason = right_one(group, votes, partition, topic_id, placement)
+        best = group[at]
+        for index, replica in enumerate(group):
+            keys = found.get((index, at), set())
+            if keys and replica.place.node_id != best.place.node_id:
+                _add(findings, replica, best, reason, sorted(keys, key=_last_offset))
+    return findings.found
+
+
+def _last_offset(key: DifferentKey) -> int:
+    return max(key.offset, key.right_offset)
+
+
+def _add(
+    findings: Collector,
+    replica: AuditedReplica,
+    best: AuditedReplica,
+    reason: str,
+    keys: Sequence[DifferentKey],
+) -> None:
+    named = "; ".join(key.text for key in keys[:_NAMED_KEYS])
+    more = f"; and {len(keys) - _NAMED_KEYS} more" if len(keys) > _NAMED_KEYS else ""
+    findings.replica = str(replica.place.path)
+    findings.add(
+        FindingKind.REPLICA_DIFFERS,
+        replica.place.path,
+        f"the latest records of its keys are not those of {best.place.path}, which {reason}: "
+        f"{named}{more}",
+        offset=_last_offset(keys[0]),
+    )
+
+
+def _differences(
+    group: Sequence[AuditedReplica], throttle: Callable[[Path, int], None]
+) -> dict[tuple[int, int], set[DifferentKey]]:
+    """Return the keys that differ, by the indexes of the replica and of the one it is held against.
+
+    Raises:
+        OSError: a replica is gone, or cannot be read.
+    """
+    largest_bytes = max(each.size_bytes for each in group)
+    count = 1
+    while count < _MAX_BUCKETS and count * _BYTES_OF_A_BUCKET < largest_bytes:
+        count *= 2
+    found: dict[tuple[int, int], set[DifferentKey]] = {}
+    with TemporaryDirectory(prefix="spindle-audit-") as folder:
+        logs = []
+        for index, each in enumerate(group):
+            log = KeyDigests(Path(folder) / str(index), count)
+            root = each.place.path.parent
+            log.read(each.place.path, partial(throttle, root))
+            logs.append(log)
+        start = max(each.start_offset for each in group)
+        end = min([committed_until(group), *(log.stable_end for log in logs)])
+        for number in range(count):
+            latest = [_latest(log.bucket(number), end) for log in logs]
+            for index, mine in enumerate(latest):
+                for other, theirs in enumerate(latest):
+                    if other != index:
+                        keys = _different(
+                            _Side(mine, _is_ahead(group[index], end)),
+                            _Side(theirs, _is_ahead(group[other], end)),
+                            start,
+                        )
+                        found.setdefault((index, other), set()).update(keys)
+    return {pair: keys for pair, keys in found.items() if keys}
+
+
+def _is_ahead(replica: AuditedReplica, end: int) -> bool:
+    """Return whether the replica was compacted beyond the offsets that are compared."""
+    return (replica.place.checkpointed.cleaner or 0) > end
+
+
+class _Latest(NamedTuple):
+    """The latest record of each key below an offset, -1 for none; and whether later ones exist."""
+
+    keys: Any
+    offsets: Any
+    contents: Any
+    has_later: Any
+
+
+def _latest(rows: Any, end: int) -> _Latest:
+    keys = rows[:, [KEY_HIGH, KEY_LOW]].copy().view("S16").ravel()
+    unique, inverse = np.unique(keys, return_inverse=True)
+    offsets = np.full(len(unique), _NONE, np.int64)
+    contents = np.zeros(len(unique), np.int64)
+    is_before = rows[:, OFFSET] < end
+    # The rows are sorted by offset, and of several assignments to an index the last one counts.
+    offsets[inverse[is_before]] = rows[is_before, OFFSET]
+    contents[inverse[is_before]] = rows[is_before, CONTENT]
+    has_later = np.zeros(len(unique), bool)
+    has_later[inverse[~is_before]] = True
+    return _Latest(unique, offsets, contents, has_later)
+
+
+class _Side(NamedTuple):
+    """A replica in a comparison, and whether it was compacted beyond the compared offsets."""
+
+    latest: _Latest
+    is_ahead: bool
+
+    def at(self, keys: Any) -> "_Latest":
+        """Return the latest records of keys, also of those that the replica does not have."""
+        own = self.latest
+        if not len(own.keys):
+            none = np.full(len(keys), _NONE, np.int64)
+            return _Latest(keys, none, np.zeros_like(none), np.zeros(len(keys), bool))
+        index = np.minimum(own.keys.searchsorted(keys), len(own.keys) - 1)
+        is_there = own.keys[index] == keys
+        return _Latest(
+            keys,
+            np.where(is_there, own.offsets[index], _NONE),
+            np.where(is_there, own.contents[index], TOMBSTONE),
+            is_there & own.has_later[index],
+        )
+
+
+def _different(mine: _Side, theirs: _Side, start: int) -> list[DifferentKey]:
+    """Return the keys whose latest records differ in a way that compaction does not explain."""
+    keys = np.union1d(mine.latest.keys, theirs.latest.keys)
+    a, b = mine.at(keys), theirs.at(keys)
+    is_wrong = (a.offsets != b.offsets) | (a.contents != b.contents)
+    is_wrong &= np.maximum(a.offsets, b.offsets) >= start
+    for (older, side), (newer, _) in (((a, mine), (b, theirs)), ((b, theirs), (a, mine))):
+        is_older = older.offsets < newer.offsets
+        is_absent = older.offsets == _NONE
+        is_wrong &= ~(is_older & older.has_later)
+        is_wrong &= ~(is_older & is_absent & (newer.contents == TOMBSTONE))
+        if side.is_ahead:
+            is_wrong &= ~(is_older & is_absent)
+    return [
+        DifferentKey(
+            keys[index].ljust(16, b"\0").hex(), int(a.offsets[index]), int(b.offsets[index])
+        )
+        for index in np.flatnonzero(is_wrong).tolist()
+    ]

@@ -1,0 +1,141 @@
+"""Digests of all records of a compacted log that have a key, in files by the hash of the key.
+
+Keys with equal hashes are in the same file, so the latest records of two logs are compared file by
+file, and memory is bounded by the largest of them.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from spindle.audit.record_checks import batch_table, unpacked_records
+from spindle.audit.segment_scan import SegmentScan
+from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.log.formats.names import TRANSACTION_INDEX_SUFFIX
+from spindle.log.formats.transaction_index import AbortedTransaction, decode_aborted_transactions
+from spindle.pipeline.records import headers, record_walk, scan
+from spindle.pipeline.segments.segment_log import SegmentFile, list_segments
+from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG
+from spindle.protocol.records.compression import DecompressionBuffer
+
+_MIN_RECORD_BYTES: Final = 7
+_NO_POSITIONS: Final = np.zeros(0, np.int64)
+_NO_TRANSACTIONS: Final[list[AbortedTransaction]] = []
+
+
+class KeyDigests:
+    """The digests of one log; rows are those of `record_walk`.
+
+    Attributes:
+        stable_end: up to there, all transactions of the log have ended.
+    """
+
+    def __init__(self, folder: Path, bucket_count: int) -> None:
+        folder.mkdir()
+        self._paths = [folder / str(number) for number in range(bucket_count)]
+        self.stable_end = 0
+
+    def read(self, replica: Path, on_bytes: Callable[[int], None]) -> None:
+        """Read a log. Batches that are damaged are passed over: they are findings of the audit.
+
+        Raises:
+            OSError: a segment is gone, or the disk refuses.
+        """
+        buffer = DecompressionBuffer()
+        transactions = _Transactions(replica)
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in self._paths]
+            for segment in list_segments(replica):
+                for fields, view, window_at in _windows(segment):
+                    on_bytes(int(fields[headers.SIZE_BYTES].sum()))
+                    is_visible = transactions.visible(fields)
+                    table = batch_table(fields[:, is_visible], view, window_at)
+                    for rows in _rows(table, view, window_at, buffer):
+                        self._add(files, rows)
+        self.stable_end = transactions.stable_end
+
+    def _add(self, files: list[Any], rows: Any) -> None:
+        buckets = rows[:, record_walk.KEY_HIGH] & (len(files) - 1)
+        for bucket in np.unique(buckets).tolist():
+            files[bucket].write(rows[buckets == bucket].tobytes())
+
+    def bucket(self, number: int) -> Any:
+        """Return the rows of one file, by offset."""
+        rows = np.fromfile(self._paths[number], np.int64).reshape(-1, record_walk.DIGEST_WIDTH)
+        return rows[np.argsort(rows[:, record_walk.OFFSET], kind="stable")]
+
+
+class _Transactions:
+    """Tells which batches of a log, given in its order, are not of aborted transactions."""
+
+    def __init__(self, replica: Path) -> None:
+        self._aborted: dict[int, list[AbortedTransaction]] = {}
+        for path in sorted(replica.glob(f"*{TRANSACTION_INDEX_SUFFIX}")):
+            try:
+                entries = decode_aborted_transactions(str(path), path.read_bytes())
+            except CorruptLog:
+                continue  # a finding of the audit
+            for entry in entries:
+                self._aborted.setdefault(entry.producer_id, []).append(entry)
+        self._open: dict[int, int] = {}
+        self._end = 0
+
+    def visible(self, fields: Any) -> Any:
+        """Return which batches hold records that count, as a mask."""
+        attributes = fields[headers.ATTRIBUTES]
+        is_control = attributes & CONTROL_FLAG != 0
+        is_visible = ~is_control & (fields[headers.CRC] == fields[headers.COMPUTED_CRC])
+        is_visible &= fields[headers.RECORD_COUNT] > 0
+        for index in np.flatnonzero(attributes & TRANSACTIONAL_FLAG).tolist():
+            producer, base = (
+                int(fields[row, index]) for row in (headers.PRODUCER_ID, headers.BASE_OFFSET)
+            )
+            if is_control[index]:
+                self._open.pop(producer, None)
+                continue
+            self._open.setdefault(producer, base)
+            for each in self._aborted.get(producer, _NO_TRANSACTIONS):
+                if each.first_offset <= base <= each.last_offset:
+                    is_visible[index] = False
+        self._end = int(fields[headers.BASE_OFFSET, -1] + fields[headers.LAST_DELTA, -1]) + 1
+        return is_visible
+
+    @property
+    def stable_end(self) -> int:
+        return min([self._end, *self._open.values()])
+
+
+def _windows(segment: SegmentFile) -> Iterator[tuple[Any, memoryview, int]]:
+    with segment.path.open("rb", buffering=0) as file:
+        reading = SegmentScan(file, os.fstat(file.fileno()).st_size, _NO_POSITIONS)
+        for fields in reading.windows():
+            yield fields, reading.view, reading.window_at
+
+
+def _rows(
+    table: Any, view: memoryview, window_at: int, buffer: DecompressionBuffer
+) -> Iterator[Any]:
+    """Yield the digests of the records of batches."""
+    is_plain = table[:, scan.ATTRIBUTES] & CODEC_MASK == 0
+    yield _digests(table[is_plain])
+    for index in np.flatnonzero(~is_plain).tolist():
+        row = table[index : index + 1]
+        try:
+            records = unpacked_records(row, view, window_at, buffer)
+        except CorruptRecords:
+            continue
+        yield _digests(row)
+        del records  # the buffer of the next batch
+
+
+def _digests(table: Any) -> Any:
+    # A count that the bytes cannot hold must not ask for memory.
+    table = table[table[:, scan.COUNT] <= table[:, scan.LENGTH] // _MIN_RECORD_BYTES]
+    rows = np.zeros((int(table[:, scan.COUNT].sum()), record_walk.DIGEST_WIDTH), np.int64)
+    result = np.zeros(record_walk.RESULT_WIDTH, np.int64)
+    record_walk.walk_records(table, rows, result)
+    return rows[: int(result[record_walk.DIGEST_COUNT])]
