@@ -7,13 +7,17 @@ import pytest
 
 from spindle.cli.execution import cordons
 from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
+from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.steps import ExecutionStep
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
+from spindle.cli.plan.snapshot import read_snapshot
 from spindle.cli.tools.bootstrap import connect
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.cordons import CordonRefused
 from spindle.client.wire.cluster import WireClient
+from spindle.planner.limits import PlanLimits
+from spindle.planner.plans import drain
 
 
 def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -126,6 +130,32 @@ def test_a_cordon_that_the_broker_hears_of_late_is_removed_all_the_same(
     with connect(bootstrap, {}) as client:
         cordons.remove_cordons(client, 1, file, told.append)
     assert (tries, told, file.cordoned) == (["/d"] * 3, [], [])
+
+
+def test_what_changes_after_the_plan_is_left_out_or_refused_and_planned_again(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    assert run(("topic", "create", "gone", "-p", "4", "-r", "1")) == 0
+    assert run(("topic", "create", "kept", "-p", "4", "-r", "1")) == 0
+    told: list[ExecutionStep] = []
+    with connect(bootstrap, {}) as client:
+        model = read_snapshot(client, 2**30).model
+        place = next(each for each in model.partitions if each.name.topic == "kept").directories[0]
+        plan = drain(model, [place], PlanLimits(parallel_moves=9))
+        targets = {str(model.directories[move.target]) for move in plan.rounds[0].moves}
+        assert run(("topic", "delete", "gone", "--yes")) == 0
+        for each in targets:
+            assert run(("disks", "cordon", *each.split(":", 1))) == 0
+        file = ExecutionFile(tmp_path / "drain.json", "id", "drain")
+        executor = RoundExecutor(client, file, 2**20, told.append)
+        executor.begin(plan)
+        assert executor.refused
+        assert {step.event for step in told} == {"refused"}
+        assert not any("gone" in each for each in executor.refused)
+        executor.wait()
+        executor.unthrottle()
+    for each in targets:
+        assert run(("disks", "uncordon", *each.split(":", 1))) == 0
 
 
 def test_a_second_drain_with_the_same_file_is_refused(

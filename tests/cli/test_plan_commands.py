@@ -10,6 +10,7 @@ from spindle.cli.drain.drain_run import end_step
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.files import rollback_text, round_texts, write_files
+from spindle.cli.plan.place import find_directories
 from spindle.cli.plan.plan_text import bar_text, plan_lines
 from spindle.cli.plan.snapshot import UNREADABLE, ClusterSnapshot, refuse_moving, snapshot_of
 from spindle.cli.tools.reassignment_plan import Replica, check_plan, parse_plan
@@ -122,6 +123,20 @@ def test_an_error_with_a_hostile_name_does_not_steer_the_terminal(
     assert "\x1b" not in err
 
 
+def test_a_failed_directory_is_emptied_of_all_that_its_broker_cannot_show() -> None:
+    dead = LogDirView("/b", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {})
+    answers = {1: [log_dir("/a"), dead], 2: [log_dir("/a", (0, 4))], 3: [log_dir("/a")]}
+    nodes = [node(1), node(2), node(3)]
+    model = snapshot_of(nodes, view((2, 1)), answers, None).model
+    names = [str(model.directories[each]) for each in find_directories(model, 1, "/b")]
+    assert names == ["1:/b", "1:(unreadable)"]
+    assert find_directories(model, 1, "/a") == [0]
+    ((move,),) = [
+        each.moves for each in drain(model, find_directories(model, 1, "/b"), LIMITS).rounds
+    ]
+    assert str(model.directories[move.target]) == "3:/a"
+
+
 def test_moving_replicas_are_no_ground_for_a_plan() -> None:
     refuse_moving([])
     with pytest.raises(CommandFailed, match=r"2 partitions are moving already \(t-0, t-1\)"):
@@ -194,9 +209,13 @@ def test_a_directory_of_a_running_node_is_planned_empty(
     bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(("topic", "create", "planned", "-p", "6", "-r", "1")) == 0
-    capsys.readouterr()
-    assert run(("disks", "list", "--json")) == 0
-    (broker,) = json.loads(capsys.readouterr().out)["brokers"]
+    # The replicas are in the directories a moment after the topic was created.
+    while True:
+        capsys.readouterr()
+        assert run(("disks", "list", "--json")) == 0
+        (broker,) = json.loads(capsys.readouterr().out)["brokers"]
+        if sum(each["partitions"] for each in broker["directories"]) >= 6:
+            break
     path = broker["directories"][0]["path"]
     count = broker["directories"][0]["partitions"]
     code, out, _ = said(

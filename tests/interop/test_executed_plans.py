@@ -8,9 +8,6 @@ The tests depend on their order.
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from peers.clients import settings
+from peers.drain_process import DrainProcess
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node, SpindleNode
 from peers.trio import Trio
@@ -140,33 +138,10 @@ def directory_of_most(trio: Trio, number: int) -> str:
     return max(map(str, trio.nodes[number].log_dirs), key=lambda path: len(found[path]))
 
 
-def drain(trio: Trio, folder: Path, place: str, throttle: str) -> subprocess.Popen[str]:
+def drain(trio: Trio, folder: Path, place: str, throttle: str) -> DrainProcess:
     """Start `spindle drain` in a process of its own."""
-    words = ("drain", place, "-b", trio.bootstrap, "--capacity", "60MiB", "--throttle", throttle)
-    command = (sys.executable, "-c", "from spindle.cli.main import main; main()", *words)
-    return subprocess.Popen(
-        [*command, "--parallel", "2", "--state", str(folder / "drain.json")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        # A shell starts a job in the background with this signal ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-
-
-def until_line(process: subprocess.Popen[str], word: str) -> None:
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if word in line:
-            return
-    raise AssertionError("".join(lines))
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    out, _ = process.communicate(timeout=LIMIT_S)
-    return process.returncode, out
+    limits = ("--capacity", "60MiB", "--throttle", throttle, "--parallel", "2")
+    return DrainProcess(trio.bootstrap, place, *limits, "--state", str(folder / "drain.json"))
 
 
 def traces(trio: Trio) -> str:
@@ -183,10 +158,10 @@ def traces(trio: Trio) -> str:
 def test_a_drain_that_is_interrupted_leaves_no_trace(trio: Trio, tmp_path: Path) -> None:
     path = directory_of_most(trio, 2)
     process = drain(trio, tmp_path, f"2:{path}", "100KiB")
-    until_line(process, "moving ")
+    process.until("moving ")
     assert f"cordoned.log.dirs={path}" in traces(trio)
-    process.send_signal(signal.SIGINT)
-    code, out = ended(process)
+    process.interrupt()
+    code, out = process.ended()
     assert (code, "is cancelled" in out) == (130, True), out
     text = traces(trio)
     assert "throttled" not in text
@@ -200,11 +175,10 @@ def test_a_drain_that_is_killed_goes_on(trio: Trio, tmp_path: Path) -> None:
     path = directory_of_most(trio, 2)
     assert held(trio)[path]
     process = drain(trio, tmp_path, f"2:{path}", "100KiB")
-    until_line(process, "moving ")
+    process.until("moving ")
     process.kill()
-    ended(process)
     assert (tmp_path / "drain.json").exists()
-    code, out = ended(drain(trio, tmp_path, f"2:{path}", "20MiB"))
+    code, out = drain(trio, tmp_path, f"2:{path}", "20MiB").ended()
     assert code == 0, out
     assert "has no replicas and is cordoned" in out
     assert held(trio)[path] == []

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spindle.client.errors import NotInMetadata, raise_for
+from spindle.client.errors import BrokerNotRunning, NotInMetadata, raise_for
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
@@ -73,12 +73,12 @@ class ClusterView:
         """Return a broker by the text of its id, as configuration resources name it.
 
         Raises:
-            ApiError: there is no such broker now.
+            BrokerNotRunning: there is no such broker now.
         """
         found = self.brokers.get(int(node_id)) if node_id.isdecimal() else None
         if found is None:
             known = ", ".join(map(str, sorted(self.brokers))) or "none"
-            raise ApiError(
+            raise BrokerNotRunning(
                 ErrorCode.BROKER_NOT_AVAILABLE,
                 f"broker {node_id!r} is unknown or down; brokers that serve: {known}",
             )

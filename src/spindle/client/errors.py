@@ -39,6 +39,10 @@ class NotInMetadata(ApiError):
     """The brokers know no such topic or partition. It may have been created a moment ago."""
 
 
+class BrokerNotRunning(ApiError):
+    """A request is for one broker only, and the metadata does not name this broker."""
+
+
 def raise_for(number: int, subject: str, message: str | None = None) -> None:
     """Raise `ApiError` with this subject unless the code is that of success."""
     if number != 0:

@@ -1,11 +1,13 @@
 """Moves the replicas of one round, under throttles that are removed afterwards."""
 
 import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Final
 
 from spindle.cli.execution.execution_file import ExecutionFile
+from spindle.cli.execution.moves_under_way import MovesUnderWay, moves_under_way
 from spindle.cli.execution.steps import ExecutionStep, Tell
-from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.files import round_texts
 from spindle.cli.tools.reassignment_moves import current_replicas, places_of
 from spindle.cli.tools.reassignment_plan import Plan, Replica, parse_plan, plan_json
@@ -22,18 +24,24 @@ from spindle.client.admin.partitions import (
     move_replicas,
 )
 from spindle.client.admin.refusals import refusal_text
+from spindle.client.errors import BrokerNotRunning
 from spindle.client.wire.cluster import WireClient
 from spindle.common.counted import counted
-from spindle.common.errors import ErrorCode
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.planner.plan import PlacementPlan
 
 PAUSE_S: Final = 0.5
 """Time between two looks at moves."""
+AWAY_S: Final = 30.0
+"""Time after which a copy to a broker that is not running is given up."""
 
 
 class RoundExecutor:
     """Executes rounds one after the other; the file says at each moment what is to be undone.
+
+    Attributes:
+        refused: the moves of the last round that the cluster refused, with its reasons.
 
     Args:
         throttle_bytes_per_second: for each broker: into it, out of it, and between directories.
@@ -49,19 +57,25 @@ class RoundExecutor:
         self.client = client
         self.file = file
         self.tell = tell
+        self.refused: list[str] = []
         self._throttle_bytes_per_second = throttle_bytes_per_second
+        self._throttled: set[int] = set()
 
     def begin(self, plan: PlacementPlan) -> None:
         """Start the first round of a plan. Each broker hears of the directory before the replica
         is created.
 
+        Moves of partitions that have changed since the plan was made are left out. A move that the
+        cluster refuses is told, and kept in `refused`.
+
         Raises:
-            CommandFailed: the cluster refused a move.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
-        moves = parse_plan(round_texts(plan)[0])
+        self.refused = []
+        moves, current = self._still_right(plan)
+        if not moves.replicas:
+            return
         topics = sorted({partition.topic for partition in moves.replicas})
-        current = current_replicas(self.client, topics)
         involved = {b for p, brokers in moves.replicas.items() for b in (*brokers, *current[p])}
         self.file.topics = sorted({*self.file.topics, *topics})
         running = involved.intersection(self.client.metadata(()).brokers)
@@ -70,29 +84,72 @@ class RoundExecutor:
         self.file.save()
         throttle_topics(self.client, moves, current)
         self.throttle()
-        self._name_directories(moves)
-        between = {p: b for p, b in moves.replicas.items() if current[p] != b}
+        unnamed = self._name_directories(moves)
+        between = {p: b for p, b in moves.replicas.items() if current[p] != b and p not in unnamed}
         refused = alter_reassignments(self.client, between) if between else {}
-        errors = [f"{p}: {refusal_text(error)}" for p, error in refused.items() if error]
-        if errors:
-            raise CommandFailed("\n".join(errors))
+        for partition, error in refused.items():
+            if error is not None:
+                self._refuse(str(partition), error)
 
     def wait(self) -> None:
         """Wait until no replica of the cluster moves.
 
+        Moves of the present round that cannot end are cancelled. A broker that comes back meanwhile
+        gets the throttle of this run.
+
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
-        told = 0
+        told, began = 0, time.monotonic()
+        last_seen: dict[int, float] = {}
         while True:
-            under_way = moving_replicas(self.client)
-            if not under_way:
+            now = moves_under_way(list_reassignments(self.client), self.client.describe_log_dirs())
+            if not now.count:
                 return
-            if under_way != told:
-                text = f"moving {counted(under_way, 'replica')}"
-                self.tell(ExecutionStep("moving", text, {"replicas": under_way}))
-                told = under_way
+            if now.count != told:
+                text = f"moving {counted(now.count, 'replica')}"
+                self.tell(ExecutionStep("moving", text, {"replicas": now.count}))
+                told = now.count
+            alive = self.client.metadata(()).brokers
+            last_seen |= dict.fromkeys(alive, time.monotonic())
+            long_ago = time.monotonic() - AWAY_S
+            adding = {broker for each in now.reassigned.values() for broker in each.adding}
+            away = [each for each in adding if last_seen.get(each, began) < long_ago]
+            self._cancel_lost(now, away)
+            if not self._throttled.issuperset(self._alive()):
+                self.throttle()
+            self._throttled.intersection_update(alive)
             time.sleep(PAUSE_S)
+
+    def _cancel_lost(self, now: MovesUnderWay, away: Collection[int]) -> None:
+        """Cancel the moves of the present round that cannot end."""
+        lost = now.lost(parse_plan(self.file.round), away) if self.file.round else {}
+        if not lost:
+            return
+        for partition, reason in lost.items():
+            text = f"the move of {partition} is given up: {reason}"
+            self.tell(
+                ExecutionStep("givenUp", text, {"partition": str(partition), "reason": reason})
+            )
+        alter_reassignments(self.client, dict.fromkeys(lost))
+
+    def _still_right(
+        self, plan: PlacementPlan
+    ) -> tuple[Plan, Mapping[TopicPartition, tuple[int, ...]]]:
+        """Return the first round without partitions that have changed since, and the replicas of
+        all partitions of its topics.
+        """
+        moves = parse_plan(round_texts(plan)[0])
+        topics = sorted({partition.topic for partition in moves.replicas})
+        current = current_replicas(self.client, topics, missing_ok=True)
+        brokers = [each.broker_id for each in plan.cluster.directories]
+        planned = {
+            each.name: tuple(brokers[place] for place in each.directories)
+            for each in plan.cluster.partitions
+        }
+        right = {p: b for p, b in moves.replicas.items() if current.get(p) == planned[p]}
+        directories = {r: path for r, path in moves.directories.items() if r.partition in right}
+        return Plan(right, directories), current
 
     def stop_moves(self) -> None:
         """Cancel the moves of the round that may be under way.
@@ -118,7 +175,11 @@ class RoundExecutor:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         rates = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
-        throttle_brokers(self.client, self._alive(), rates, self._throttle_bytes_per_second)
+        for broker in self._alive():
+            # One that goes down at this moment gets its throttle when it is back.
+            with suppress(BrokerNotRunning):
+                throttle_brokers(self.client, [broker], rates, self._throttle_bytes_per_second)
+                self._throttled.add(broker)
 
     def unthrottle(self) -> None:
         """Remove the throttles of all brokers that run; the file keeps the others.
@@ -127,9 +188,11 @@ class RoundExecutor:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         topics = self.client.metadata(self.file.topics).topics if self.file.topics else {}
-        alive = self._alive()
-        remove_throttles(self.client, alive, sorted(topics))
-        self.file.brokers = [each for each in self.file.brokers if each not in alive]
+        remove_throttles(self.client, [], sorted(topics))
+        for broker in self._alive():
+            with suppress(BrokerNotRunning):
+                remove_throttles(self.client, [broker], [])
+                self.file.brokers.remove(broker)
 
     def tell_throttles(self, command: str) -> None:
         """Name the brokers that keep their throttles because they do not run.
@@ -145,29 +208,34 @@ class RoundExecutor:
             )
             self.tell(ExecutionStep("throttlesLeft", text, {"brokers": self.file.brokers}))
 
-    def _name_directories(self, plan: Plan) -> None:
+    def _name_directories(self, plan: Plan) -> set[TopicPartition]:
+        """Tell the brokers the directories of a round; return the partitions that they refuse."""
+        unnamed: set[TopicPartition] = set()
         for broker in sorted({replica.broker for replica in plan.directories}):
             wanted: dict[TopicPartition, str] = {
                 replica.partition: path
                 for replica, path in plan.directories.items()
                 if replica.broker == broker
             }
-            for partition, error in move_replicas(self.client, broker, wanted).items():
+            answers: Mapping[TopicPartition, ApiError | None]
+            try:
+                answers = move_replicas(self.client, broker, wanted)
+            except BrokerNotRunning as missing:
+                answers = dict.fromkeys(wanted, missing)
+            for partition, error in answers.items():
                 # A broker keeps the directory in mind for a replica that it does not have yet.
                 if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                    name = Replica(broker, partition)
-                    raise CommandFailed(f"{name} to {wanted[partition]}: {refusal_text(error)}")
+                    self._refuse(f"{Replica(broker, partition)} to {wanted[partition]}", error)
+                    unnamed.add(partition)
+        return unnamed
+
+    def _refuse(self, what: str, error: ApiError) -> None:
+        reason = refusal_text(error)
+        self.refused.append(f"{what}: {reason}")
+        text = f"the cluster refused the move of {what}: {reason}"
+        self.tell(ExecutionStep("refused", text, {"move": what, "reason": reason}))
 
     def _alive(self) -> list[int]:
         """Return the brokers that may have throttles and that can be asked."""
         alive = self.client.metadata(()).brokers
         return [each for each in self.file.brokers if each in alive]
-
-
-def moving_replicas(client: WireClient) -> int:
-    """Return the number of moves that are under way in a cluster, whoever began them.
-
-    Raises:
-        ApiError, ClientError: the cluster refused, or could not be asked.
-    """
-    return len(list_reassignments(client)) + len(places_of(client).futures)

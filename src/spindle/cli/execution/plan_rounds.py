@@ -8,6 +8,7 @@ from typing import Final
 from spindle.cli.execution.executor import PAUSE_S, RoundExecutor
 from spindle.cli.execution.steps import ExecutionStep
 from spindle.cli.failure import CommandFailed
+from spindle.cli.plan.snapshot import ReplicasMoving
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.planner.plan import PlacementPlan
@@ -40,21 +41,31 @@ def run_rounds(
     executor.throttle()
     executor.wait()
     vain_rounds, closest = 0, inf
-    while (plan := make_plan()).rounds:
+    while (plan := _planned(executor, make_plan)).rounds:
         before_round(plan)
         now = distance(plan)
         vain_rounds = 0 if now < closest else vain_rounds + 1
         closest = min(closest, now)
         if vain_rounds == _MOST_VAIN_ROUNDS:
-            raise CommandFailed(stays)
-        executor.tell(round_step(plan))
+            raise CommandFailed("\n".join([stays, *executor.refused]))
+        executor.tell(round_progress(plan))
         executor.begin(plan)
-        time.sleep(PAUSE_S)
+        # The cause of a round in vain often passes: a broker that is away comes back.
+        time.sleep(PAUSE_S * 2**vain_rounds)
         executor.wait()
     return plan
 
 
-def round_step(plan: PlacementPlan) -> ExecutionStep:
+def _planned(executor: RoundExecutor, make_plan: Callable[[], PlacementPlan]) -> PlacementPlan:
+    """Return a plan, once nothing moves that others have begun since the last wait."""
+    while True:
+        try:
+            return make_plan()
+        except ReplicasMoving:
+            executor.wait()
+
+
+def round_progress(plan: PlacementPlan) -> ExecutionStep:
     """Return what is left to move, and what moves now."""
     left = sum(len(each.moves) for each in plan.rounds)
     now = len(plan.rounds[0].moves)

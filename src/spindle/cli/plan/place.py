@@ -3,6 +3,7 @@
 import click
 
 from spindle.cli.failure import CommandFailed
+from spindle.cli.plan.snapshot import UNREADABLE
 from spindle.planner.model import ClusterModel
 
 
@@ -21,6 +22,8 @@ def parse_place(text: str) -> tuple[int, str | None]:
 def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) -> list[int]:
     """Return the indexes of one directory of a broker, or of all of them.
 
+    With a directory that has failed come all replicas that the broker shows in no directory.
+
     Raises:
         CommandFailed: there is no such broker or directory.
     """
@@ -32,4 +35,7 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
     if not found and path is not None:
         known = ", ".join(cluster.directories[each].path for each in own) or "none"
         raise CommandFailed(f"broker {broker_id} has no log directory {path}; it has {known}")
-    return found
+    if any(not cluster.directories[each].is_online for each in found):
+        # A broker does not say which replicas a failed directory has.
+        found += [each for each in own if cluster.directories[each].path == UNREADABLE]
+    return sorted(set(found))

@@ -21,6 +21,10 @@ UNREADABLE: Final = "(unreadable)"
 _MOST_NAMED: Final = 5
 
 
+class ReplicasMoving(CommandFailed):
+    """Replicas are on the move, so sizes and places would be wrong soon."""
+
+
 @dataclass(slots=True)
 class ClusterSnapshot:
     """A cluster for the planner.
@@ -43,7 +47,7 @@ def read_snapshot(client: WireClient, capacity_bytes: int | None) -> ClusterSnap
             brokers.
 
     Raises:
-        CommandFailed: replicas are on the move, so the answers would be wrong soon.
+        ReplicasMoving: replicas are on the move, so the answers would be wrong soon.
         ApiError, ClientError: the cluster could not be asked.
     """
     nodes = describe_brokers(client).nodes
@@ -69,12 +73,12 @@ def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
     """Refuse to plan while replicas move.
 
     Raises:
-        CommandFailed: there is such a replica.
+        ReplicasMoving: there is such a replica.
     """
     if not partitions:
         return
     names = ", ".join(map(str, sorted(set(partitions))[:_MOST_NAMED]))
-    raise CommandFailed(
+    raise ReplicasMoving(
         f"{len(set(partitions))} partitions are moving already ({names}): wait for their end, or "
         "cancel them, and plan again"
     )

@@ -17,6 +17,7 @@ from spindle.client.cluster import (
 )
 from spindle.client.configs import describe_configs_request, described_configs
 from spindle.client.errors import (
+    BrokerNotRunning,
     ClientError,
     ConnectionLost,
     NotInMetadata,
@@ -151,7 +152,8 @@ class WireClient:
         """
 
         def attempt() -> dict[int, list[LogDirView]]:
-            view = self.current_view(())
+            # A cached view lacks the brokers that have come back since.
+            view = self._fetch_metadata(())
             request = describe_log_dirs_request(topics)
             return {
                 node_id: log_dir_views(
@@ -294,8 +296,12 @@ class WireClient:
         unknown_until = math.inf
         pause_ms = self.settings.retry_backoff_ms
         while True:
+            was_cached = self._view is not None
             try:
                 return attempt()
+            except BrokerNotRunning:
+                if not was_cached:
+                    raise
             except (ApiError, ClientError) as error:
                 never_connected = not self._brokers and isinstance(error, ConnectionLost)
                 if never_connected or not is_worth_retrying(error):

@@ -1,0 +1,52 @@
+"""Which moves of a round can never end, from the answers of controller and brokers."""
+
+from collections.abc import Sequence
+
+from spindle.cli.execution.moves_under_way import MovesUnderWay, moves_under_way
+from spindle.cli.tools.reassignment_plan import Plan, Replica
+from spindle.client.admin.partitions import Reassignment
+from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+PLAN = Plan({PARTITION: (1, 3)}, {Replica(3, PARTITION): "/disk"})
+
+
+def log_dir(path: str, *replicas: TopicPartition, has_failed: bool = False) -> LogDirView:
+    error = ErrorCode.KAFKA_STORAGE_ERROR if has_failed else ErrorCode.NONE
+    held = dict.fromkeys(replicas, ReplicaOnDisk(1, 0, is_future=False))
+    return LogDirView(path, error, 1, 1, False, held)
+
+
+def moves(*of_target: LogDirView) -> MovesUnderWay:
+    """Return the move of one replica from broker 2 to broker 3, which has these directories."""
+    reassigned = {PARTITION: Reassignment((1, 3, 2), (3,), (2,))}
+    source: Sequence[LogDirView] = [log_dir("/d", PARTITION)]
+    return moves_under_way(reassigned, {2: source, 3: of_target})
+
+
+def test_a_move_into_a_directory_that_failed_is_lost() -> None:
+    dead = log_dir("/disk", has_failed=True)
+    assert moves(dead, log_dir("/d")).lost(PLAN, []) == {
+        PARTITION: "directory /disk of broker 3 has failed"
+    }
+    assert moves(dead, log_dir("/d", PARTITION)).lost(PLAN, []) == {}
+    assert moves(log_dir("/disk"), log_dir("/d", has_failed=True)).lost(PLAN, []) == {}
+
+
+def test_a_move_to_a_broker_that_is_away_is_lost() -> None:
+    assert moves().lost(PLAN, []) == {}
+    assert moves().lost(PLAN, [3]) == {PARTITION: "broker 3 is not running"}
+    assert moves().lost(PLAN, [2]) == {}
+
+
+def test_the_moves_of_others_are_left_alone() -> None:
+    assert moves(log_dir("/disk", has_failed=True)).lost(Plan({}), [3]) == {}
+    assert moves().count == 1
+
+
+def test_copies_between_directories_count_as_moves() -> None:
+    copy = {PARTITION: ReplicaOnDisk(1, 0, is_future=True)}
+    view = LogDirView("/e", ErrorCode.NONE, 1, 1, False, copy)
+    assert moves_under_way({}, {2: [view]}).count == 1

@@ -1,0 +1,57 @@
+"""`spindle drain` in a process of its own, which can be interrupted and killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+LIMIT_S = 90.0
+
+
+class DrainProcess:
+    """A drain that runs.
+
+    Args:
+        words: the place, and options.
+    """
+
+    def __init__(self, bootstrap: str, *words: str) -> None:
+        command = (sys.executable, "-c", "from spindle.cli.main import main; main()")
+        self._process = subprocess.Popen(
+            [*command, "drain", *words, "-b", bootstrap],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # A shell starts a job in the background with this signal ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+
+    def until(self, word: str) -> None:
+        """Return when a line of the output has the word."""
+        assert self._process.stdout is not None
+        lines = []
+        for line in self._process.stdout:
+            lines.append(line)
+            if word in line:
+                return
+        raise AssertionError("".join(lines))
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End the process as kill -9 does."""
+        self._process.kill()
+        self._process.communicate()
+
+    def ended(self) -> tuple[int, str]:
+        """Return the exit code, and the rest of the output."""
+        try:
+            out, _ = self._process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            out, _ = self._process.communicate()
+            raise AssertionError(f"the drain does not end:\n{out}") from None
+        return self._process.returncode, out
