@@ -230,6 +230,22 @@ def test_a_directory_of_a_running_node_is_planned_empty(
     assert (tmp_path / "p" / "rollback.json").exists()
 
 
+def test_the_screen_says_what_was_written_and_what_is_next(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page, folder = tmp_path / "plan.html", tmp_path / "rounds"
+    words = ("what-if", "--add-broker", "9", "--add-directory", "9:/new=1G", "--capacity", "1GiB")
+    code, out, _ = said(capsys, *words, "--html", str(page))
+    assert code == 0
+    assert out.startswith("goal        balance the cluster with broker 9, with directory 9:/new=1G")
+    assert out.endswith(f"Drew {page}\n")
+    assert page.read_text().startswith("<!doctype html>")
+    code, out, _ = said(capsys, "balance", "--capacity", "1GiB", "--out", str(folder))
+    assert code == 0
+    assert f"Wrote 1 file to {folder}" in out
+    assert "kafka-reassign-partitions" not in out
+
+
 def test_wrong_places_and_impossible_goals_end_with_one_line(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

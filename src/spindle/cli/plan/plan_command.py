@@ -16,12 +16,13 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.pages.plan_page import plan_page
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
-from spindle.cli.plan.files import write_files
+from spindle.cli.plan.files import round_file_name, write_files
 from spindle.cli.plan.plan_text import note_lines, plan_lines
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.cli.sizes import parse_size
 from spindle.cli.terminal import show
 from spindle.client.wire.cluster import WireClient
+from spindle.common.counted import counted
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import Infeasible, PlacementPlan
@@ -65,6 +66,11 @@ _LIMITS = (
         callback=parse_size,
         help="Plan as if each directory had this size, and held nothing but its replicas.",
     ),
+)
+
+_HOW_TO_EXECUTE = (
+    "Execute the rounds in order; wait until --verify shows the end of each. spindle reassign "
+    "takes the same options:"
 )
 
 SPREAD = click.option(
@@ -139,9 +145,12 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         if html is not None:
             click.echo(f"\nDrew {html}")
         if out is not None:
-            click.echo(f"\nWrote {len(written)} files to {out}. Execute the rounds in order:")
+            click.echo(f"\nWrote {counted(len(written), 'file')} to {out}")
+        if out is not None and plan.rounds:
+            click.echo(_HOW_TO_EXECUTE)
             click.echo(
-                "kafka-reassign-partitions --execute --reassignment-json-file FILE "
+                "kafka-reassign-partitions --bootstrap-server HOST:PORT --execute "
+                f"--reassignment-json-file {out / round_file_name(1)} "
                 f"--throttle {throttle} --replica-alter-log-dirs-throttle {throttle}"
             )
 

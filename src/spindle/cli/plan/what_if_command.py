@@ -55,7 +55,13 @@ def what_if_command(
         changes = ClusterChanges(brokers, new, removed, places)
         return what_if(cluster, changes, limits)
 
-    return "balance the changed cluster", make
+    parts = [
+        *(f"with broker {each}" for each in added),
+        *(f"with directory {each}" for each in directories),
+        *(f"without broker {each}" for each in removed),
+        *(f"without directory {each}" for each in retired),
+    ]
+    return f"balance the cluster {', '.join(parts)}", make
 
 
 def _directory(text: str) -> DirectoryModel:
