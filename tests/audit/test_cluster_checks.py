@@ -10,7 +10,7 @@ from broker_directories import PLAIN, TRANSACTIONAL, clean_directory
 
 from spindle.audit.findings import AuditFinding
 from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
-from spindle.audit.repairs import repair_plan
+from spindle.audit.repairs import repair_plan, repairs_of
 from spindle.audit.run import run_audit
 from spindle.log.formats.meta_properties import parse_meta_properties
 from spindle.protocol.records.batch import batches, computed_crc
@@ -47,7 +47,7 @@ def placement(roots: list[Path]) -> ClusterPlacement:
 
 def found_in(roots: list[Path], placement: ClusterPlacement | None = None) -> list[AuditFinding]:
     report = run_audit(roots, load_placement=lambda: placement, second_look_ms=0)
-    assert not report.findings or repair_plan(report.directories, report.findings)
+    assert not report.findings or repair_plan(repairs_of(report.directories, report.findings))
     return list(report.findings)
 
 

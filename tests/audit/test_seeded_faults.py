@@ -9,7 +9,7 @@ from broker_directories import clean_directory
 from seeded_faults import FAULTS
 
 from spindle.audit.findings import FindingKind
-from spindle.audit.repairs import repair_plan
+from spindle.audit.repairs import repair_plan, repairs_of
 from spindle.audit.report import AuditReport
 from spindle.audit.run import run_audit
 
@@ -47,7 +47,7 @@ def test_the_fault_is_found(name: str, clean_roots: list[Path], tmp_path: Path) 
         found = [finding for finding in report.findings if finding.kind is kind]
         assert found, [finding.sentence for finding in report.findings]
         assert all(Path(finding.path).is_relative_to(root) for finding in found)
-        assert repair_plan(report.directories, report.findings)
+        assert repair_plan(repairs_of(report.directories, report.findings))
 
 
 def test_a_missing_replica_is_not_to_be_moved_away(clean_roots: list[Path], tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_missing_replica_is_not_to_be_moved_away(clean_roots: list[Path], tmp_
     (finding,) = report.findings
     assert "start the broker again, if another replica" in finding.sentence
     assert "away" not in finding.sentence
-    script = "\n".join(repair_plan(report.directories, report.findings))
+    script = "\n".join(repair_plan(repairs_of(report.directories, report.findings)))
     assert "start the broker again, if another replica" in script
 
 

@@ -22,6 +22,7 @@ from spindle.cli.tools.failures import FAILURES, failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spindle.audit.applied_repairs import FolderStates
     from spindle.audit.cluster_audit import ClusterAudit
     from spindle.audit.progress_file import ProgressFile
     from spindle.audit.report import AuditReport
@@ -83,6 +84,18 @@ class _AuditCommand(click.Command):
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @HTML
 @click.option("--repair-plan", "has_plan", is_flag=True, help="Print the repairs as a script.")
+@click.option(
+    "--apply",
+    "applies",
+    is_flag=True,
+    help="Run the repairs that lose nothing: move files that a broker makes again away.",
+)
+@click.option(
+    "--quarantine",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="The folder to which --apply moves files.",
+)
 def audit(
     paths: tuple[str, ...],
     jobs: int,
@@ -95,10 +108,13 @@ def audit(
     as_json: bool,
     has_plan: bool,
     html: Path | None,
+    applies: bool,
+    quarantine: Path | None,
 ) -> int:
     """Look for damage in log directories of Spindle or Apache Kafka.
 
-    PATH is a log directory of a stopped or of a running broker. Nothing is changed. The exit code
+    PATH is a log directory of a stopped or of a running broker. Nothing is changed without
+    --apply. The exit code
     is 0 if all is in order, 1 if there are findings, and 2 if the audit could not be made in full:
     an option is wrong, a PATH is no log directory, or something could not be read or asked. The
     command needs the extra spindle-log[spark], but no Spark, and without -b no broker.
@@ -109,7 +125,8 @@ def audit(
         if not paths and servers is None:
             raise ValueError("which log directories? Give their paths, or --bootstrap-server")
         roots = [_log_directory(text) for text in dict.fromkeys(paths)]
-        _refuse_inside(roots, progress_path, html)
+        _refuse_inside(roots, progress_path, html, quarantine)
+        before = _before_repairs(roots, quarantine, applies=applies, prints=as_json or has_plan)
         with audited_cluster(servers, file, fetches_replicas=fetches_replicas) as cluster:
             run = partial(
                 _run,
@@ -125,6 +142,11 @@ def audit(
         document = report_document(report, seconds, time.time_ns() // 1_000_000, brokers)
         if html is not None:
             write_page(html, audit_page(document))
+        if quarantine is not None:
+            from spindle.cli.audit.applying import apply_and_report
+
+            is_done = apply_and_report(report, quarantine.resolve(), before)
+            return 0 if is_done else _exit_code(report)
     except FAILURES as error:
         click.echo(failure(error).plainly, err=True)
         return _UNREADABLE
@@ -164,6 +186,28 @@ def _refuse_inside(roots: list[Path], *files: Path | None) -> None:
     for file in files:
         if file is not None and any(file.resolve().is_relative_to(root) for root in roots):
             raise ValueError(f"{file} must be outside of the log directories")
+
+
+def _before_repairs(
+    roots: list[Path], quarantine: Path | None, *, applies: bool, prints: bool
+) -> "FolderStates":
+    """Return the states of folders that may be repaired; refuse what cannot be repaired.
+
+    Raises:
+        ConfigError: a log directory is in use.
+        ValueError: the options contradict each other.
+    """
+    from spindle.audit.applied_repairs import folder_states
+    from spindle.cli.audit.applying import locked
+
+    if applies != (quarantine is not None):
+        raise ValueError("--apply moves files to a folder: give both --apply and --quarantine")
+    if not applies:
+        return {}
+    if prints:
+        raise ValueError("--apply says what it did: give neither --json nor --repair-plan")
+    with locked(roots):
+        return folder_states(roots)
 
 
 def _resumed(
@@ -210,9 +254,9 @@ def _run(
 
 
 def _print_plan(report: "AuditReport") -> None:
-    from spindle.audit.repairs import repair_plan
+    from spindle.audit.repairs import repair_plan, repairs_of
 
-    lines = repair_plan(report.directories, report.findings)
+    lines = repair_plan(repairs_of(report.directories, report.findings))
     # The names of files are printed byte for byte, also those that are not valid Unicode.
     click.echo(os.fsencode("\n".join(lines or ["# There is nothing to repair."])))
 

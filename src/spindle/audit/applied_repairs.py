@@ -1,0 +1,119 @@
+"""Runs the safe repairs of a plan: moves files that a broker makes again to a quarantine folder.
+
+Nothing is deleted, and a run that was killed is completed by the next one: at each moment a file is
+whole at its place, in the quarantine, or at both.
+"""
+
+import errno
+import filecmp
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from spindle.audit.repairs import DirectoryRepairs, RepairStep
+from spindle.pipeline.segments.small_files import LOCK_FILE
+
+_PART_SUFFIX: Final = ".part"
+
+FolderStates = dict[Path, tuple[tuple[str, int, int, int], ...]]
+"""Of each folder the (name, inode, bytes, time of change in ns) of its files."""
+
+
+def folder_states(roots: Sequence[Path]) -> FolderStates:
+    """Return the states of log directories and of the folders in them."""
+    states: FolderStates = {}
+    for root in roots:
+        folders = [root]
+        with os.scandir(root) as entries:
+            folders += [Path(entry.path) for entry in entries if entry.is_dir()]
+        for folder in folders:
+            try:
+                states[folder] = _state(folder)
+            except FileNotFoundError:
+                continue
+    return states
+
+
+def _state(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name != LOCK_FILE and entry.is_file(follow_symlinks=False):
+                stat = entry.stat(follow_symlinks=False)
+                found.append((entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(found))
+
+
+def apply_repairs(
+    repairs: Sequence[DirectoryRepairs], quarantine: Path, before: FolderStates
+) -> tuple[list[tuple[Path, Path]], list[RepairStep]]:
+    """Run the safe repairs, while the locks of the log directories are held.
+
+    Args:
+        before: the states of the folders from before they were audited; a folder that has changed
+            since is left alone.
+
+    Returns:
+        The moves, as (from, to), and the steps that are left to a person.
+
+    Raises:
+        OSError: a file cannot be moved. The moves before it stay; a second run goes on.
+    """
+    now = folder_states([each.directory.path for each in repairs])
+    moved: list[tuple[Path, Path]] = []
+    left: list[RepairStep] = []
+    for step in (step for each in repairs for step in each.steps):
+        folders = {path.parent for path in step.moves}
+        is_same = all(folder in now and now[folder] == before.get(folder) for folder in folders)
+        if not (step.is_safe and is_same and all(map(_may_move, step.moves))):
+            left.append(step)
+            continue
+        moved += [(path, _moved(path, quarantine)) for path in step.moves if path.exists()]
+    return moved, left
+
+
+def _may_move(path: Path) -> bool:
+    return not path.exists() or (path.is_file() and not path.is_symlink())
+
+
+def _moved(path: Path, quarantine: Path) -> Path:
+    """Move a file to its place in the quarantine; return the place. Nothing there is replaced."""
+    folder = quarantine / str(path.parent).lstrip("/")
+    folder.mkdir(parents=True, exist_ok=True)
+    target = _free_name(folder, path)
+    if not target.exists():
+        try:
+            os.rename(path, target)
+            _sync(folder)
+            _sync(path.parent)
+            return target
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        part = target.with_name(target.name + _PART_SUFFIX)
+        shutil.copy2(path, part)
+        _sync(part)
+        os.rename(part, target)
+        _sync(folder)
+    path.unlink()
+    _sync(path.parent)
+    return target
+
+
+def _free_name(folder: Path, path: Path) -> Path:
+    """Return the first name that is free, or that an interrupted run has given the same bytes."""
+    number, target = 0, folder / path.name
+    while target.exists() and not filecmp.cmp(path, target, shallow=False):
+        number += 1
+        target = folder / f"{path.name}.~{number}~"
+    return target
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

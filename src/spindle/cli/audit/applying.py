@@ -1,0 +1,67 @@
+"""`spindle audit --apply`: the safe repairs, under the locks of the log directories."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spindle.common.counted import counted
+from spindle.runtime.disks.directory_lock import DirectoryLock
+
+if TYPE_CHECKING:
+    from spindle.audit.applied_repairs import FolderStates
+    from spindle.audit.report import AuditReport
+
+
+@contextmanager
+def locked(roots: list[Path]) -> Iterator[None]:
+    """Hold the locks of log directories, as their brokers do.
+
+    Raises:
+        ConfigError: a broker, or another repair, is using a directory.
+    """
+    with ExitStack() as stack:
+        for root in roots:
+            stack.callback(DirectoryLock(str(root)).release)
+        yield
+
+
+def apply_and_report(report: "AuditReport", quarantine: Path, before: "FolderStates") -> bool:
+    """Run the safe repairs and print them; return whether nothing is left to a person.
+
+    Args:
+        before: the states of the folders from before the audit.
+
+    Raises:
+        ConfigError: a log directory is in use.
+        OSError: a file cannot be moved.
+    """
+    from spindle.audit.applied_repairs import apply_repairs
+    from spindle.audit.repairs import repairs_of
+
+    repairs = repairs_of(report.directories, report.findings)
+    with locked([each.directory.path for each in repairs]):
+        moved, left = apply_repairs(repairs, quarantine, before)
+    for path, target in moved:
+        _print(f"moved {path} to {target}")
+    for step in left:
+        kind = step.finding.kind
+        advice = (
+            "it has changed since it was read: audit again" if step.is_safe else kind.repair.value
+        )
+        _print(f"left {kind.text} {step.finding.path}: {step.finding.evidence}; {advice}")
+    _print(
+        f"{counted(len(moved), 'file')} moved; {counted(len(left), 'finding')} left to you"
+        + ("; see --repair-plan for the commands" if left else "")
+    )
+    if repairs:
+        owners = ", ".join(dict.fromkeys(each.owner for each in repairs))
+        _print(f"Start {owners}: a broker makes the files again. Then audit again.")
+    return not left
+
+
+def _print(text: str) -> None:
+    click.echo(os.fsencode(text))
