@@ -1,0 +1,160 @@
+"""`spindle heal`: keep a cluster within limits."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from spindle.cli.cluster_command import cluster_command
+from spindle.cli.disks.durations import DurationMs
+from spindle.cli.execution.execution_file import locked, open_execution_file
+from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.steps import ExecutionStep, Tell, printing
+from spindle.cli.failure import CommandFailed
+from spindle.cli.heal.heal_run import HealRun, HealSettings
+from spindle.cli.heal.memory import open_memory
+from spindle.cli.history.forecasts import HISTORY
+from spindle.cli.plan.plan_command import limit_options, limits_of
+from spindle.cli.sizes import parse_size
+from spindle.cli.tools.failures import FAILURES, failure
+from spindle.client.admin.cluster import describe_brokers
+from spindle.client.wire.cluster import WireClient
+from spindle.planner.healing import HealingLimits
+
+_MS: Final = 1000
+_PERCENT: Final = click.FloatRange(1, 100)
+
+
+@click.command("heal")
+@click.option(
+    "--above",
+    type=_PERCENT,
+    default=85.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Directories that are fuller than this give replicas.",
+)
+@click.option(
+    "--down-to",
+    type=_PERCENT,
+    default=80.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="They give until they are at this; no other directory gets fuller than this.",
+)
+@HISTORY
+@click.option(
+    "--horizon",
+    "horizon_ms",
+    type=DurationMs(),
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    help="With --history: how far ahead fills are judged.",
+)
+@click.option(
+    "--grace",
+    "grace_ms",
+    type=DurationMs(),
+    default="30m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a directory or broker must be away before it is emptied.",
+)
+@click.option(
+    "--max-per-day",
+    "most_per_day",
+    metavar="SIZE",
+    callback=parse_size,
+    help="Move no more than this in 24 hours.",
+)
+@click.option(
+    "--interval",
+    "interval_ms",
+    type=DurationMs(),
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="Time between two looks.",
+)
+@click.option("--once", is_flag=True, help="Look once, act, and end.")
+@click.option("--dry-run", is_flag=True, help="Say what would move, and move nothing.")
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("spindle-heal"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Folder for what a later run must know.",
+)
+@limit_options
+@cluster_command
+def heal_command(
+    client: WireClient,
+    as_json: bool,
+    above: float,
+    down_to: float,
+    history: Path | None,
+    horizon_ms: int,
+    grace_ms: int,
+    most_per_day: int | None,
+    interval_ms: int,
+    once: bool,
+    dry_run: bool,
+    state: Path,
+    max_fill: float,
+    throttle: int,
+    parallel: int,
+    fewer_racks: bool,
+    capacity: int | None,
+) -> None:
+    """Look at a cluster again and again, and move replicas out of what is full or has failed.
+
+    It says what it finds, what it does and why. It does nothing while others move replicas. After a
+    kill, the same command goes on. Ctrl-C stops its moves and removes its throttles.
+    """
+    try:
+        healing = HealingLimits(above / 100, down_to / 100)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    limits = limits_of(max_fill, throttle, parallel, fewer_racks)
+    settings = HealSettings(
+        healing, limits, history, horizon_ms, grace_ms, most_per_day, capacity, dry_run
+    )
+    tell = printing(as_json=as_json)
+    state.mkdir(parents=True, exist_ok=True)
+    path = state / "round.json"
+    with locked(path, "healing"):
+        file = open_execution_file(path, describe_brokers(client).cluster_id, "heal")
+        executor = RoundExecutor(client, file, throttle, tell)
+        run = HealRun(client, executor, open_memory(state / "memory.json"), settings, tell)
+        try:
+            _loop(run, interval_ms, once, tell)
+        except KeyboardInterrupt:
+            if not dry_run:
+                tell(ExecutionStep("stopping", "stopping the moves"))
+                run.cancel()
+            raise click.Abort from None
+
+
+def _loop(run: HealRun, interval_ms: int, once: bool, tell: Tell) -> None:
+    """Look again and again; a failure ends only a single look."""
+    while True:
+        try:
+            run.look()
+        except CommandFailed as error:
+            if once:
+                raise
+            _tell_failure(str(error), tell)
+        except FAILURES as error:
+            if once:
+                raise
+            _tell_failure(failure(error).plainly, tell)
+        if once:
+            return
+        time.sleep(interval_ms / _MS)
+
+
+def _tell_failure(reason: str, tell: Tell) -> None:
+    tell(ExecutionStep("failed", f"this look failed: {reason}", {"reason": reason}))

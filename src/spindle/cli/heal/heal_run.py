@@ -1,0 +1,254 @@
+"""Looks at a cluster, and moves replicas out of what is too full, fills up, or has failed."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from spindle.cli.execution.executor import PAUSE_S, RoundExecutor
+from spindle.cli.execution.moves_under_way import moves_under_way
+from spindle.cli.execution.plan_rounds import round_progress
+from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.heal.memory import HealMemory
+from spindle.cli.history.history_folder import read_history
+from spindle.cli.plan.snapshot import read_snapshot
+from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, BETWEEN_DIRECTORIES
+from spindle.client.admin.configs import ReportedSource, describe
+from spindle.client.admin.partitions import list_reassignments
+from spindle.client.wire.cluster import WireClient
+from spindle.common.counted import counted
+from spindle.common.sizes import size_text
+from spindle.config.resources import ResourceType
+from spindle.planner.ahead import cluster_ahead
+from spindle.planner.growth import directory_growths, partition_rates
+from spindle.planner.healing import HealingLimits, heal
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import PlacementPlan, PlannedRound
+
+_MS: Final = 1000
+_GOES_S: Final = 10.0
+"""Time in which a broker hears that a throttle was removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealSettings:
+    """The options of a healing.
+
+    Attributes:
+        history: the folder of a history; None to look at the present fills only.
+        horizon_ms: how far ahead fills are judged, with a history.
+        grace_ms: the time for which a directory must be offline before it is emptied.
+        most_bytes_per_day: moved in 24 hours; None for no limit.
+        capacity_bytes: of each directory; None to believe the brokers.
+    """
+
+    healing: HealingLimits
+    limits: PlanLimits
+    history: Path | None
+    horizon_ms: int
+    grace_ms: int
+    most_bytes_per_day: int | None
+    capacity_bytes: int | None
+    is_dry: bool
+
+
+class HealRun:
+    """Looks and acts, as often as it is called."""
+
+    def __init__(
+        self,
+        client: WireClient,
+        executor: RoundExecutor,
+        memory: HealMemory,
+        settings: HealSettings,
+        tell: Tell,
+    ) -> None:
+        self._client = client
+        self._executor = executor
+        self._memory = memory
+        self._settings = settings
+        self._tell = tell
+
+    def look(self) -> None:
+        """Plan, and move round by round until there is nothing to do or no bytes are left today.
+
+        Raises:
+            CommandFailed: the cluster refused a move, or there is no history.
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        self._end_round()
+        before: list[str] = []
+        while not self._is_occupied():
+            plan = self._plan()
+            for remark in plan.remarks:
+                self._tell(ExecutionStep("remark", remark, {"remark": remark}))
+            affordable = self._affordable(plan)
+            if affordable is None:
+                return
+            moves = _move_texts(affordable)
+            if moves == before:
+                text = "the same moves are due again: they wait for the next look"
+                self._tell(ExecutionStep("inVain", text, {"moves": moves}))
+                return
+            before = moves
+            self._tell(round_progress(affordable))
+            for text in moves:
+                self._tell(ExecutionStep("move", f"  {text}", {"move": text}))
+            if self._settings.is_dry:
+                return
+            size = sum(each.size_bytes for each in affordable.rounds[0].moves)
+            self._memory.spend(size, _now_ms())
+            self._executor.begin(affordable)
+            time.sleep(PAUSE_S)
+            self._end_round()
+
+    def cancel(self) -> None:
+        """Stop the moves that this run began, and remove its throttles.
+
+        Raises:
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        self._executor.stop_moves()
+        self._executor.unthrottle()
+        self._executor.file.end()
+
+    def _end_round(self) -> None:
+        """Wait for the round of this or an earlier run, and remove its throttles."""
+        file = self._executor.file
+        if self._settings.is_dry or not (file.round or file.brokers):
+            return
+        if file.round:
+            self._executor.throttle()
+            self._executor.wait()
+        mine = list(file.brokers)
+        self._executor.unthrottle()
+        file.end()
+        self._executor.tell_throttles("the command")
+        # A broker hears of a change after the controller, and its throttles must not seem foreign.
+        deadline = time.monotonic() + _GOES_S
+        while set(mine).intersection(self._throttled()) and time.monotonic() < deadline:
+            time.sleep(PAUSE_S)
+
+    def _is_occupied(self) -> bool:
+        """Return whether others move replicas; throttles show a drain between two rounds."""
+        described = self._client.describe_log_dirs()
+        count = moves_under_way(list_reassignments(self._client), described).count
+        throttled = [] if count else self._throttled()
+        text = ""
+        if count:
+            text = f"others move {counted(count, 'replica')}: nothing to do before they have ended"
+        elif throttled:
+            names = ", ".join(map(str, throttled))
+            text = (
+                f"broker {names} has throttles of another drain, reassignment or healing: nothing "
+                "to do before they are removed"
+            )
+        if text:
+            self._tell(ExecutionStep("occupied", text, {"moves": count, "throttled": throttled}))
+        return bool(text)
+
+    def _throttled(self) -> list[int]:
+        keys = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
+        own = self._executor.file.brokers
+        return [
+            broker
+            for broker in sorted(self._client.metadata(()).brokers)
+            if broker not in own
+            and any(
+                each.source is ReportedSource.DYNAMIC_BROKER_CONFIG
+                for each in describe(self._client, ResourceType.BROKER, str(broker), keys)
+                if each.name in keys
+            )
+        ]
+
+    def _plan(self) -> PlacementPlan:
+        settings = self._settings
+        snapshot = read_snapshot(self._client, settings.capacity_bytes)
+        model = snapshot.model
+        ahead = model
+        if settings.history is not None:
+            samples = read_history(settings.history, snapshot.cluster_id or "").samples
+            ahead_s = settings.horizon_ms / _MS
+            growths = directory_growths(samples) if settings.capacity_bytes is None else {}
+            ahead = cluster_ahead(model, partition_rates(samples), growths, ahead_s)
+        failed = self._failed(model)
+        self._tell_reasons(model, ahead, failed)
+        return heal(model, ahead, failed, settings.healing, settings.limits)
+
+    def _failed(self, model: ClusterModel) -> list[int]:
+        """Return the directories that have been offline for longer than the grace."""
+        now_ms = _now_ms()
+        held = {place for each in model.partitions for place in each.directories}
+        offline = {
+            str(each): number
+            for number, each in enumerate(model.directories)
+            if not each.is_online and number in held
+        }
+        self._memory.see_failed(offline, now_ms)
+        failed = []
+        for name, number in offline.items():
+            since_ms = now_ms - self._memory.failed_since_ms[name]
+            is_over = since_ms >= self._settings.grace_ms
+            end = "its replicas are made elsewhere" if is_over else "waiting for its return"
+            text = f"{name} is offline for {since_ms // _MS} s: {end}"
+            facts = {"directory": name, "offlineMs": since_ms, "isEmptied": is_over}
+            self._tell(ExecutionStep("offline", text, facts))
+            if is_over:
+                failed.append(number)
+        return failed
+
+    def _tell_reasons(
+        self, model: ClusterModel, ahead: ClusterModel, failed: Sequence[int]
+    ) -> None:
+        above = self._settings.healing.above_fill
+        count = 0
+        for now, later in zip(model.directories, ahead.directories, strict=True):
+            if later.is_online and later.capacity_bytes and later.fill > above:
+                when = "" if now.fill > above else " at the horizon"
+                text = f"{later} is at {now.fill:.1%}"
+                text += f", and {later.fill:.1%} at the horizon" if when else ""
+                text += f": above {above:.0%}"
+                facts = {"directory": str(later), "fill": now.fill, "fillAhead": later.fill}
+                self._tell(ExecutionStep("tooFull", text, facts))
+                count += 1
+        if not count and not failed:
+            text = f"all directories are below {above:.0%}"
+            self._tell(ExecutionStep("fine", text, {"directories": len(model.directories)}))
+
+    def _affordable(self, plan: PlacementPlan) -> PlacementPlan | None:
+        """Return the plan with the moves of its first round that today's bytes suffice for."""
+        most = self._settings.most_bytes_per_day
+        if not plan.rounds or most is None:
+            return plan if plan.rounds else None
+        left = most - self._memory.spent_bytes(_now_ms())
+        first, *others = plan.rounds
+        chosen = []
+        for move in first.moves:
+            if move.size_bytes <= left:
+                chosen.append(move)
+                left -= move.size_bytes
+        if chosen:
+            return replace(plan, rounds=(PlannedRound(tuple(chosen), first.duration_ms), *others))
+        smallest = min(move.size_bytes for move in first.moves)
+        text = (
+            f"{size_text(max(0, left))} of {size_text(most)} are left for today, and the smallest "
+            f"move has {size_text(smallest)}"
+        )
+        self._tell(ExecutionStep("spent", text, {"leftBytes": left, "smallestBytes": smallest}))
+        return None
+
+
+def _move_texts(plan: PlacementPlan) -> list[str]:
+    """Return the moves of the first round for people."""
+    directories = plan.cluster.directories
+    return [
+        f"{plan.cluster.partitions[move.partition].name} from {directories[move.source]} to "
+        f"{directories[move.target]}, {size_text(move.size_bytes)}"
+        for move in plan.rounds[0].moves
+    ]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,65 @@
+"""The facts that a healing must remember over a kill: what failed when, and how much it moved."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from spindle.cli.execution.execution_file import replace_document
+from spindle.cli.failure import CommandFailed
+
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(slots=True)
+class HealMemory:
+    """The content of the file.
+
+    Attributes:
+        failed_since_ms: when each directory, as `BROKER:DIR`, was first seen offline.
+        moved: the times of rounds, and the bytes that they moved.
+    """
+
+    path: Path
+    failed_since_ms: dict[str, int] = field(default_factory=dict)
+    moved: list[tuple[int, int]] = field(default_factory=list)
+
+    def see_failed(self, names: Iterable[str], now_ms: int) -> None:
+        """Take note of the directories that are offline now."""
+        self.failed_since_ms = {
+            name: min(self.failed_since_ms.get(name, now_ms), now_ms) for name in names
+        }
+        self.save()
+
+    def spend(self, size_bytes: int, now_ms: int) -> None:
+        """Take note of a round before it begins."""
+        self.moved = [(ms, size) for ms, size in self.moved if ms > now_ms - _DAY_MS]
+        self.moved.append((now_ms, size_bytes))
+        self.save()
+
+    def spent_bytes(self, now_ms: int) -> int:
+        """Return the bytes that the rounds of the last 24 hours moved."""
+        return sum(size for ms, size in self.moved if ms > now_ms - _DAY_MS)
+
+    def save(self) -> None:
+        """Replace the file in one step."""
+        document = {"failedSinceMs": self.failed_since_ms, "moved": self.moved}
+        replace_document(self.path, document)
+
+
+def open_memory(path: Path) -> HealMemory:
+    """Return what an earlier run remembered, or a new memory.
+
+    Raises:
+        CommandFailed: the file is of another form.
+    """
+    if not path.exists():
+        return HealMemory(path)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        failed = {str(name): int(ms) for name, ms in document["failedSinceMs"].items()}
+        moved = [(int(ms), int(size)) for ms, size in document["moved"]]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise CommandFailed(f"{path} is not the memory of spindle heal") from None
+    return HealMemory(path, failed, moved)

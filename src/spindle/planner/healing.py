@@ -1,0 +1,184 @@
+"""The plan that keeps a cluster within limits: replicas leave what has failed and what is too full.
+
+It moves as much as is needed and no more, and helps where it can: one replica without a place does
+not keep the others from moving.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spindle.common.counted import counted
+from spindle.common.sizes import size_text
+from spindle.planner.layout import Layout
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import PlacementPlan, PlannedRound
+from spindle.planner.rooms import Rooms
+from spindle.planner.rounds import RoundPlanner
+
+_MOST_TRIED: Final = 200
+"""Replicas of one directory that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealingLimits:
+    """When a directory is too full, and how full it may be afterwards.
+
+    Attributes:
+        above_fill: a directory above this share of its capacity gives replicas.
+        down_to_fill: it gives until it is at this share, and no directory that receives gets above
+            it. So the next look finds nothing to do.
+
+    Raises:
+        ValueError: the shares are out of their range.
+    """
+
+    above_fill: float = 0.85
+    down_to_fill: float = 0.80
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.down_to_fill <= self.above_fill <= 1.0:
+            raise ValueError(
+                f"a directory is relieved above {self.above_fill:.0%} down to "
+                f"{self.down_to_fill:.0%}; both must be above 0, at most 100%, and the second one "
+                "not above the first one"
+            )
+
+
+def heal(
+    cluster: ClusterModel,
+    ahead: ClusterModel,
+    failed: Collection[int],
+    healing: HealingLimits,
+    limits: PlanLimits,
+) -> PlacementPlan:
+    """Return a plan that empties failed directories and relieves full ones, as far as possible.
+
+    Its remarks name what it cannot help. Its durations are those for the sizes that come.
+
+    Args:
+        ahead: the same cluster with the sizes that it will have; all fills are judged by it.
+        failed: indexes of directories that are offline.
+    """
+    healer = _Healer(Layout(ahead, keeps_racks=limits.keeps_racks), healing, limits)
+    for directory in sorted(failed):
+        healer.evacuate(directory)
+    for directory in healer.too_full():
+        healer.relieve(directory)
+    layout = healer.layout
+    targets = {
+        replica: place
+        for replica, place in enumerate(layout.place)
+        if place != layout.origin[replica]
+    }
+    done = RoundPlanner(Layout(ahead, keeps_racks=limits.keeps_racks), targets, limits)
+    done.run()
+    return _of_today(cluster, done, [*healer.remarks, *_left_out(done, limits)])
+
+
+def _left_out(done: RoundPlanner, limits: PlanLimits) -> list[str]:
+    """Return remarks about moves that are in no round."""
+    partitions = [done.layout.cluster.partitions[each.partition] for each in done.dropped]
+    throttle = limits.throttle_bytes_per_second
+    fast = [each for each in partitions if each.write_bytes_per_second >= throttle]
+    remarks = [
+        f"{each.name} does not move: {size_text(each.write_bytes_per_second)}/s are produced, and "
+        f"the throttle is {size_text(throttle)}/s"
+        for each in fast
+    ]
+    if len(partitions) > len(fast):
+        count = counted(len(partitions) - len(fast), "move")
+        remarks.append(f"the plan leaves out {count}: there is no room for the copies")
+    return remarks
+
+
+def _of_today(cluster: ClusterModel, done: RoundPlanner, remarks: Sequence[str]) -> PlacementPlan:
+    """Return the plan with the sizes that replicas have now."""
+    layout = Layout(cluster)
+    spread_before = layout.spread()
+    rounds = []
+    for each in done.rounds:
+        moves = []
+        for move in each.moves:
+            size = cluster.partitions[move.partition].size_bytes[move.slot]
+            moves.append(replace(move, size_bytes=size))
+            layout.move(layout.first[move.partition] + move.slot, move.target)
+        rounds.append(PlannedRound(tuple(moves), each.duration_ms))
+    return PlacementPlan(
+        cluster=cluster,
+        leaving=(),
+        rounds=tuple(rounds),
+        used_bytes=tuple(layout.used),
+        lower_bound_bytes=0,
+        spread_before=spread_before,
+        spread=layout.spread(),
+        remarks=tuple(remarks),
+    )
+
+
+class _Healer:
+    def __init__(self, layout: Layout, healing: HealingLimits, limits: PlanLimits) -> None:
+        self.layout = layout
+        self.remarks: list[str] = []
+        self._healing = healing
+        fill = min(healing.down_to_fill, limits.max_fill)
+        self._rooms = Rooms(layout, Rooms.ceilings(layout, fill))
+
+    def evacuate(self, directory: int) -> None:
+        """Move all replicas out of a directory, as far as they have a place and a copy."""
+        held = self._largest_first(directory)
+        left = [replica for replica in held if not self._put(replica)]
+        if left:
+            model = self.layout.cluster.partitions[self.layout.partition[left[0]]]
+            self.remarks.append(
+                f"{counted(len(left), 'replica')} of {self._name(directory)}, such as "
+                f"{model.name}, cannot be made elsewhere: there is no leader to copy from, or no "
+                f"other broker, rack or directory below {self._healing.down_to_fill:.0%}"
+            )
+
+    def too_full(self) -> list[int]:
+        """Return the directories above the limit, the fullest one first."""
+        full = [
+            each
+            for each in self.layout.staying()
+            if self.layout.fill(each) > self._healing.above_fill
+        ]
+        return sorted(full, key=lambda each: (-self.layout.fill(each), each))
+
+    def relieve(self, directory: int) -> None:
+        """Move replicas out of a directory until it is full no longer, with few bytes."""
+        for replica in self._largest_first(directory)[:_MOST_TRIED]:
+            if 0 < self.layout.size[replica] <= self._above(directory):
+                self._put(replica)
+        for replica in self._largest_first(directory)[::-1][:_MOST_TRIED]:
+            if self._above(directory) <= 0:
+                return
+            if self.layout.size[replica] > 0:
+                self._put(replica)
+        if self._above(directory) > 0 and self.layout.fill(directory) > self._healing.above_fill:
+            self.remarks.append(
+                f"{self._name(directory)} stays at {self.layout.fill(directory):.1%}, above "
+                f"{self._healing.above_fill:.0%}: no replica of it fits into another directory "
+                f"below {self._healing.down_to_fill:.0%}; add a directory or delete records"
+            )
+
+    def _above(self, directory: int) -> float:
+        capacity_bytes = self.layout.cluster.directories[directory].capacity_bytes
+        return self.layout.used[directory] - self._healing.down_to_fill * capacity_bytes
+
+    def _largest_first(self, directory: int) -> list[int]:
+        held = self.layout.held[directory]
+        return sorted(held, key=lambda replica: (-self.layout.size[replica], replica))
+
+    def _put(self, replica: int) -> bool:
+        target, source = self._rooms.best(replica), self.layout.place[replica]
+        if target is None:
+            return False
+        self.layout.move(replica, target)
+        self._rooms.update(source)
+        self._rooms.update(target)
+        return True
+
+    def _name(self, directory: int) -> str:
+        return str(self.layout.cluster.directories[directory])

@@ -1,0 +1,65 @@
+"""`spindle heal` on a node of `spindle up`, and what it remembers over a kill."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spindle.cli.execution.execution_file import ExecutionFile, locked
+from spindle.cli.failure import CommandFailed
+from spindle.cli.heal.memory import HealMemory, open_memory
+from spindle.cli.main import run
+from spindle.cli.tools.bootstrap import connect
+from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, throttle_brokers
+from spindle.client.admin.cluster import describe_brokers
+
+HOUR_MS = 3_600_000
+
+
+def events(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+    capsys.readouterr()
+    assert run(("heal", "--once", "--json", "--capacity", "1GiB", *words)) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_memory_keeps_the_budget_of_a_day_and_the_time_of_a_failure(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    memory = open_memory(path)
+    memory.see_failed(["1:/a"], 5 * HOUR_MS)
+    memory.spend(100, 5 * HOUR_MS)
+    memory.spend(10, 20 * HOUR_MS)
+    again = open_memory(path)
+    assert again == memory
+    assert again.spent_bytes(21 * HOUR_MS) == 110
+    assert again.spent_bytes(30 * HOUR_MS) == 10
+    again.see_failed(["1:/a", "1:/b"], 9 * HOUR_MS)
+    assert again.failed_since_ms == {"1:/a": 5 * HOUR_MS, "1:/b": 9 * HOUR_MS}
+    again.see_failed([], 10 * HOUR_MS)
+    assert open_memory(path) == HealMemory(path, {}, again.moved)
+    path.write_text("[]")
+    with pytest.raises(CommandFailed, match="is not the memory of spindle heal"):
+        open_memory(path)
+
+
+def test_a_healthy_cluster_is_left_alone_and_a_second_healing_is_refused(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    state = ("--state", str(tmp_path))
+    assert events(capsys, *state) == [{"event": "fine", "directories": 3}]
+    with locked(tmp_path / "round.json", "healing"):
+        assert run(("heal", "--once", *state)) == 1
+    assert "another healing is running" in capsys.readouterr().err
+
+
+def test_throttles_of_a_drain_keep_a_healing_away_and_its_own_are_removed(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    state = ("--state", str(tmp_path))
+    with connect(bootstrap, {}) as client:
+        cluster_id = describe_brokers(client).cluster_id
+        throttle_brokers(client, [1], BETWEEN_BROKERS, 2**20)
+    (occupied,) = events(capsys, *state)
+    assert (occupied["event"], occupied["throttled"]) == ("occupied", [1])
+    ExecutionFile(tmp_path / "round.json", cluster_id, "heal", brokers=[1]).save()
+    assert events(capsys, *state) == [{"event": "fine", "directories": 3}]
+    assert not (tmp_path / "round.json").exists()
