@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from spindle.cli.execution.moves_under_way import MovesUnderWay, moves_under_way
+from spindle.cli.plan.snapshot import copied_inside
 from spindle.cli.tools.reassignment_plan import Plan, Replica
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
@@ -46,7 +47,11 @@ def test_the_moves_of_others_are_left_alone() -> None:
     assert moves().count == 1
 
 
-def test_copies_between_directories_count_as_moves() -> None:
+def test_copies_between_directories_are_moves_while_their_replica_can_be_read() -> None:
     copy = {PARTITION: ReplicaOnDisk(1, 0, is_future=True)}
-    view = LogDirView("/e", ErrorCode.NONE, 1, 1, False, copy)
-    assert moves_under_way({}, {2: [view]}).count == 1
+    target = LogDirView("/e", ErrorCode.NONE, 1, 1, False, copy)
+    source, dead = log_dir("/d", PARTITION), log_dir("/d", has_failed=True)
+    assert moves_under_way({}, {2: [source, target]}).count == 1
+    assert copied_inside([source, target]) == [PARTITION]
+    assert moves_under_way({}, {2: [dead, target]}).count == 0
+    assert copied_inside([dead, target]) == []

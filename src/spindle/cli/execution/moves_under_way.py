@@ -16,7 +16,8 @@ class MovesUnderWay:
 
     Attributes:
         reassigned: partitions whose replicas go to other brokers.
-        copies: replicas that go to another directory of their broker, and those copies.
+        copies: replicas that go to another directory of their broker. A copy whose replica was in a
+            directory that has failed does not count: it never ends (Kafka's brokers keep it).
         online: the replicas that a broker can read.
         offline: the log directories that have failed, by broker.
     """
@@ -65,4 +66,4 @@ def moves_under_way(
                 offline.setdefault(broker, set()).add(view.path)
             for partition, each in view.replicas.items():
                 (copies if each.is_future else online).add(Replica(broker, partition))
-    return MovesUnderWay(reassigned, copies, online, offline)
+    return MovesUnderWay(reassigned, copies & online, online, offline)

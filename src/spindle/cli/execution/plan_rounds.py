@@ -62,6 +62,7 @@ def _planned(executor: RoundExecutor, make_plan: Callable[[], PlacementPlan]) ->
         try:
             return make_plan()
         except ReplicasMoving:
+            time.sleep(PAUSE_S)
             executor.wait()
 
 

@@ -57,16 +57,21 @@ def read_snapshot(client: WireClient, capacity_bytes: int | None) -> ClusterSnap
         broker: failure(answer).plainly if isinstance(answer, Exception) else answer
         for broker, answer in ask_every_broker(client, nodes, log_dirs_of).items()
     }
-    moving = [
-        where
-        for views in answers.values()
-        if not isinstance(views, str)
-        for each in views
-        for where, found in each.replicas.items()
-        if found.is_future
-    ]
+    moving = [each for views in answers.values() for each in copied_inside(views)]
     refuse_moving([*under_way, *moving])
     return snapshot_of(nodes, view, answers, capacity_bytes)
+
+
+def copied_inside(views: Sequence[LogDirView] | str) -> list[TopicPartition]:
+    """Return the replicas of a broker that go to another of its directories.
+
+    A copy without its replica is left from a directory that has failed, and never ends.
+    """
+    if isinstance(views, str):
+        return []
+    found = [item for view in views for item in view.replicas.items()]
+    held = {where for where, replica in found if not replica.is_future}
+    return [where for where, replica in found if replica.is_future and where in held]
 
 
 def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
@@ -109,6 +114,8 @@ def snapshot_of(
             answer = ()
         for found in answer:
             for where, replica in found.replicas.items():
+                if replica.is_future:
+                    continue
                 places[broker, where] = (len(directories), replica.size_bytes)
             directories.append(_directory(broker, found, capacity_bytes))
     partitions = _partitions(view, places, directories)
