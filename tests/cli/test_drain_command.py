@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spindle.cli.drain.taking_out import TakingOut, take_out
 from spindle.cli.execution import cordons
 from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
@@ -166,3 +167,28 @@ def test_a_second_drain_with_the_same_file_is_refused(
         assert run(("drain", "1", "--state", str(state))) == 1
     assert f"another drain is running, which uses {state}" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words", [("1", "--then", "retire"), ("1:/d", "--then", "unregister")], ids=["retire", "forget"]
+)
+def test_a_last_step_that_does_not_fit_the_place_is_refused(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    assert run(("drain", *words, "--yes")) != 0
+    assert "--then retire needs BROKER:DIR" in capsys.readouterr().err
+
+
+def test_a_broker_that_runs_is_not_forgotten(bootstrap: str) -> None:
+    with connect(bootstrap, {}) as client, pytest.raises(CommandFailed, match="stop it, and give"):
+        take_out(client, TakingOut.UNREGISTER, "1", print)
+
+
+def test_a_drained_directory_is_retired(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = max(directories(capsys))
+    words = ("--capacity", "1GiB", "--state", str(tmp_path / "drain.json"))
+    assert run(("drain", f"1:{path}", "--then", "retire", "--yes", *words)) == 0
+    assert f"broker 1 uses {path} no longer" in capsys.readouterr().out
+    assert path not in directories(capsys)

@@ -6,6 +6,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.drain.drain_run import DrainRun
+from spindle.cli.drain.taking_out import TakingOut, check_taking_out, take_out
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.steps import ExecutionStep, Tell, printing
 from spindle.cli.failure import CommandFailed
@@ -25,6 +26,13 @@ from spindle.planner.plan import Infeasible
     metavar="FILE",
     help="File that a later run reads to go on or to undo.  [default: spindle-drain-BROKER.json]",
 )
+@click.option(
+    "--then",
+    type=click.Choice([each.value for each in TakingOut]),
+    help="Take the empty place out of use: retire the directory, or unregister the broker, which "
+    "must be down then.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask about --then.")
 @limit_options
 @cluster_command
 def drain_command(
@@ -33,6 +41,8 @@ def drain_command(
     place: str,
     cancel: bool,
     state: Path | None,
+    then: str | None,
+    yes: bool,
     max_fill: float,
     throttle: int,
     parallel: int,
@@ -46,6 +56,11 @@ def drain_command(
     130 after Ctrl-C, and 1 after any failure.
     """
     broker_id, _ = parse_place(place)
+    last_step = TakingOut(then) if then is not None else None
+    if last_step is not None:
+        if cancel:
+            raise click.UsageError("--cancel takes nothing out of use: leave out --then")
+        check_taking_out(client, last_step, place, is_agreed=yes)
     path = state or Path(f"spindle-drain-{broker_id}.json")
     cluster_id = describe_brokers(client).cluster_id
 
@@ -56,6 +71,8 @@ def drain_command(
         run = DrainRun(client, found, place, limits, capacity, tell)
         if not cancel:
             _finish(run, path, tell)
+            if last_step is not None:
+                take_out(client, last_step, place, tell)
         elif path.exists():
             run.cancel()
         else:

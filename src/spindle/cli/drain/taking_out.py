@@ -1,0 +1,80 @@
+"""The last step of a drain: the broker uses the directory no longer, or the cluster forgets it."""
+
+import sys
+from contextlib import suppress
+from enum import StrEnum
+
+import click
+
+from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.failure import CommandFailed
+from spindle.cli.plan.place import parse_place
+from spindle.client.admin.cluster import unregister_broker
+from spindle.client.admin.cordons import CordonRefused, uncordon
+from spindle.client.admin.disks import alter_disks
+from spindle.client.errors import UnsupportedByPeer
+from spindle.client.wire.cluster import WireClient
+from spindle.disks.alteration import DirectoryAction, DirectoryInUse
+from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
+
+
+class TakingOut(StrEnum):
+    """The step."""
+
+    RETIRE = "retire"
+    UNREGISTER = "unregister"
+
+
+def check_taking_out(client: WireClient, then: TakingOut, place: str, *, is_agreed: bool) -> None:
+    """Refuse before the drain what would fail after it; ask where standard input is a terminal.
+
+    Args:
+        is_agreed: do not ask.
+
+    Raises:
+        click.UsageError: the step does not fit the place.
+        CommandFailed: the broker does not run, or is not a Spindle broker.
+        click.Abort: the user does not agree.
+    """
+    broker_id, path = parse_place(place)
+    if (then is TakingOut.RETIRE) != (path is not None):
+        raise click.UsageError("--then retire needs BROKER:DIR, --then unregister needs BROKER")
+    if then is TakingOut.RETIRE:
+        try:
+            broker = client.metadata(()).broker(str(broker_id))
+            client.ask_spindle(broker, DescribeDisksRequest(), DescribeDisksResponse)
+        except UnsupportedByPeer:
+            raise CommandFailed(
+                f"broker {broker_id} is not a Spindle broker, so it cannot retire a directory "
+                "while it runs: drain without --then, stop it, and change log.dirs"
+            ) from None
+    if not is_agreed and sys.stdin.isatty():
+        click.confirm(f"Drain {place}, then {then.value} it?", abort=True)
+
+
+def take_out(client: WireClient, then: TakingOut, place: str, tell: Tell) -> None:
+    """Take an empty place out of use.
+
+    Raises:
+        CommandFailed: the broker still runs, or the directory has replicas again.
+        ApiError, ClientError: the cluster refused, or could not be asked.
+    """
+    broker_id, path = parse_place(place)
+    if path is not None:
+        try:
+            alter_disks(client, broker_id, DirectoryAction.RETIRE, path)
+        except DirectoryInUse as error:
+            raise CommandFailed(f"{error.message}; give the same command again") from None
+        with suppress(CordonRefused):
+            uncordon(client, broker_id, path)
+        text = f"broker {broker_id} uses {path} no longer: remove it from log.dirs, too"
+        tell(ExecutionStep("retired", text, {"broker": broker_id, "path": path}))
+        return
+    if broker_id in client.metadata(()).brokers:
+        raise CommandFailed(
+            f"broker {broker_id} has no replicas, but it runs: stop it, and give the same command "
+            "again; then the cluster forgets it"
+        )
+    unregister_broker(client, broker_id)
+    text = f"broker {broker_id} is no longer registered"
+    tell(ExecutionStep("unregistered", text, {"broker": broker_id}))
