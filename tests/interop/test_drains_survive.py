@@ -42,7 +42,7 @@ pytestmark = [
 TOPIC = "drained"
 PAIRS = ((1, 2), (2, 1), (2, 3), (3, 2), (3, 1), (1, 2), (2, 3), (2, 1))
 """The replicas of each partition."""
-SLOW, MEDIUM, FAST = ("--throttle", "50KiB"), ("--throttle", "2MiB"), ("--throttle", "20MiB")
+SLOW, MEDIUM, FAST = ("--throttle", "50KiB"), ("--throttle", "1MiB"), ("--throttle", "20MiB")
 """The first is slower than the traffic: such a drain does not end."""
 SET_BY_DRAINS = ("throttled", "cordoned", "alter.log.dirs")
 TOPIC_SOURCE, BROKER_SOURCE = 1, 2
