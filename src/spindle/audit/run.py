@@ -16,7 +16,7 @@ from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.report import AuditListing, AuditReport, audit_report, list_audit
 from spindle.audit.second_looks import confirmed_findings
 from spindle.audit.throttle import ReadThrottle
-from spindle.audit.workers import AuditProgress, audit_all
+from spindle.audit.workers import AuditProgress, AuditWorkers, audit_all
 
 SECOND_LOOK_MS: Final = 1000
 
@@ -32,6 +32,7 @@ def run_audit(
     bytes_per_second: int | None = None,
     progress: ProgressFile | None = None,
     cluster: ClusterAudit | None = None,
+    workers: AuditWorkers = audit_all,
 ) -> AuditReport:
     """Audit log directories.
 
@@ -44,6 +45,7 @@ def run_audit(
         bytes_per_second: what is read at most from each log directory.
         progress: results of an interrupted audit to go on from; new ones are added.
         cluster: asks the brokers, too; None if none are to be asked.
+        workers: read the replicas; `spark_job.SparkWorkers` has others than this machine.
 
     A directory that cannot be read is a finding.
 
@@ -63,7 +65,7 @@ def run_audit(
         for place in listing.places
         if place not in kept
     }
-    for place, replica in audit_all(
+    for place, replica in workers(
         list(before),
         jobs=jobs,
         pause_ms=second_look_ms,

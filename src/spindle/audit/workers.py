@@ -9,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica, unreadable_replica
 from spindle.audit.throttle import ReadThrottle
@@ -67,6 +67,21 @@ def audit_all(
             show(len(places) - len(waiting))
             for future in done_now:
                 yield submitted[future], _result(future, submitted[future])
+
+
+class AuditWorkers(Protocol):
+    """Audits replicas somewhere, as `audit_all` does in processes of this machine."""
+
+    def __call__(
+        self,
+        places: Sequence[ReplicaPlace],
+        *,
+        jobs: int,
+        pause_ms: int,
+        bytes_per_second: int | None,
+        on_progress: Callable[[AuditProgress], None],
+    ) -> Iterator[tuple[ReplicaPlace, AuditedReplica | None]]:
+        """Yield each replica with its result, None for one that is gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,10 @@ def audited_cluster(
         yield ClusterAudit(client, fetches_replicas=fetches_replicas)
 
 
-def cluster_lines(cluster: "ClusterAudit") -> list[str]:
-    """Return a table of the log directories that the brokers report."""
+def cluster_lines(cluster: "ClusterAudit | None") -> list[str]:
+    """Return a table of the log directories that the brokers report, none without a cluster."""
+    if cluster is None:
+        return []
     head = ("BROKER", "DIRECTORY", "STATE", "REPLICAS", "SIZE")
     rows = []
     for broker, answer in sorted(cluster.cluster.log_dirs.items()):
@@ -65,8 +67,10 @@ def cluster_lines(cluster: "ClusterAudit") -> list[str]:
     return [*table_lines(head, rows), ""]
 
 
-def cluster_documents(cluster: "ClusterAudit") -> list[dict[str, Any]]:
-    """Return the brokers and their directories for JSON."""
+def cluster_documents(cluster: "ClusterAudit | None") -> list[dict[str, Any]]:
+    """Return the brokers and their directories for JSON, none without a cluster."""
+    if cluster is None:
+        return []
     return [
         {
             "id": broker,

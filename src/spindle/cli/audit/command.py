@@ -13,6 +13,7 @@ import click
 
 from spindle.cli.audit.cluster import audited_cluster, cluster_documents, cluster_lines
 from spindle.cli.audit.screen import progress_bar, report_document, report_lines
+from spindle.cli.audit.spark import spark_workers
 from spindle.cli.pages.audit_page import audit_page
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.sizes import parse_size
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from spindle.audit.cluster_audit import ClusterAudit
     from spindle.audit.progress_file import ProgressFile
     from spindle.audit.report import AuditReport
+    from spindle.audit.workers import AuditWorkers
 
 _DAMAGED: Final = 1
 _UNREADABLE: Final = 2
@@ -63,9 +65,16 @@ class _AuditCommand(click.Command):
 @click.option(
     "--resume",
     "progress_path",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Keep results in FILE, and go on from those that an interrupted audit left there.",
+    help="Keep results in FILE, and go on from those that an interrupted audit left there. "
+    "With --spark it is a folder.",
+)
+@click.option(
+    "--spark",
+    "spark_master",
+    metavar="MASTER",
+    help="Read on the executors of this Spark master, such as spark://host:7077.",
 )
 @click.option(
     "-b",
@@ -102,6 +111,7 @@ def audit(
     checks_records: bool,
     bytes_per_second: int | None,
     progress_path: Path | None,
+    spark_master: str | None,
     servers: str | None,
     file: str | None,
     fetches_replicas: bool,
@@ -113,11 +123,10 @@ def audit(
 ) -> int:
     """Look for damage in log directories of Spindle or Apache Kafka.
 
-    PATH is a log directory of a stopped or of a running broker. Nothing is changed without
-    --apply. The exit code
-    is 0 if all is in order, 1 if there are findings, and 2 if the audit could not be made in full:
-    an option is wrong, a PATH is no log directory, or something could not be read or asked. The
-    command needs the extra spindle-log[spark], but no Spark, and without -b no broker.
+    PATH is a log directory of a stopped or of a running broker. Without --apply nothing is changed.
+    The exit code is 0 if all is in order, 1 if there are findings, and 2 if the audit could not be
+    made in full: an option is wrong, a PATH is no log directory, or something could not be read or
+    asked. It needs the extra spindle-log[spark], Spark only with --spark, a broker only with -b.
     """
     try:
         if as_json and has_plan:
@@ -137,9 +146,9 @@ def audit(
                 is_quiet=as_json or has_plan,
                 cluster=cluster,
             )
-            report, seconds = _resumed(run, progress_path)
-        brokers = [] if cluster is None else cluster_documents(cluster)
-        document = report_document(report, seconds, time.time_ns() // 1_000_000, brokers)
+            report, seconds = _resumed(run, progress_path, spark_master)
+        now_ms = time.time_ns() // 1_000_000
+        document = report_document(report, seconds, now_ms, cluster_documents(cluster))
         if html is not None:
             write_page(html, audit_page(document))
         if quarantine is not None:
@@ -159,8 +168,7 @@ def audit(
         _print_plan(report)
     else:
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        head = [] if cluster is None else [Line(text) for text in cluster_lines(cluster)]
-        show([*head, *report_lines(report, seconds, width)])
+        show([*map(Line, cluster_lines(cluster)), *report_lines(report, seconds, width)])
         if html is not None:
             click.echo(f"\nDrew {html}")
     return _exit_code(report)
@@ -211,21 +219,27 @@ def _before_repairs(
 
 
 def _resumed(
-    run: "Callable[[ProgressFile | None], tuple[AuditReport, float]]",
+    run: "Callable[[ProgressFile | None, AuditWorkers], tuple[AuditReport, float]]",
     path: Path | None,
+    spark_master: str | None,
 ) -> "tuple[AuditReport, float]":
-    """Run the audit with its progress file, if it has one."""
+    """Run the audit, here or on Spark, with what keeps its progress, if it has that."""
     from spindle.audit.progress_file import progress_file
+    from spindle.audit.workers import audit_all
 
+    if spark_master is not None:
+        with spark_workers(spark_master, path) as workers:
+            return run(None, workers)
     if path is None:
-        return run(None)
+        return run(None, audit_all)
     with progress_file(path) as progress:
-        return run(progress)
+        return run(progress, audit_all)
 
 
 def _run(
     roots: list[Path],
     progress: "ProgressFile | None",
+    workers: "AuditWorkers",
     *,
     jobs: int,
     checks_records: bool,
@@ -249,6 +263,7 @@ def _run(
             on_progress=show,
             bytes_per_second=bytes_per_second,
             progress=progress,
+            workers=workers,
         )
     return report, time.monotonic() - started
 

@@ -1,0 +1,98 @@
+"""The part of a segment as a JSON document, and back, for the folder of an audit on Spark."""
+
+from typing import Any
+
+from spindle.audit.batch_checks import BatchPart, EpochRun
+from spindle.audit.digests import LogDigest
+from spindle.audit.findings import AuditFinding, FindingKind
+from spindle.audit.log_join import SegmentPart
+from spindle.audit.producer_notes import LastBatch, ProducerCut, ProducerPart
+from spindle.audit.replica import SegmentTask
+from spindle.audit.transaction_notes import Marker, SeenMarker, TransactionPart
+from spindle.log.formats.names import TRANSACTION_INDEX_SUFFIX
+from spindle.log.formats.transaction_index import AbortedTransaction
+
+
+def part_document(part: SegmentPart) -> dict[str, Any]:
+    """Return a part for JSON; its paths are those of its task."""
+    batches, transactions = part.batches, part.transactions
+    entries = transactions.entries
+    return {
+        "findings": [
+            [each.kind.name, each.path, each.evidence, each.position, each.offset, each.replica]
+            for each in part.findings
+        ],
+        "leftOut": {kind.name: count for kind, count in part.left_out.items()},
+        "offsets": [batches.first_offset, batches.next_offset],
+        "hasHoles": batches.has_holes,
+        "epochs": [list(run[1:]) for run in batches.epoch_runs],
+        "producers": {
+            "firstOffset": part.producers.first_offset,
+            "cuts": [[cut.offset, _newest(cut.newest)] for cut in part.producers.cuts],
+            "newest": _newest(part.producers.newest),
+        },
+        "transactions": {
+            "entries": None if entries is None else [list(each) for each in entries],
+            "lastOffset": transactions.last_offset,
+            "markers": [
+                [list(each.marker), each.began_at, each.is_first] for each in transactions.markers
+            ],
+            "ended": list(transactions.ended),
+            "stillOpen": list(transactions.still_open.items()),
+        },
+        "digest": list(part.digest.sums.items()),
+        "bytes": part.size_bytes,
+        "batches": part.batch_count,
+    }
+
+
+def _newest(newest: Any) -> list[list[int]]:
+    return [[producer_id, *last] for producer_id, last in newest.items()]
+
+
+def segment_part(task: SegmentTask, document: Any) -> SegmentPart:
+    """Return the part that a document holds.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no such document.
+    """
+    path = task.segment.path
+    first, following = document["offsets"]
+    producers, transactions = document["producers"], document["transactions"]
+    entries = transactions["entries"]
+    return SegmentPart(
+        path,
+        task.segment.base_offset,
+        tuple(AuditFinding(FindingKind[kind], *rest) for kind, *rest in document["findings"]),
+        {FindingKind[name]: int(count) for name, count in document["leftOut"].items()},
+        BatchPart(
+            first,
+            following,
+            bool(document["hasHoles"]),
+            tuple(EpochRun(path, *run) for run in document["epochs"]),
+        ),
+        ProducerPart(
+            producers["firstOffset"],
+            tuple(ProducerCut(offset, _last(newest)) for offset, newest in producers["cuts"]),
+            _last(producers["newest"]),
+        ),
+        TransactionPart(
+            path.with_suffix(TRANSACTION_INDEX_SUFFIX),
+            task.segment.base_offset,
+            None if entries is None else [AbortedTransaction(*each) for each in entries],
+            int(transactions["lastOffset"]),
+            tuple(
+                SeenMarker(Marker(*marker), began_at, is_first)
+                for marker, began_at, is_first in transactions["markers"]
+            ),
+            tuple(transactions["ended"]),
+            dict(transactions["stillOpen"]),
+        ),
+        LogDigest({int(at): int(value) for at, value in document["digest"]}),
+        int(document["bytes"]),
+        int(document["batches"]),
+    )
+
+
+def _last(newest: Any) -> dict[int, LastBatch]:
+    return {producer_id: LastBatch(*last) for producer_id, *last in newest}

@@ -1,0 +1,188 @@
+"""The audit as a job of tasks, run here without Spark: same findings, resumed, within limits."""
+
+import random
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from broker_directories import clean_directory
+from seeded_faults import FAULTS
+
+from spindle.audit.closing_state import ClosingState
+from spindle.audit.findings import AuditFinding
+from spindle.audit.log_directory import list_log_directory
+from spindle.audit.part_documents import part_document, segment_part
+from spindle.audit.part_folder import PartFolder, segment_fingerprint
+from spindle.audit.replica import ReplicaPass, SegmentTask
+from spindle.audit.run import run_audit
+from spindle.audit.spark_job import (
+    DirectoryNotVisible,
+    SegmentUnit,
+    SparkWorkers,
+    TaskLimits,
+    grouped,
+    read_group,
+    shares,
+)
+from spindle.common.errors import CorruptRecords
+
+
+class JobKilled(Exception):
+    """The driver died."""
+
+
+class TasksHere:
+    """A Spark context that runs the tasks of a job here, and dies after some of them."""
+
+    defaultParallelism = 2
+
+    def __init__(self, dies_after: int = 1000) -> None:
+        self.groups_read: list[list[SegmentUnit]] = []
+        self._dies_after = dies_after
+
+    def accumulator(self, value: int) -> Any:
+        found = SimpleNamespace(value=value)
+        found.add = lambda more: setattr(found, "value", found.value + more)
+        return found
+
+    def setJobGroup(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def cancelJobGroup(self, _: str) -> None:
+        pass
+
+    def parallelize(self, groups: Iterable[Any], _: int) -> Any:
+        def run(read: Callable[[Any], Any]) -> Any:
+            return SimpleNamespace(collect=lambda: [self._read(read, group) for group in groups])
+
+        return SimpleNamespace(map=run)
+
+    def _read(self, read: Callable[[Any], Any], group: list[SegmentUnit]) -> Any:
+        if len(self.groups_read) == self._dies_after:
+            raise JobKilled
+        self.groups_read.append(group)
+        return read(group)
+
+
+def workers(context: TasksHere, folder: PartFolder | None = None) -> SparkWorkers:
+    session: Any = SimpleNamespace(sparkContext=context)
+    return SparkWorkers(session, folder)
+
+
+def in_tasks(roots: list[Path], context: TasksHere, folder: PartFolder | None = None) -> Any:
+    return run_audit(roots, second_look_ms=0, workers=workers(context, folder).audit_all)
+
+
+def here(roots: list[Path]) -> tuple[AuditFinding, ...]:
+    return run_audit(roots, second_look_ms=0).findings
+
+
+@pytest.fixture(scope="module")
+def clean_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return clean_directory(tmp_path_factory.mktemp("clean") / "root")
+
+
+@pytest.fixture
+def damaged_roots(clean_root: Path, tmp_path: Path) -> list[Path]:
+    """Directories with many faults each."""
+    rng = random.Random(5)
+    roots = []
+    for number in range(3):
+        root = tmp_path / f"r{number}"
+        shutil.copytree(clean_root, root)
+        for name in sorted(FAULTS)[number::6]:
+            try:
+                FAULTS[name][1](rng, root)
+            except (AssertionError, CorruptRecords, IndexError, OSError, ValueError):
+                continue  # an earlier fault took the file
+        roots.append(root)
+    return roots
+
+
+def tasks_of(root: Path) -> list[SegmentTask]:
+    return [
+        task for place in list_log_directory(root).replicas for task in ReplicaPass(place).tasks
+    ]
+
+
+def test_the_findings_are_those_of_the_audit_here(damaged_roots: list[Path]) -> None:
+    context = TasksHere()
+    report = in_tasks(damaged_roots, context)
+    assert report.findings == here(damaged_roots)
+    assert len({finding.kind for finding in report.findings}) > 12
+    assert len(context.groups_read) == len(damaged_roots)
+
+
+def test_a_part_survives_json(damaged_roots: list[Path], clean_root: Path) -> None:
+    for task in [each for root in (clean_root, *damaged_roots) for each in tasks_of(root)]:
+        part = task.run(lambda size_bytes: None)
+        assert segment_part(task, part_document(part)) == part
+
+
+def test_an_audit_whose_driver_died_reads_only_the_rest(
+    damaged_roots: list[Path], tmp_path: Path
+) -> None:
+    with pytest.raises(JobKilled):
+        in_tasks(damaged_roots, TasksHere(dies_after=2), PartFolder(tmp_path / "parts"))
+    (tmp_path / "parts" / "half.unfinished").write_text('{"version": 1, "par')
+    (tmp_path / "parts" / "foreign.audit-parts.json").write_text("[1, 2]")
+    context = TasksHere()
+    report = in_tasks(damaged_roots, context, PartFolder(tmp_path / "parts"))
+    assert len(context.groups_read) == 1
+    assert report.findings == here(damaged_roots)
+
+
+def test_a_segment_that_has_changed_is_read_again(clean_root: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(clean_root, root)
+    folder = PartFolder(tmp_path / "parts")
+    in_tasks([root], TasksHere(), folder)
+    changed = sorted(root.glob("*/*.log"))[1]
+    data = bytearray(changed.read_bytes())
+    data[-1] ^= 1
+    changed.write_bytes(data)
+    context = TasksHere()
+    report = in_tasks([root], context, PartFolder(tmp_path / "parts"))
+    assert [unit.task.segment.path for (unit,) in context.groups_read] == [changed]
+    assert [each.kind.text for each in report.findings] == ["batch-checksum"]
+    folder.remove_parts()
+    assert list((tmp_path / "parts").iterdir()) == []
+
+
+def test_a_finding_in_a_directory_in_use_needs_two_passes(
+    damaged_roots: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spindle.audit.log_directory.state_of", lambda path: ClosingState.IN_USE)
+    context = TasksHere()
+    report = in_tasks(damaged_roots[:1], context)
+    assert len(context.groups_read) == 2
+    assert report.findings == here(damaged_roots[:1])
+
+
+def test_a_machine_that_does_not_see_a_directory_is_named(clean_root: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    shutil.copytree(clean_root, gone)
+    units = [SegmentUnit(0, tasks_of(gone)[0], 1, "")]
+    shutil.rmtree(gone)
+    with pytest.raises(DirectoryNotVisible, match=f"does not see {gone}"):
+        read_group(units, TaskLimits(None, {}), lambda size_bytes: None)
+
+
+def test_tasks_read_one_directory_each_and_share_its_limit(
+    damaged_roots: list[Path],
+) -> None:
+    tasks = [task for root in damaged_roots for task in tasks_of(root)]
+    units = [
+        SegmentUnit(n, task, 40 << 20, segment_fingerprint(task)) for n, task in enumerate(tasks)
+    ]
+    groups = grouped(units, 1000)
+    assert sorted(unit.number for group in groups for unit in group) == list(range(len(units)))
+    assert all(len({unit.task.place.path.parent for unit in group}) == 1 for group in groups)
+    assert all(len(group) == 1 for group in groups)
+    assert shares(groups, 4, None) == {}
+    assert shares(groups, 4, 1000) == dict.fromkeys(damaged_roots, 250)
+    one_each = grouped(units[:1], 1)
+    assert shares(one_each, 4, 1000) == {damaged_roots[0]: 1000}
