@@ -98,6 +98,18 @@ def test_a_line_of_another_form_is_refused(wrong: str) -> None:
         broker_sample(json.loads(wrong))
 
 
+def age(folder: Path, gap_ms: int) -> None:
+    """Make the time between two samples of one broker longer."""
+    (path,) = folder.glob("*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    first_ms = lines[-1]["timeMs"] - gap_ms * len(lines)
+    texts = [
+        json.dumps(line | {"timeMs": first_ms + number * gap_ms})
+        for number, line in enumerate(lines)
+    ]
+    path.write_text("\n".join([*texts, ""]))
+
+
 def test_a_node_is_recorded_and_its_directories_are_forecast(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,13 +117,16 @@ def test_a_node_is_recorded_and_its_directories_are_forecast(
     assert run(("topic", "create", "recorded", "-p", "3", "-r", "1")) == 0
     for _ in range(6):
         assert run(("plan", "record", str(folder), "--once")) == 0
-    assert "recorded 1 broker" in capsys.readouterr().out
+    assert run(("plan", "forecast", str(folder), "--json")) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert all("the history spans" in each["reason"] for each in found["directories"])
+    age(folder, HOUR_MS)
     assert run(("plan", "forecast", str(folder), "--json")) == 0
     found = json.loads(capsys.readouterr().out)
     directories = found["directories"]
     assert {"topic", "partition", "producedBytesPerSecond"} <= set(found["partitions"][0])
     assert len(directories) == 3
-    assert {each["filling"] for each in directories} <= {"filling", "not filling"}
+    assert {each["filling"] for each in directories} <= {"filling", "far", "not filling"}
     assert run(("plan", "forecast", str(folder))) == 0
     assert "6 samples" in capsys.readouterr().out
     assert run(("disks", "list", "--history", str(folder), "--json")) == 0

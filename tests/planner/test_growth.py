@@ -5,10 +5,11 @@ from random import Random
 import pytest
 from sampled_clusters import CAPACITY, GIB, HOUR_S, alone, directory, led, part, sample
 
-from spindle.planner.growth import directory_growths, partition_rates
+from spindle.cli.history.forecasts import time_to_full_text
+from spindle.planner.growth import DirectoryGrowth, directory_growths, partition_rates
 from spindle.planner.history import BrokerSample, ClusterSample
 from spindle.planner.time_to_full import Filling, time_to_full
-from spindle.planner.trend import FEWEST_POINTS, fit_trend
+from spindle.planner.trend import FEWEST_POINTS, Trend, fit_trend
 
 GIB_PER_HOUR = GIB / HOUR_S
 
@@ -21,7 +22,7 @@ def growth_of(samples: list[ClusterSample], path: str = "/a", broker: int = 1) -
 
 
 def test_a_line_has_its_slope_and_no_uncertainty() -> None:
-    found = fit_trend([(float(n), 3.0 * n + 1) for n in range(10)])
+    found = fit_trend([(100.0 * n, 300.0 * n + 1) for n in range(10)])
     assert found is not None
     assert (found.slope, found.low, found.high) == (3.0, 3.0, 3.0)
 
@@ -30,7 +31,7 @@ def test_the_interval_has_the_true_slope_nine_times_out_of_ten() -> None:
     hits = 0
     for seed in range(200):
         random = Random(seed)
-        found = fit_trend([(float(n), 2.0 * n + random.gauss(0, 20)) for n in range(40)])
+        found = fit_trend([(60.0 * n, 120.0 * n + random.gauss(0, 1200)) for n in range(40)])
         assert found is not None
         assert found.low <= found.slope <= found.high
         hits += found.low <= 2.0 <= found.high
@@ -38,14 +39,15 @@ def test_the_interval_has_the_true_slope_nine_times_out_of_ten() -> None:
 
 
 def test_one_wrong_value_in_five_does_not_change_the_trend() -> None:
-    points = [(float(n), 1e9 if n % 5 == 3 else 2.0 * n) for n in range(30)]
+    points = [(60.0 * n, 1e9 if n % 5 == 3 else 120.0 * n) for n in range(30)]
     found = fit_trend(points)
     assert found is not None
     assert found.slope == pytest.approx(2.0)
 
 
-def test_too_few_points_have_no_trend() -> None:
-    assert fit_trend([(float(n), 1.0) for n in range(FEWEST_POINTS - 1)]) is None
+def test_too_few_points_and_a_short_time_have_no_trend() -> None:
+    assert fit_trend([(3600.0 * n, 1.0) for n in range(FEWEST_POINTS - 1)]) is None
+    assert fit_trend([(0.2 * n, 1.0) for n in range(FEWEST_POINTS)]) is None
     assert fit_trend([(1.0, float(n)) for n in range(FEWEST_POINTS)]) is None
 
 
@@ -138,12 +140,30 @@ def test_other_files_fill_a_directory_as_well() -> None:
 def test_the_time_to_full_says_when_or_that_nobody_knows() -> None:
     samples = [alone(h, {"/a": directory({0: 100.0 + h})}) for h in range(10)]
     growth = directory_growths(samples)[1, "/a"]
-    found = time_to_full(90 * GIB, growth.all_files, growth.samples)
+    found = time_to_full(90 * GIB, growth)
     assert found.filling is Filling.FILLING
     assert found.expected_s == pytest.approx(90 * HOUR_S)
     few = directory_growths(samples[:3])[1, "/a"]
-    found = time_to_full(90 * GIB, few.all_files, few.samples)
+    found = time_to_full(90 * GIB, few)
     assert (found.filling, found.reason) == (Filling.UNKNOWN, "too few samples (3 of 6)")
     still = directory_growths([alone(h, {"/a": directory({0: 1.0})}) for h in range(9)])[1, "/a"]
-    assert time_to_full(CAPACITY, still.all_files, 9).filling is Filling.NOT_FILLING
-    assert time_to_full(-1, growth.all_files, 9).reason == "the free space is unknown"
+    assert time_to_full(CAPACITY, still).filling is Filling.NOT_FILLING
+    assert time_to_full(-1, growth).reason == "the free space is unknown"
+
+
+def test_a_history_says_nothing_about_times_far_beyond_its_span() -> None:
+    """A burst in six samples within a second is no growth; 9 hours say nothing about 91."""
+    samples = [alone(n / 18_000, {"/a": directory({0: 100.0 + n})}) for n in range(6)]
+    found = time_to_full(90 * GIB, directory_growths(samples)[1, "/a"])
+    assert found.reason == "the history spans 1 of at least 600 s"
+    samples = [alone(h, {"/a": directory({0: 100.0 + h})}) for h in range(10)]
+    growth = directory_growths(samples)[1, "/a"]
+    assert time_to_full(90 * GIB, growth).filling is Filling.FILLING
+    far = time_to_full(91 * GIB, growth)
+    assert far.filling is Filling.FAR
+    assert time_to_full_text(far) == "not within 3.8 d"
+    wide = DirectoryGrowth(9, 3600.0, None, None, Trend(1.0, 0.5, 3.0))
+    assert time_to_full_text(time_to_full(60_000, wide)) == (
+        "not within 10.0 h (at the earliest in 5.6 h)"
+    )
+    assert time_to_full_text(time_to_full(36_000, wide)) == "in 10.0 h (3.3 h to 20.0 h)"

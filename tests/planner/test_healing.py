@@ -75,7 +75,7 @@ def test_growth_until_the_horizon_counts_and_the_sizes_stay_those_of_today() -> 
 def test_other_files_that_grow_count_as_well() -> None:
     today = cluster((40, 20), (20,))
     growth = Trend(5 * GIB / DAY_S, 0, 0)
-    growths = {(0, "/d"): DirectoryGrowth(9, None, growth, growth)}
+    growths = {(0, "/d"): DirectoryGrowth(9, 3600.0, None, growth, growth)}
     ahead = cluster_ahead(today, {}, growths, 7 * DAY_S)
     assert heal(today, ahead, (), HEALING, LIMITS).rounds
 

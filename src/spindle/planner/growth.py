@@ -17,7 +17,7 @@ from typing import Final
 
 from spindle.common.ids import TopicPartition
 from spindle.planner.history import BrokerSample, ClusterSample, DirectorySample, LedSample
-from spindle.planner.trend import Point, Trend, fit_trend
+from spindle.planner.trend import Point, Trend, fit_trend, span_of
 
 _MS: Final = 1000
 _MOST_POINTS: Final = 24
@@ -43,12 +43,15 @@ class DirectoryGrowth:
 
     Attributes:
         samples: the number of samples that count.
-        replicas: of the present replicas together, in bytes per second; None with too few samples.
+        span_s: the seconds between the first and the last one.
+        replicas: of the present replicas together, in bytes per second; None with too few samples
+            or in too short a time.
         other_files: of the rest of the file system; None if its use is unknown.
         all_files: of both.
     """
 
     samples: int
+    span_s: float
     replicas: Trend | None
     other_files: Trend | None
     all_files: Trend | None
@@ -175,7 +178,13 @@ def _growth(
     every = [
         (time_s, size + known_others[time_s]) for time_s, size in replicas if time_s in known_others
     ]
-    return DirectoryGrowth(len(replicas), fit_trend(replicas), fit_trend(others), fit_trend(every))
+    return DirectoryGrowth(
+        len(replicas),
+        span_of(replicas),
+        fit_trend(replicas),
+        fit_trend(others),
+        fit_trend(every),
+    )
 
 
 def _other_files(time_s: float, directory: DirectorySample | None) -> Iterator[Point]:

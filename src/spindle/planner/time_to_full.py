@@ -2,14 +2,21 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-from spindle.planner.trend import FEWEST_POINTS, Trend
+from spindle.planner.growth import DirectoryGrowth
+from spindle.planner.trend import FEWEST_POINTS, SHORTEST_SPAN_S, Trend
+
+FARTHEST: Final = 10
+"""A history says little about times that are farther ahead than so many times its span."""
 
 
 class Filling(StrEnum):
     """The verdict of a history about a directory."""
 
     FILLING = "filling"
+    FAR = "far"
+    """It fills, but later than the history allows to say."""
     NOT_FILLING = "not filling"
     UNKNOWN = "unknown"
 
@@ -21,6 +28,7 @@ class TimeToFull:
     Attributes:
         reason: why it is unknown; empty if it is known.
         growth: in bytes per second, with its interval of 90 %; None if it is unknown.
+        sight_s: how far ahead the history allows to look.
         expected_s: None if it does not fill.
         earliest_s: with the highest growth of the interval; None if even that fills nothing.
         latest_s: with the lowest growth of the interval; None if that fills nothing.
@@ -29,6 +37,7 @@ class TimeToFull:
     filling: Filling
     reason: str = ""
     growth: Trend | None = None
+    sight_s: float = 0.0
     expected_s: float | None = None
     earliest_s: float | None = None
     latest_s: float | None = None
@@ -39,20 +48,31 @@ def unknown(reason: str) -> TimeToFull:
     return TimeToFull(Filling.UNKNOWN, reason)
 
 
-def time_to_full(free_bytes: int, growth: Trend | None, samples: int) -> TimeToFull:
+def sight_s(span_s: float) -> float:
+    """Return how many seconds ahead a history of so many seconds allows to look."""
+    return FARTHEST * span_s
+
+
+def time_to_full(free_bytes: int, found: DirectoryGrowth) -> TimeToFull:
     """Return the time in which growth uses up the free bytes.
 
     Args:
         free_bytes: negative if they are unknown.
-        growth: in bytes per second; None with too few samples.
-        samples: the number of samples that count.
     """
     if free_bytes < 0:
         return unknown("the free space is unknown")
+    if found.samples < FEWEST_POINTS:
+        return unknown(f"too few samples ({found.samples} of {FEWEST_POINTS})")
+    if found.span_s < SHORTEST_SPAN_S:
+        span = f"{found.span_s:.0f} of at least {SHORTEST_SPAN_S:.0f} s"
+        return unknown(f"the history spans {span}")
+    growth, sight = found.all_files, sight_s(found.span_s)
     if growth is None:
-        return unknown(f"too few samples ({samples} of {FEWEST_POINTS})")
+        return unknown("the history has too few samples with the free space")
     expected, earliest, latest = (
         free_bytes / each if each > 0 else None for each in (growth.slope, growth.high, growth.low)
     )
-    filling = Filling.FILLING if growth.slope > 0 else Filling.NOT_FILLING
-    return TimeToFull(filling, "", growth, expected, earliest, latest)
+    filling = Filling.NOT_FILLING
+    if expected is not None:
+        filling = Filling.FILLING if expected <= sight else Filling.FAR
+    return TimeToFull(filling, "", growth, sight, expected, earliest, latest)

@@ -16,6 +16,8 @@ from typing import Final
 
 FEWEST_POINTS: Final = 6
 """With fewer points there is no trend."""
+SHORTEST_SPAN_S: Final = 600.0
+"""Over a shorter time, bursts of producers look like growth."""
 _Z: Final = 1.645
 """Quantile of the normal distribution for an interval of 90 %."""
 _MOST_CORRELATED: Final = 0.9
@@ -33,12 +35,18 @@ class Trend:
     high: float
 
 
+def span_of(points: Sequence[Point]) -> float:
+    """Return the seconds between the first and the last point."""
+    return points[-1][0] - points[0][0] if points else 0.0
+
+
 def fit_trend(points: Sequence[Point]) -> Trend | None:
-    """Return the trend of points in order of their times; None with too few of them.
+    """Return the trend of points in order of their times; None with too few, or in too short a
+    time.
 
     Takes time and memory in proportion to the square of the number of points.
     """
-    if len(points) < FEWEST_POINTS:
+    if len(points) < FEWEST_POINTS or span_of(points) < SHORTEST_SPAN_S:
         return None
     slopes = sorted(
         (value - before) / (time - earlier)
@@ -46,8 +54,6 @@ def fit_trend(points: Sequence[Point]) -> Trend | None:
         for earlier, before in points[:number]
         if time > earlier
     )
-    if not slopes:
-        return None
     slope = median(slopes)
     count = len(points)
     variance = count * (count - 1) * (2 * count + 5) / 18 * _inflation(points, slope)

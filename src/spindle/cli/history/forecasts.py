@@ -42,8 +42,8 @@ class Forecasts:
         """
         if not is_online:
             return unknown("it is offline")
-        growth = self._growths.get(key, DirectoryGrowth(0, None, None, None))
-        return time_to_full(free_bytes, growth.all_files, growth.samples)
+        growth = self._growths.get(key, DirectoryGrowth(0, 0.0, None, None, None))
+        return time_to_full(free_bytes, growth)
 
 
 def history_remarks(history: RecordedHistory) -> list[str]:
@@ -58,12 +58,16 @@ def history_remarks(history: RecordedHistory) -> list[str]:
 
 
 def time_to_full_text(found: TimeToFull) -> str:
-    """Return a forecast for people: `in 5.2 d (4.1 d to 8.0 d)`."""
+    """Return a forecast for people: `in 5.2 d (4.1 d to 8.0 d)`, `not within 10.0 h`."""
     if found.filling is Filling.UNKNOWN:
         return f"unknown: {found.reason}"
     earliest = span_text(found.earliest_s) if found.earliest_s is not None else "never"
     if found.expected_s is None:
         return "not filling" if earliest == "never" else f"not filling (at most in {earliest})"
+    if found.filling is Filling.FAR:
+        text = f"not within {span_text(found.sight_s)}"
+        is_near = found.earliest_s is not None and found.earliest_s <= found.sight_s
+        return f"{text} (at the earliest in {earliest})" if is_near else text
     latest = span_text(found.latest_s) if found.latest_s is not None else "never"
     return f"in {span_text(found.expected_s)} ({earliest} to {latest})"
 
@@ -98,6 +102,7 @@ def forecast_document(found: TimeToFull) -> dict[str, Any]:
         "filling": found.filling.value,
         "reason": found.reason or None,
         **interval,
+        "sightSeconds": found.sight_s,
         "fullInSeconds": found.expected_s,
         "fullInSecondsAtTheEarliest": found.earliest_s,
         "fullInSecondsAtTheLatest": found.latest_s,
