@@ -42,9 +42,23 @@ def test_a_move_to_a_broker_that_is_away_is_lost() -> None:
     assert moves().lost(PLAN, [2]) == {}
 
 
+def test_a_move_that_nobody_can_send_is_lost() -> None:
+    (lost,) = moves().lost(PLAN, [1, 2]).values()
+    assert lost == "no broker has it to copy from: 1, 2 had it"
+    dead = log_dir("/d", has_failed=True)
+    alone = {PARTITION: Reassignment((3, 2), (3,), (2,))}
+    plan = Plan({PARTITION: (3,)})
+    assert list(moves_under_way(alone, {2: [dead], 3: []}).lost(plan, [])) == [PARTITION]
+    left = log_dir("/e", PARTITION)
+    assert moves_under_way(alone, {2: [dead, left], 3: []}).lost(plan, []) == {}
+
+
 def test_the_moves_of_others_are_left_alone() -> None:
     assert moves(log_dir("/disk", has_failed=True)).lost(Plan({}), [3]) == {}
     assert moves().count == 1
+    later = Plan({PARTITION: (1, 4)})
+    assert moves().of_plan(PLAN)
+    assert (moves().of_plan(later), moves().lost(later, [3])) == ({}, {})
 
 
 def test_copies_between_directories_are_moves_while_their_replica_can_be_read() -> None:

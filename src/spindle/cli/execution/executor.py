@@ -8,6 +8,7 @@ from typing import Final
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.moves_under_way import MovesUnderWay, moves_under_way
 from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.files import round_texts
 from spindle.cli.tools.reassignment_moves import current_replicas, places_of
 from spindle.cli.tools.reassignment_plan import Plan, Replica, parse_plan, plan_json
@@ -34,7 +35,13 @@ from spindle.planner.plan import PlacementPlan
 PAUSE_S: Final = 0.5
 """Time between two looks at moves."""
 AWAY_S: Final = 30.0
-"""Time after which a copy to a broker that is not running is given up."""
+"""Time after which a copy from or to a broker that is not running is given up."""
+
+_HAS_ENDED: Final = (
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""Refusals to cancel a move that has ended a moment ago."""
 
 
 class RoundExecutor:
@@ -98,6 +105,7 @@ class RoundExecutor:
         gets the throttle of this run.
 
         Raises:
+            CommandFailed: a move can neither end nor be cancelled.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         told, began = 0, time.monotonic()
@@ -113,8 +121,8 @@ class RoundExecutor:
             alive = self.client.metadata(()).brokers
             last_seen |= dict.fromkeys(alive, time.monotonic())
             long_ago = time.monotonic() - AWAY_S
-            adding = {broker for each in now.reassigned.values() for broker in each.adding}
-            away = [each for each in adding if last_seen.get(each, began) < long_ago]
+            involved = {broker for each in now.reassigned.values() for broker in each.replicas}
+            away = [each for each in involved if last_seen.get(each, began) < long_ago]
             self._cancel_lost(now, away)
             if not self._throttled.issuperset(self._alive()):
                 self.throttle()
@@ -122,7 +130,12 @@ class RoundExecutor:
             time.sleep(PAUSE_S)
 
     def _cancel_lost(self, now: MovesUnderWay, away: Collection[int]) -> None:
-        """Cancel the moves of the present round that cannot end."""
+        """Cancel the moves of the present round that cannot end.
+
+        Raises:
+            CommandFailed: the cluster does not cancel one of them, so waiting would have no end.
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
         lost = now.lost(parse_plan(self.file.round), away) if self.file.round else {}
         if not lost:
             return
@@ -131,7 +144,12 @@ class RoundExecutor:
             self.tell(
                 ExecutionStep("givenUp", text, {"partition": str(partition), "reason": reason})
             )
-        alter_reassignments(self.client, dict.fromkeys(lost))
+        for partition, error in alter_reassignments(self.client, dict.fromkeys(lost)).items():
+            if error is not None and error.code not in _HAS_ENDED:
+                raise CommandFailed(
+                    f"the move of {partition} can neither end ({lost[partition]}) nor be cancelled "
+                    f"({refusal_text(error)}): start the broker, and give the same command again"
+                )
 
     def _still_right(
         self, plan: PlacementPlan
@@ -152,7 +170,7 @@ class RoundExecutor:
         return Plan(right, directories), current
 
     def stop_moves(self) -> None:
-        """Cancel the moves of the round that may be under way.
+        """Cancel the moves of the round that may be under way. Those of others go on.
 
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
@@ -160,11 +178,11 @@ class RoundExecutor:
         if not self.file.round:
             return
         plan = parse_plan(self.file.round)
-        under_way = list_reassignments(self.client, list(plan.replicas))
-        alter_reassignments(self.client, dict.fromkeys(under_way))
+        now = moves_under_way(list_reassignments(self.client, list(plan.replicas)), {})
+        alter_reassignments(self.client, dict.fromkeys(now.of_plan(plan)))
         places = places_of(self.client)
-        for replica in plan.directories:
-            if replica in places.futures and replica in places.directories:
+        for replica, path in plan.directories.items():
+            if places.futures.get(replica) == path and replica in places.directories:
                 back = {replica.partition: places.directories[replica]}
                 move_replicas(self.client, replica.broker, back)
 

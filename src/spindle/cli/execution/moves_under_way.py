@@ -39,9 +39,11 @@ class MovesUnderWay:
             away: brokers that are not running, for so long that they are not waited for.
         """
         found = {}
-        for partition, each in self.reassigned.items():
-            if partition not in plan.replicas:
-                continue
+        for partition, each in self.of_plan(plan).items():
+            sources = set(each.replicas).difference(each.adding)
+            if all(self._is_lost(Replica(broker, partition), away) for broker in sources):
+                names = ", ".join(map(str, sorted(sources)))
+                found[partition] = f"no broker has it to copy from: {names} had it"
             for broker in each.adding:
                 replica = Replica(broker, partition)
                 path = plan.directories.get(replica)
@@ -50,6 +52,18 @@ class MovesUnderWay:
                 elif path in self.offline.get(broker, ()) and replica not in self.online:
                     found[partition] = f"directory {path} of broker {broker} has failed"
         return found
+
+    def of_plan(self, plan: Plan) -> dict[TopicPartition, Reassignment]:
+        """Return the reassignments that a plan has begun: others may have reassigned since."""
+        return {
+            partition: each
+            for partition, each in self.reassigned.items()
+            if set(plan.replicas.get(partition, ())) == set(each.replicas).difference(each.removing)
+        }
+
+    def _is_lost(self, replica: Replica, away: Collection[int]) -> bool:
+        has_failed = replica.broker in self.offline and replica not in self.online
+        return replica.broker in away or has_failed
 
 
 def moves_under_way(
