@@ -1,7 +1,9 @@
 """`spindle drain` on a node of `spindle up`, and the file that a killed drain leaves."""
 
+import fcntl
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,6 +169,23 @@ def test_a_second_drain_with_the_same_file_is_refused(
         assert run(("drain", "1", "--state", str(state))) == 1
     assert f"another drain is running, which uses {state}" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_another_drain_has_just_removed_keeps_nobody_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    state, flock = tmp_path / "drain.json", fcntl.flock
+
+    def flock_late(file: Any, how: int) -> None:
+        monkeypatch.undo()
+        ending.__exit__(None, None, None)
+        flock(file, how)
+
+    ending = locked(state, "drain")
+    ending.__enter__()
+    monkeypatch.setattr(fcntl, "flock", flock_late)
+    with pytest.raises(CommandFailed, match="another drain ended a moment ago"):
+        locked(state, "drain").__enter__()
 
 
 @pytest.mark.parametrize(

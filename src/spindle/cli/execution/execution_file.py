@@ -77,6 +77,10 @@ def locked(path: Path, what: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CommandFailed(f"another {what} is running, which uses {path}") from None
+        # An execution that ended between open and flock has removed the file: another one would
+        # make a new file, and lock that.
+        if not lock.exists() or not os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+            raise CommandFailed(f"another {what} ended a moment ago: give the command again")
         try:
             yield
         finally:
