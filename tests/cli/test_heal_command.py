@@ -7,11 +7,14 @@ import pytest
 
 from spindle.cli.execution.execution_file import ExecutionFile, locked
 from spindle.cli.failure import CommandFailed
+from spindle.cli.heal.heal_run import failure_name
 from spindle.cli.heal.memory import HealMemory, open_memory
 from spindle.cli.main import run
+from spindle.cli.plan.snapshot import UNREADABLE
 from spindle.cli.tools.bootstrap import connect
 from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, throttle_brokers
 from spindle.client.admin.cluster import describe_brokers
+from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
 
 HOUR_MS = 3_600_000
 
@@ -24,21 +27,47 @@ def events(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, ob
 
 def test_the_memory_keeps_the_budget_of_a_day_and_the_time_of_a_failure(tmp_path: Path) -> None:
     path = tmp_path / "memory.json"
-    memory = open_memory(path)
+    memory = open_memory(path, "id")
     memory.see_failed(["1:/a"], 5 * HOUR_MS)
     memory.spend(100, 5 * HOUR_MS)
     memory.spend(10, 20 * HOUR_MS)
-    again = open_memory(path)
+    again = open_memory(path, "id")
     assert again == memory
     assert again.spent_bytes(21 * HOUR_MS) == 110
     assert again.spent_bytes(30 * HOUR_MS) == 10
+    with pytest.raises(CommandFailed, match="is of cluster id, not of other"):
+        open_memory(path, "other")
     again.see_failed(["1:/a", "1:/b"], 9 * HOUR_MS)
     assert again.failed_since_ms == {"1:/a": 5 * HOUR_MS, "1:/b": 9 * HOUR_MS}
     again.see_failed([], 10 * HOUR_MS)
-    assert open_memory(path) == HealMemory(path, {}, again.moved)
+    assert open_memory(path, "id") == HealMemory(path, "id", {}, again.moved)
     path.write_text("[]")
     with pytest.raises(CommandFailed, match="is not the memory of spindle heal"):
-        open_memory(path)
+        open_memory(path, "id")
+
+
+def test_a_clock_that_was_wrong_holds_the_budget_for_a_day_at_most(tmp_path: Path) -> None:
+    memory = open_memory(tmp_path / "memory.json", "id")
+    memory.spend(100, 10_000 * HOUR_MS)
+    assert memory.spent_bytes(5 * HOUR_MS) == 100
+    again = open_memory(tmp_path / "memory.json", "id")
+    assert again.spent_bytes(28 * HOUR_MS) == 100
+    assert again.spent_bytes(30 * HOUR_MS) == 0
+
+
+def test_a_broker_that_restarts_has_the_grace_that_its_failed_directory_had_before() -> None:
+    def directory(path: str, *, is_online: bool) -> DirectoryModel:
+        return DirectoryModel(2, path, 100, 0, is_online=is_online)
+
+    def name_of_last(*directories: DirectoryModel) -> str:
+        model = ClusterModel([BrokerModel(2, None)], [*directories, unreadable], [])
+        return failure_name(model, len(directories))
+
+    unreadable = directory(UNREADABLE, is_online=False)
+    good, bad = directory("/a", is_online=True), directory("/b", is_online=False)
+    worse = directory("/a", is_online=False)
+    names = {name_of_last(good, bad), name_of_last(worse, bad), name_of_last()}
+    assert len(names) == 3
 
 
 def test_a_healthy_cluster_is_left_alone_and_a_second_healing_is_refused(

@@ -126,9 +126,11 @@ def heal_command(
     state.mkdir(parents=True, exist_ok=True)
     path = state / "round.json"
     with locked(path, "healing"):
-        file = open_execution_file(path, describe_brokers(client).cluster_id, "heal")
+        cluster_id = describe_brokers(client).cluster_id
+        file = open_execution_file(path, cluster_id, "heal")
         executor = RoundExecutor(client, file, throttle, tell)
-        run = HealRun(client, executor, open_memory(state / "memory.json"), settings, tell)
+        memory = open_memory(state / "memory.json", cluster_id)
+        run = HealRun(client, executor, memory, settings, tell)
         try:
             _loop(run, interval_ms, once, tell)
         except KeyboardInterrupt:

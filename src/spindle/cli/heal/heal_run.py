@@ -12,7 +12,7 @@ from spindle.cli.execution.plan_rounds import round_progress
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.heal.memory import HealMemory
 from spindle.cli.history.history_folder import read_history
-from spindle.cli.plan.snapshot import read_snapshot
+from spindle.cli.plan.snapshot import UNREADABLE, read_snapshot
 from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, BETWEEN_DIRECTORIES
 from spindle.client.admin.configs import ReportedSource, describe
 from spindle.client.admin.partitions import list_reassignments
@@ -182,14 +182,15 @@ class HealRun:
         now_ms = _now_ms()
         held = {place for each in model.partitions for place in each.directories}
         offline = {
-            str(each): number
+            number: failure_name(model, number)
             for number, each in enumerate(model.directories)
             if not each.is_online and number in held
         }
-        self._memory.see_failed(offline, now_ms)
+        self._memory.see_failed(offline.values(), now_ms)
         failed = []
-        for name, number in offline.items():
-            since_ms = now_ms - self._memory.failed_since_ms[name]
+        for number, remembered in offline.items():
+            name = str(model.directories[number])
+            since_ms = now_ms - self._memory.failed_since_ms[remembered]
             is_over = since_ms >= self._settings.grace_ms
             end = "its replicas are made elsewhere" if is_over else "waiting for its return"
             text = f"{name} is offline for {since_ms // _MS} s: {end}"
@@ -238,6 +239,21 @@ class HealRun:
         )
         self._tell(ExecutionStep("spent", text, {"leftBytes": left, "smallestBytes": smallest}))
         return None
+
+
+def failure_name(model: ClusterModel, number: int) -> str:
+    """Return a name for the failure of a directory; another failure begins a grace of its own.
+
+    No broker shows which replicas its failed directories had, and a broker that does not answer
+    shows none. So the name has all failed directories, or says that the broker is silent.
+    """
+    found = model.directories[number]
+    own = [model.directories[each] for each in model.directories_of(found.broker_id)]
+    if found.path != UNREADABLE:
+        return str(found)
+    if len(own) == 1:
+        return f"{found.broker_id}:(silent)"
+    return f"{found.broker_id}:{','.join(each.path for each in own if not each.is_online)}"
 
 
 def _move_texts(plan: PlacementPlan) -> list[str]:

@@ -22,6 +22,7 @@ class HealMemory:
     """
 
     path: Path
+    cluster_id: str
     failed_since_ms: dict[str, int] = field(default_factory=dict)
     moved: list[tuple[int, int]] = field(default_factory=list)
 
@@ -34,32 +35,48 @@ class HealMemory:
 
     def spend(self, size_bytes: int, now_ms: int) -> None:
         """Take note of a round before it begins."""
-        self.moved = [(ms, size) for ms, size in self.moved if ms > now_ms - _DAY_MS]
+        self._keep_a_day(now_ms)
         self.moved.append((now_ms, size_bytes))
         self.save()
 
     def spent_bytes(self, now_ms: int) -> int:
         """Return the bytes that the rounds of the last 24 hours moved."""
-        return sum(size for ms, size in self.moved if ms > now_ms - _DAY_MS)
+        self._keep_a_day(now_ms)
+        self.save()
+        return sum(size for _, size in self.moved)
+
+    def _keep_a_day(self, now_ms: int) -> None:
+        # A clock that was wrong must not hold back the bytes of a day for longer than a day.
+        moved = [(min(ms, now_ms), size) for ms, size in self.moved]
+        self.moved = [(ms, size) for ms, size in moved if ms > now_ms - _DAY_MS]
 
     def save(self) -> None:
         """Replace the file in one step."""
-        document = {"failedSinceMs": self.failed_since_ms, "moved": self.moved}
+        document = {
+            "clusterId": self.cluster_id,
+            "failedSinceMs": self.failed_since_ms,
+            "moved": self.moved,
+        }
         replace_document(self.path, document)
 
 
-def open_memory(path: Path) -> HealMemory:
+def open_memory(path: Path, cluster_id: str) -> HealMemory:
     """Return what an earlier run remembered, or a new memory.
 
     Raises:
-        CommandFailed: the file is of another form.
+        CommandFailed: the file is of another cluster or form.
     """
     if not path.exists():
-        return HealMemory(path)
+        return HealMemory(path, cluster_id)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+        other = document["clusterId"]
         failed = {str(name): int(ms) for name, ms in document["failedSinceMs"].items()}
         moved = [(int(ms), int(size)) for ms, size in document["moved"]]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise CommandFailed(f"{path} is not the memory of spindle heal") from None
-    return HealMemory(path, failed, moved)
+    if other != cluster_id:
+        raise CommandFailed(
+            f"{path} is of cluster {other}, not of {cluster_id}; name another folder with --state"
+        )
+    return HealMemory(path, cluster_id, failed, moved)
