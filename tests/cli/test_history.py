@@ -134,3 +134,22 @@ def test_a_node_is_recorded_and_its_directories_are_forecast(
     assert all("fullInSeconds" in each["forecast"] for each in broker["directories"])
     assert run(("disks", "list", "--history", str(folder))) == 0
     assert "FULL" in capsys.readouterr().out
+    looks = ("--history", str(folder), "--horizon", "2h", "--capacity", "1GiB")
+    place = f"1:{directories[0]['path']}"
+    page = tmp_path / "plan.html"
+    assert run(("plan", "drain", place, *looks, "--json", "--html", str(page))) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["horizonMs"] == 2 * HOUR_MS
+    for each in plan["directories"]:
+        assert each["fullBefore"]["filling"] in ("far", "not filling")
+        assert each["fullAfter"]["growthBytesPerSecond"] is not None
+        assert each["usedBytesAtHorizon"] >= each["usedBytesAfter"]
+    assert "Full after the plan" in page.read_text()
+    assert run(("plan", "balance", *looks)) == 0
+    shown = capsys.readouterr().out
+    assert "FULL BEFORE" in shown
+    assert "the limits must hold until 2.0 h after the end of the plan" in shown
+    state = ("--state", str(tmp_path / "drain.json"))
+    assert run(("drain", place, *looks, *state)) == 0
+    assert "has no replicas and is cordoned" in capsys.readouterr().out
+    assert run(("disks", "uncordon", *place.split(":", 1))) == 0

@@ -1,12 +1,101 @@
-"""A cluster as it will be after some time, if it grows as its history says."""
+"""A cluster as it will be after some time, if it grows as its history says, and plans for it.
 
-from collections.abc import Mapping
-from dataclasses import replace
+A plan is made for the cluster that comes, and then told with the sizes of today. Nothing shrinks
+in the cluster that comes, so whatever has room there has room today.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
 from spindle.common.ids import TopicPartition
 from spindle.planner.growth import DirectoryGrowth, PartitionRates
+from spindle.planner.layout import Layout
 from spindle.planner.model import ClusterModel, PartitionModel
+from spindle.planner.plan import PlacementPlan, PlannedRound
 from spindle.planner.trend import Trend
+
+_MS: Final = 1000
+_MOST_PLANS: Final = 8
+_RESERVE: Final = 1.2
+"""A plan that takes longer than thought gets so many times its duration."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAhead:
+    """A plan whose limits hold until some time after its end.
+
+    Attributes:
+        today: the plan with the sizes that replicas have now.
+        later: the same moves with the sizes that replicas will have at that time.
+        ahead_s: from now to that time.
+    """
+
+    today: PlacementPlan
+    later: PlacementPlan
+    ahead_s: float
+
+
+def plan_ahead(
+    cluster: ClusterModel,
+    grown: Callable[[float], ClusterModel],
+    make: Callable[[ClusterModel], PlacementPlan],
+    horizon_s: float,
+) -> PlanAhead:
+    """Return a plan whose limits hold from now until so many seconds after its end.
+
+    A plan that takes longer than thought is made again for a later time.
+
+    Args:
+        grown: returns the cluster as it will be after some seconds.
+        make: makes a plan for a cluster.
+
+    Raises:
+        Infeasible: a replica has no other place.
+        ValueError: the cluster fills faster than any plan for it ends.
+    """
+    ahead_s = horizon_s
+    for _ in range(_MOST_PLANS):
+        later = make(grown(ahead_s))
+        duration_s = later.duration_ms / _MS
+        if horizon_s + duration_s <= ahead_s:
+            return PlanAhead(of_today(later, cluster), later, ahead_s)
+        ahead_s = horizon_s + _RESERVE * duration_s
+    raise ValueError(
+        f"partitions grow so fast that the plan gets longer each time it is made, "
+        f"{duration_s:.0f} s at last: raise the throttle"
+    )
+
+
+def of_today(later: PlacementPlan, cluster: ClusterModel) -> PlacementPlan:
+    """Return a plan for the cluster that comes, with the sizes that replicas have now.
+
+    The durations stay, which are long enough. The lower bound counts what leaves in any case.
+
+    Args:
+        cluster: as it is now, without the changes that the plan supposes.
+    """
+    imagined = later.cluster.directories[len(cluster.directories) :]
+    now = ClusterModel(later.cluster.brokers, [*cluster.directories, *imagined], cluster.partitions)
+    layout = Layout(now, later.leaving)
+    spread_before, bound = layout.spread(), sum(layout.replica_bytes[i] for i in layout.leaving)
+    rounds = []
+    for each in later.rounds:
+        moves = []
+        for move in each.moves:
+            size = cluster.partitions[move.partition].size_bytes[move.slot]
+            moves.append(replace(move, size_bytes=size))
+            layout.move(layout.first[move.partition] + move.slot, move.target)
+        rounds.append(PlannedRound(tuple(moves), each.duration_ms))
+    return replace(
+        later,
+        cluster=now,
+        rounds=tuple(rounds),
+        used_bytes=tuple(layout.used),
+        lower_bound_bytes=bound,
+        spread_before=spread_before,
+        spread=layout.spread(),
+    )
 
 
 def cluster_ahead(

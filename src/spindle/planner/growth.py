@@ -9,8 +9,8 @@ Moves are no growth: the size of a directory at an earlier time is that of the r
 in the last sample, wherever they were, and of the other files of its file system.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -55,6 +55,10 @@ class DirectoryGrowth:
     replicas: Trend | None
     other_files: Trend | None
     all_files: Trend | None
+
+    def of_replicas_only(self) -> "DirectoryGrowth":
+        """Return the growth of a directory without other files."""
+        return replace(self, other_files=None, all_files=self.replicas)
 
 
 def partition_rates(samples: Sequence[ClusterSample]) -> dict[TopicPartition, PartitionRates]:
@@ -113,20 +117,33 @@ def _thinned(points: Sequence[Point]) -> Sequence[Point]:
     return [points[round(number * step)] for number in range(_MOST_POINTS)]
 
 
-def directory_growths(samples: Sequence[ClusterSample]) -> dict[tuple[int, str], DirectoryGrowth]:
-    """Return the growth of the directories of the last sample of each broker.
+def directory_growths(
+    samples: Sequence[ClusterSample],
+    held: Mapping[tuple[int, str], Collection[TopicPartition]] | None = None,
+) -> dict[tuple[int, str], DirectoryGrowth]:
+    """Return the growth of directories.
 
     Args:
         samples: in order of their times.
+        held: the replicas of the directories by broker and path, for a cluster in which replicas
+            have other places; None for those of the last sample of each broker.
     """
+    if held is None:
+        held = _last_held(samples)
+    sizes = [(sample, _known_sizes(sample)) for sample in samples]
+    return {key: _growth(*key, held[key], sizes) for key in sorted(held)}
+
+
+def _last_held(
+    samples: Sequence[ClusterSample],
+) -> dict[tuple[int, str], Collection[TopicPartition]]:
     latest: dict[int, BrokerSample] = {}
     for sample in samples:
         latest |= {number: each for number, each in sample.brokers.items() if each is not None}
-    sizes = [(sample, _known_sizes(sample)) for sample in samples]
     return {
-        (number, path): _growth(number, path, directory, sizes)
-        for number, broker in sorted(latest.items())
-        for path, directory in sorted(broker.directories.items())
+        (number, path): directory.sizes.keys()
+        for number, broker in latest.items()
+        for path, directory in broker.directories.items()
     }
 
 
@@ -161,19 +178,19 @@ def _known_sizes(sample: ClusterSample) -> _Sizes:
 def _growth(
     broker_id: int,
     path: str,
-    now: DirectorySample,
+    held: Collection[TopicPartition],
     sizes: Sequence[tuple[ClusterSample, _Sizes]],
 ) -> DirectoryGrowth:
     replicas: list[Point] = []
     others: list[Point] = []
     for sample, known in sizes:
-        parts = [known.of(broker_id, where) for where in now.sizes]
+        parts = [known.of(broker_id, where) for where in held]
         broker = sample.brokers.get(broker_id)
-        if broker is None or None in parts:
+        if None in parts:
             continue
         time_s = sample.time_ms / _MS
         replicas.append((time_s, float(sum(part for part in parts if part is not None))))
-        others += _other_files(time_s, broker.directories.get(path))
+        others += _other_files(time_s, broker.directories.get(path) if broker else None)
     known_others = dict(others)
     every = [
         (time_s, size + known_others[time_s]) for time_s, size in replicas if time_s in known_others

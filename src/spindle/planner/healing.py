@@ -4,16 +4,16 @@ It moves as much as is needed and no more, and helps where it can: one replica w
 not keep the others from moving.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 from spindle.common.counted import counted
-from spindle.common.sizes import size_text
+from spindle.planner.ahead import of_today
 from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
-from spindle.planner.plan import PlacementPlan, PlannedRound
+from spindle.planner.plan import PlacementPlan
 from spindle.planner.rooms import Rooms
 from spindle.planner.rounds import RoundPlanner
 
@@ -74,47 +74,27 @@ def heal(
     }
     done = RoundPlanner(Layout(ahead, keeps_racks=limits.keeps_racks), targets, limits)
     done.run()
-    return _of_today(cluster, done, [*healer.remarks, *_left_out(done, limits)])
-
-
-def _left_out(done: RoundPlanner, limits: PlanLimits) -> list[str]:
-    """Return remarks about moves that are in no round."""
-    partitions = [done.layout.cluster.partitions[each.partition] for each in done.dropped]
-    throttle = limits.throttle_bytes_per_second
-    fast = [each for each in partitions if each.write_bytes_per_second >= throttle]
-    remarks = [
-        f"{each.name} does not move: {size_text(each.write_bytes_per_second)}/s are produced, and "
-        f"the throttle is {size_text(throttle)}/s"
-        for each in fast
-    ]
-    if len(partitions) > len(fast):
-        count = counted(len(partitions) - len(fast), "move")
-        remarks.append(f"the plan leaves out {count}: there is no room for the copies")
-    return remarks
-
-
-def _of_today(cluster: ClusterModel, done: RoundPlanner, remarks: Sequence[str]) -> PlacementPlan:
-    """Return the plan with the sizes that replicas have now."""
-    layout = Layout(cluster)
-    spread_before = layout.spread()
-    rounds = []
-    for each in done.rounds:
-        moves = []
-        for move in each.moves:
-            size = cluster.partitions[move.partition].size_bytes[move.slot]
-            moves.append(replace(move, size_bytes=size))
-            layout.move(layout.first[move.partition] + move.slot, move.target)
-        rounds.append(PlannedRound(tuple(moves), each.duration_ms))
-    return PlacementPlan(
-        cluster=cluster,
+    later = PlacementPlan(
+        cluster=ahead,
         leaving=(),
-        rounds=tuple(rounds),
-        used_bytes=tuple(layout.used),
+        rounds=tuple(done.rounds),
+        used_bytes=tuple(done.layout.used),
         lower_bound_bytes=0,
-        spread_before=spread_before,
-        spread=layout.spread(),
-        remarks=tuple(remarks),
+        spread_before=done.initial_spread,
+        spread=done.layout.spread(),
+        remarks=(*healer.remarks, *_left_out(done)),
     )
+    return of_today(later, cluster)
+
+
+def _left_out(done: RoundPlanner) -> list[str]:
+    """Return remarks about moves that are in no round."""
+    fast = done.fast_remarks()
+    others = len(done.dropped) - len(fast)
+    if not others:
+        return fast
+    count = counted(others, "move")
+    return [*fast, f"the plan leaves out {count}: there is no room for the copies"]
 
 
 class _Healer:

@@ -110,13 +110,12 @@ def _remarks(
     done: RoundPlanner, window: FillWindow, zones: Collection[Zone], limits: PlanLimits
 ) -> list[str]:
     """Return the reasons why the spread is larger than wanted."""
-    remarks = []
-    if done.dropped:
+    remarks = done.fast_remarks()
+    if len(done.dropped) > len(remarks):
         size = size_text(sum(each.size_bytes for each in done.dropped))
         remarks.append(
             f"the plan leaves out {counted(len(done.dropped), 'move')}, {size}: there is no room "
-            "for the copies, they grow faster than the throttle, or the spread is no smaller after "
-            "them"
+            "for the copies, or the spread is no smaller after them"
         )
     layout = done.layout
     spread = layout.spread()

@@ -135,6 +135,17 @@ class RoundPlanner:
             else:
                 queues = self._unblocked(queues, ceilings)
 
+    def fast_remarks(self) -> list[str]:
+        """Return a remark for each dropped move of a replica that grows faster than its copy."""
+        throttle = self.limits.throttle_bytes_per_second
+        models = [self.layout.cluster.partitions[each.partition] for each in self.dropped]
+        return [
+            f"{each.name} does not move: {size_text(each.write_bytes_per_second)}/s are produced, "
+            f"and the throttle is {size_text(throttle)}/s"
+            for each in models
+            if each.write_bytes_per_second >= throttle
+        ]
+
     def drop_rounds_that_worsen(self) -> None:
         """Drop the last rounds as long as the spread was smaller before them.
 

@@ -10,6 +10,7 @@ from spindle.cli.drain.taking_out import TakingOut, check_taking_out, take_out
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.steps import ExecutionStep, Tell, printing
 from spindle.cli.failure import CommandFailed
+from spindle.cli.history.looking_ahead import ahead_options
 from spindle.cli.plan.place import parse_place
 from spindle.cli.plan.plan_command import limit_options, limits_of
 from spindle.client.admin.cluster import describe_brokers
@@ -34,6 +35,7 @@ from spindle.planner.plan import Infeasible
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask about --then.")
 @limit_options
+@ahead_options
 @cluster_command
 def drain_command(
     client: WireClient,
@@ -48,6 +50,8 @@ def drain_command(
     parallel: int,
     fewer_racks: bool,
     capacity: int | None,
+    history: Path | None,
+    horizon_ms: int,
 ) -> None:
     """Cordon a broker or its log directory DIR, and move all its replicas away.
 
@@ -68,7 +72,7 @@ def drain_command(
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)
     with locked(path, "drain"):
         found = open_execution_file(path, cluster_id, f"drain {place}")
-        run = DrainRun(client, found, place, limits, capacity, tell)
+        run = DrainRun(client, found, place, limits, capacity, tell, history, horizon_ms)
         if not cancel:
             _finish(run, path, tell)
             if last_step is not None:

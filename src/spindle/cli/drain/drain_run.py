@@ -1,14 +1,18 @@
 """Executes a drain: cordon, then plan, move one round, and plan again until nothing is left."""
 
+from pathlib import Path
+
 from spindle.cli.execution.cordons import remove_cordons, set_cordon
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.place import find_directories, parse_place
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
 from spindle.planner.plans import drain
 
@@ -29,6 +33,8 @@ class DrainRun:
     Args:
         place: `BROKER` or `BROKER:DIR`.
         capacity_bytes: of each directory; None to believe the brokers.
+        history: the folder of a history; None to look at the present sizes only.
+        horizon_ms: how long after its end the limits of each plan must hold.
     """
 
     def __init__(
@@ -39,6 +45,8 @@ class DrainRun:
         limits: PlanLimits,
         capacity_bytes: int | None,
         tell: Tell,
+        history: Path | None = None,
+        horizon_ms: int = 0,
     ) -> None:
         self._client = client
         self._file = file
@@ -46,6 +54,8 @@ class DrainRun:
         self._limits = limits
         self._capacity_bytes = capacity_bytes
         self._tell = tell
+        self._history = history
+        self._horizon_ms = horizon_ms
         self._broker_id, self._path = parse_place(place)
         self._executor = RoundExecutor(client, file, limits.throttle_bytes_per_second, tell)
 
@@ -89,7 +99,12 @@ class DrainRun:
     def _plan(self) -> PlacementPlan:
         snapshot = read_snapshot(self._client, self._capacity_bytes)
         places = find_directories(snapshot.model, self._broker_id, self._path)
-        return drain(snapshot.model, places, self._limits)
+        ahead = look_ahead(self._history, self._horizon_ms, snapshot, self._capacity_bytes)
+
+        def make(model: ClusterModel) -> PlacementPlan:
+            return drain(model, places, self._limits)
+
+        return make(snapshot.model) if ahead is None else ahead.plan(snapshot.model, make).today
 
     def _cordon(self, plan: PlacementPlan) -> None:
         """Cordon what is not cordoned yet; the file names a cordon before it is set."""

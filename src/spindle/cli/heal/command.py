@@ -14,7 +14,7 @@ from spindle.cli.execution.steps import ExecutionStep, Tell, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.heal.heal_run import HealRun, HealSettings
 from spindle.cli.heal.memory import open_memory
-from spindle.cli.history.forecasts import HISTORY
+from spindle.cli.history.looking_ahead import ahead_options
 from spindle.cli.plan.plan_command import limit_options, limits_of
 from spindle.cli.sizes import parse_size
 from spindle.cli.tools.failures import FAILURES, failure
@@ -43,16 +43,7 @@ _PERCENT: Final = click.FloatRange(1, 100)
     metavar="PERCENT",
     help="They give until they are at this; no other directory gets fuller than this.",
 )
-@HISTORY
-@click.option(
-    "--horizon",
-    "horizon_ms",
-    type=DurationMs(),
-    default="7d",
-    show_default=True,
-    metavar="DURATION",
-    help="With --history: how far ahead fills are judged.",
-)
+@ahead_options
 @click.option(
     "--grace",
     "grace_ms",

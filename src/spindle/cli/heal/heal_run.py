@@ -11,7 +11,7 @@ from spindle.cli.execution.moves_under_way import moves_under_way
 from spindle.cli.execution.plan_rounds import round_progress
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.heal.memory import HealMemory
-from spindle.cli.history.history_folder import read_history
+from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.snapshot import UNREADABLE, read_snapshot
 from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, BETWEEN_DIRECTORIES
 from spindle.client.admin.configs import ReportedSource, describe
@@ -20,8 +20,6 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.config.resources import ResourceType
-from spindle.planner.ahead import cluster_ahead
-from spindle.planner.growth import directory_growths, partition_rates
 from spindle.planner.healing import HealingLimits, heal
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -168,11 +166,11 @@ class HealRun:
         snapshot = read_snapshot(self._client, settings.capacity_bytes)
         model = snapshot.model
         ahead = model
-        if settings.history is not None:
-            samples = read_history(settings.history, snapshot.cluster_id or "").samples
-            ahead_s = settings.horizon_ms / _MS
-            growths = directory_growths(samples) if settings.capacity_bytes is None else {}
-            ahead = cluster_ahead(model, partition_rates(samples), growths, ahead_s)
+        found = look_ahead(settings.history, settings.horizon_ms, snapshot, settings.capacity_bytes)
+        if found is not None:
+            ahead = found.at_horizon(model)
+            for remark in found.remarks():
+                self._tell(ExecutionStep("remark", remark, {"remark": remark}))
         failed = self._failed(model)
         self._tell_reasons(model, ahead, failed)
         return heal(model, ahead, failed, settings.healing, settings.limits)

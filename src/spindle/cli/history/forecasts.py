@@ -72,6 +72,15 @@ def time_to_full_text(found: TimeToFull) -> str:
     return f"in {span_text(found.expected_s)} ({earliest} to {latest})"
 
 
+def short_time_to_full_text(found: TimeToFull) -> str:
+    """Return a forecast without its interval and reason: `in 5.2 d`, `unknown`."""
+    if found.filling is Filling.FILLING and found.expected_s is not None:
+        return f"in {span_text(found.expected_s)}"
+    if found.filling is Filling.FAR:
+        return f"not within {span_text(found.sight_s)}"
+    return found.filling.value
+
+
 def growth_text(found: TimeToFull) -> str:
     """Return the growth per day, with its sign; `-` if it is unknown."""
     if found.growth is None:
@@ -107,3 +116,15 @@ def forecast_document(found: TimeToFull) -> dict[str, Any]:
         "fullInSecondsAtTheEarliest": found.earliest_s,
         "fullInSecondsAtTheLatest": found.latest_s,
     }
+
+
+def forecast_of(document: Mapping[str, Any]) -> TimeToFull:
+    """Return the forecast of a document, without its growth."""
+    return TimeToFull(
+        Filling(document["filling"]),
+        document["reason"] or "",
+        sight_s=document["sightSeconds"],
+        expected_s=document["fullInSeconds"],
+        earliest_s=document["fullInSecondsAtTheEarliest"],
+        latest_s=document["fullInSecondsAtTheLatest"],
+    )

@@ -5,6 +5,7 @@ from itertools import accumulate, groupby
 from typing import Any, Final
 
 from spindle.cli.disks.screen import duration_text
+from spindle.cli.history.forecasts import forecast_of, span_text, time_to_full_text
 from spindle.cli.pages.bars import fill_bar, present_bar, span_bar
 from spindle.cli.pages.frame import (
     cut_table,
@@ -56,6 +57,8 @@ def _plan(document: Mapping[str, Any]) -> Iterator[Markup]:
     if not document["rounds"]:
         yield notice("fine", "Nothing has to move", paragraphs([_nothing_text(document)]))
     yield _fills(document)
+    if document["horizonMs"] is not None:
+        yield _outlook(document)
     if document["rounds"]:
         yield _rounds(document)
         yield _flows(document)
@@ -256,6 +259,34 @@ def _present_fills(document: Mapping[str, Any]) -> Markup:
         "Fill of each directory now",
         cut_table("Fill of directories", head, rows),
         hint=f"The line is the highest fill allowed, {100 * limit:.0f} %; the room ends there.",
+    )
+
+
+def _outlook(document: Mapping[str, Any]) -> Markup:
+    horizon = span_text(document["horizonMs"] / _MS)
+    rows = [
+        (
+            _place(each["broker"], each["path"]),
+            f"{100 * fill_of(each, each['usedBytesAtHorizon']):.1f} %"
+            if each["capacityBytes"]
+            else "-",
+            time_to_full_text(forecast_of(each["fullBefore"])),
+            time_to_full_text(forecast_of(each["fullAfter"])),
+        )
+        for each in document["directories"]
+    ]
+    head = (
+        ("Directory", "name"),
+        (f"After {horizon}", _NUMBER),
+        ("Full without the plan", ""),
+        ("Full after the plan", ""),
+    )
+    return section(
+        "When directories are full",
+        cut_table("When directories are full", head, rows),
+        hint=f"The limits hold for {horizon} after the end of the plan, if growth goes on as the "
+        "history shows it. In parentheses: at the highest and the lowest growth of an interval of "
+        "90 %.",
     )
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from spindle.cli.history.forecasts import forecast_document
+from spindle.cli.history.looking_ahead import PlanOutlook
 from spindle.cli.plan.snapshot import ClusterSnapshot
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -49,8 +51,20 @@ def refusal_document(
     }
 
 
-def plan_document(head: Mapping[str, Any], plan: PlacementPlan) -> dict[str, Any]:
-    """Return the document of a plan; its remarks follow those about the cluster."""
+def plan_document(
+    head: Mapping[str, Any], plan: PlacementPlan, outlook: PlanOutlook | None = None
+) -> dict[str, Any]:
+    """Return the document of a plan; its remarks follow those about the cluster.
+
+    Args:
+        outlook: the times after the plan, if a history is known.
+    """
+    directories = _directories(plan.cluster, plan.used_bytes, plan.leaving)
+    if outlook is not None:
+        for number, each in enumerate(directories):
+            each["usedBytesAtHorizon"] = outlook.used_bytes[number]
+            each["fullBefore"] = forecast_document(outlook.full_before[number])
+            each["fullAfter"] = forecast_document(outlook.full_after[number])
     return {
         **head,
         "movedBytes": plan.moved_bytes,
@@ -59,7 +73,8 @@ def plan_document(head: Mapping[str, Any], plan: PlacementPlan) -> dict[str, Any
         "spreadBefore": plan.spread_before,
         "spreadAfter": plan.spread,
         "remarks": [*head["remarks"], *plan.remarks],
-        "directories": _directories(plan.cluster, plan.used_bytes, plan.leaving),
+        "horizonMs": outlook.horizon_ms if outlook is not None else None,
+        "directories": directories,
         "rounds": [
             {
                 "durationMs": each.duration_ms,

@@ -13,14 +13,17 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.failure import CommandFailed
+from spindle.cli.history.forecasts import span_text
+from spindle.cli.history.looking_ahead import ahead_options, look_ahead, plan_with
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.pages.plan_page import plan_page
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
 from spindle.cli.plan.files import round_file_name, write_files
+from spindle.cli.plan.outlook_text import outlook_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.cli.sizes import parse_size
-from spindle.cli.terminal import show
+from spindle.cli.terminal import Line, show
 from spindle.client.wire.cluster import WireClient
 from spindle.common.counted import counted
 from spindle.planner.limits import PlanLimits
@@ -120,6 +123,8 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         parallel: int,
         fewer_racks: bool,
         capacity: int | None,
+        history: Path | None,
+        horizon_ms: int,
         spread: float = 5.0,
         out: Path | None = None,
         html: Path | None = None,
@@ -128,20 +133,29 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         limits = limits_of(max_fill, throttle, parallel, fewer_racks, spread)
         goal, maker = make(**own)
         snapshot = read_snapshot(client, capacity)
+        ahead = look_ahead(history, horizon_ms, snapshot, capacity)
+        if ahead is not None:
+            snapshot.remarks += ahead.remarks()
+            snapshot.remarks.append(
+                f"the limits must hold until {span_text(horizon_ms / 1000)} after the end of the "
+                "plan, for the sizes that replicas will have then"
+            )
         head = head_document(goal, limits, snapshot, time.time_ns() // 1_000_000)
         try:
-            plan = maker(snapshot.model, limits)
+            plan, outlook = plan_with(ahead, snapshot.model, lambda model: maker(model, limits))
         except (Infeasible, ValueError) as error:
             if isinstance(error, Infeasible):
                 _deliver(refusal_document(head, snapshot.model, error), as_json, html)
             notes = [line for each in snapshot.remarks for line in note_lines(each)]
             raise CommandFailed("\n".join([str(error), *notes])) from None
         written = [] if out is None else write_files(plan, out)
-        _deliver(plan_document(head, plan), as_json, html)
+        _deliver(plan_document(head, plan, outlook), as_json, html)
         if as_json:
             return
         width = get_terminal_size().columns if sys.stdout.isatty() else None
         show(plan_lines(goal, plan, limits, snapshot.remarks, width))
+        if outlook is not None:
+            show([Line(""), *outlook_lines(plan, outlook, width)])
         if html is not None:
             click.echo(f"\nDrew {html}")
         if out is not None:
@@ -154,7 +168,7 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
                 f"--throttle {throttle} --replica-alter-log-dirs-throttle {throttle}"
             )
 
-    return limit_options(HTML(cluster_command(run)))
+    return limit_options(ahead_options(HTML(cluster_command(run))))
 
 
 def _deliver(document: dict[str, Any], as_json: bool, html: Path | None) -> None:
