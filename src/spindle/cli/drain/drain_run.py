@@ -67,14 +67,11 @@ class DrainRun:
             CommandFailed: replicas stay although they were moved.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
-        plan = run_rounds(
-            self._executor,
-            self._plan,
-            before_round=self._cordon,
-            distance=lambda plan: sum(len(each.moves) for each in plan.rounds),
-            stays=f"{self._place} does not get emptier; see the broker's log",
-        )
-        self._cordon(plan)
+        plan = self._move_all()
+        if self._uncordoned(plan):
+            # Topics that were created until now may have replicas there.
+            self._cordon(plan)
+            plan = self._move_all()
         self._executor.unthrottle()
         self._file.cordoned = []
         self._file.end()
@@ -96,6 +93,15 @@ class DrainRun:
         self._tell(ExecutionStep("cancelled", f"the drain of {self._place} is cancelled"))
         self._executor.tell_throttles("the command with --cancel")
 
+    def _move_all(self) -> PlacementPlan:
+        return run_rounds(
+            self._executor,
+            self._plan,
+            before_round=self._cordon,
+            distance=lambda plan: sum(len(each.moves) for each in plan.rounds),
+            stays=f"{self._place} does not get emptier; see the broker's log",
+        )
+
     def _plan(self) -> PlacementPlan:
         snapshot = read_snapshot(self._client, self._capacity_bytes)
         places = find_directories(snapshot.model, self._broker_id, self._path)
@@ -108,13 +114,18 @@ class DrainRun:
 
     def _cordon(self, plan: PlacementPlan) -> None:
         """Cordon what is not cordoned yet; the file names a cordon before it is set."""
-        if self._broker_id not in self._client.metadata(()).brokers:
-            return
-        leaving = [plan.cluster.directories[each] for each in plan.leaving]
-        wanted = [each.path for each in leaving if each.is_online and not each.is_cordoned]
+        wanted = self._uncordoned(plan)
         if not wanted:
             return
-        self._file.cordoned = [*self._file.cordoned, *wanted]
+        # A broker hears of a cordon late, so a path may be wanted again.
+        self._file.cordoned = list(dict.fromkeys([*self._file.cordoned, *wanted]))
         self._file.save()
         for path in wanted:
             set_cordon(self._client, self._broker_id, path, self._tell)
+
+    def _uncordoned(self, plan: PlacementPlan) -> list[str]:
+        """Return the paths that can be cordoned, and are not."""
+        if self._broker_id not in self._client.metadata(()).brokers:
+            return []
+        leaving = [plan.cluster.directories[each] for each in plan.leaving]
+        return [each.path for each in leaving if each.is_online and not each.is_cordoned]

@@ -1,19 +1,21 @@
 """The last step of a drain: the broker uses the directory no longer, or the cluster forgets it."""
 
 import sys
-from contextlib import suppress
 from enum import StrEnum
 
 import click
 
+from spindle.cli.execution.cordons import left_cordon, remove_cordon
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.place import parse_place
 from spindle.client.admin.cluster import unregister_broker
-from spindle.client.admin.cordons import CordonRefused, uncordon
+from spindle.client.admin.cordons import cordoned_entries
 from spindle.client.admin.disks import alter_disks
 from spindle.client.errors import UnsupportedByPeer
 from spindle.client.wire.cluster import WireClient
+from spindle.common.counted import counted
+from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction, DirectoryInUse
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
 
@@ -56,7 +58,7 @@ def take_out(client: WireClient, then: TakingOut, place: str, tell: Tell) -> Non
     """Take an empty place out of use.
 
     Raises:
-        CommandFailed: the broker still runs, or the directory has replicas again.
+        CommandFailed: the broker still runs, or the place has replicas again.
         ApiError, ClientError: the cluster refused, or could not be asked.
     """
     broker_id, path = parse_place(place)
@@ -65,8 +67,10 @@ def take_out(client: WireClient, then: TakingOut, place: str, tell: Tell) -> Non
             alter_disks(client, broker_id, DirectoryAction.RETIRE, path)
         except DirectoryInUse as error:
             raise CommandFailed(f"{error.message}; give the same command again") from None
-        with suppress(CordonRefused):
-            uncordon(client, broker_id, path)
+        # The broker may not know a cordon yet that the drain has set a moment ago.
+        problem = remove_cordon(client, broker_id, path)
+        if problem is not None and path in cordoned_entries(client, broker_id):
+            tell(left_cordon(broker_id, path, problem))
         text = f"broker {broker_id} uses {path} no longer: remove it from log.dirs, too"
         tell(ExecutionStep("retired", text, {"broker": broker_id, "path": path}))
         return
@@ -75,6 +79,26 @@ def take_out(client: WireClient, then: TakingOut, place: str, tell: Tell) -> Non
             f"broker {broker_id} has no replicas, but it runs: stop it, and give the same command "
             "again; then the cluster forgets it"
         )
+    _refuse_replicas(client, broker_id)
     unregister_broker(client, broker_id)
     text = f"broker {broker_id} is no longer registered"
     tell(ExecutionStep("unregistered", text, {"broker": broker_id}))
+
+
+def _refuse_replicas(client: WireClient, broker_id: int) -> None:
+    """Refuse to forget a broker that has replicas: the cluster would do it, and lose them.
+
+    Raises:
+        CommandFailed: a topic was created since the drain, and has replicas on the broker.
+    """
+    held = [
+        TopicPartition(name, number)
+        for name, topic in client.metadata().topics.items()
+        for number, each in topic.partitions.items()
+        if broker_id in each.replicas
+    ]
+    if held:
+        raise CommandFailed(
+            f"broker {broker_id} has {counted(len(held), 'replica')} again, such as {held[0]}: "
+            "give the same command again"
+        )

@@ -37,16 +37,25 @@ def remove_cordons(client: WireClient, broker_id: int, file: ExecutionFile, tell
         ApiError, ClientError: the cluster refused, or could not be asked.
     """
     for path in list(file.cordoned):
-        problem = _remove(client, broker_id, path)
+        problem = remove_cordon(client, broker_id, path)
         if problem is not None:
-            facts = {"broker": broker_id, "path": path, "reason": problem}
-            tell(ExecutionStep("notUncordoned", problem, facts))
+            tell(left_cordon(broker_id, path, problem))
         if problem is None or path not in cordoned_entries(client, broker_id):
             file.cordoned.remove(path)
 
 
-def _remove(client: WireClient, broker_id: int, path: str) -> str | None:
-    """Remove one cordon, and return why it could not be removed or is still there."""
+def left_cordon(broker_id: int, path: str, reason: str) -> ExecutionStep:
+    """Return the step that says that a cordon was not removed."""
+    facts = {"broker": broker_id, "path": path, "reason": reason}
+    return ExecutionStep("notUncordoned", reason, facts)
+
+
+def remove_cordon(client: WireClient, broker_id: int, path: str) -> str | None:
+    """Remove one cordon, and return why it could not be removed or is still there.
+
+    Raises:
+        ApiError, ClientError: the cluster refused, or could not be asked.
+    """
     deadline = time.monotonic() + _APPEARS_S
     while True:
         try:
