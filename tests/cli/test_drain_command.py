@@ -3,10 +3,11 @@
 import fcntl
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from spindle.cli.drain import drain_run
 from spindle.cli.drain.taking_out import TakingOut, take_out
 from spindle.cli.execution import cordons
 from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
@@ -16,9 +17,14 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.cli.tools.bootstrap import connect
+from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, throttle_brokers
 from spindle.client.admin.cluster import describe_brokers
-from spindle.client.admin.cordons import CordonRefused
+from spindle.client.admin.configs import ReportedSource, describe
+from spindle.client.admin.cordons import CordonRefused, cordoned_entries, uncordon
+from spindle.client.cluster import ClusterView, PartitionView, TopicView
 from spindle.client.wire.cluster import WireClient
+from spindle.common.uuids import ZERO_UUID
+from spindle.config.resources import ResourceType
 from spindle.planner.limits import PlanLimits
 from spindle.planner.plans import drain
 
@@ -99,6 +105,20 @@ def test_a_drain_that_is_not_possible_changes_nothing(
     assert "the plan can use 0 brokers" in error
     assert "Nothing has changed." in error
     assert not any(is_cordoned for _, is_cordoned in directories(capsys).values())
+
+
+def test_a_drain_that_cannot_go_on_leaves_no_throttles(bootstrap: str, tmp_path: Path) -> None:
+    state = tmp_path / "drain.json"
+    assert run(("topic", "create", "held", "-p", "1", "-r", "1")) == 0
+    with connect(bootstrap, {}) as client:
+        cluster_id = describe_brokers(client).cluster_id
+        ExecutionFile(state, cluster_id, "drain 1", ["/d"], [], [1]).save()
+        throttle_brokers(client, [1], BETWEEN_BROKERS, 2**20)
+        assert run(("drain", "1", "--state", str(state))) == 1
+        kept = describe(client, ResourceType.BROKER, "1", BETWEEN_BROKERS)
+    assert not any(each.source is ReportedSource.DYNAMIC_BROKER_CONFIG for each in kept)
+    left = open_execution_file(state, cluster_id, "drain 1")
+    assert (left.brokers, left.cordoned) == ([], ["/d"])
 
 
 @pytest.mark.parametrize("options", [(), ("--cancel",)])
@@ -203,11 +223,60 @@ def test_a_broker_that_runs_is_not_forgotten(bootstrap: str) -> None:
         take_out(client, TakingOut.UNREGISTER, "1", print)
 
 
-def test_a_drained_directory_is_retired(
-    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_a_broker_that_has_replicas_again_is_not_forgotten() -> None:
+    partition = PartitionView(0, 2, 0, (2, 3), (2,), (3,))
+    view = ClusterView(topics={"new": TopicView("new", ZERO_UUID, False, {0: partition})})
+
+    class ClusterWithoutBroker3:
+        def metadata(self, topics: object = None) -> ClusterView:
+            return view
+
+    client = cast("WireClient", ClusterWithoutBroker3())
+    with pytest.raises(CommandFailed, match="broker 3 has 1 replica again, such as new-0"):
+        take_out(client, TakingOut.UNREGISTER, "3", print)
+
+
+def test_a_topic_that_is_created_just_before_the_cordon_leaves_as_well(
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     path = max(directories(capsys))
+    words = ("drain", f"1:{path}", "--capacity", "1GiB", "--state", str(tmp_path / "drain.json"))
+    assert run(words) == 0
+    assert run(("disks", "uncordon", "1", path)) == 0
+
+    def set_late(*cordon: Any) -> None:
+        monkeypatch.undo()
+        monkeypatch.setenv("SPINDLE_BOOTSTRAP", bootstrap)
+        assert run(("topic", "create", "late", "-p", "6", "-r", "1")) == 0
+        cordons.set_cordon(*cordon)
+
+    monkeypatch.setattr(drain_run, "set_cordon", set_late)
+    assert run(words) == 0
+    assert directories(capsys)[path] == (0, True)
+    assert run(("disks", "uncordon", "1", path)) == 0
+
+
+def test_a_drained_directory_is_retired_and_keeps_no_cordon(
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    path, tries = max(directories(capsys)), list[str]()
+
+    def uncordon_late(client: WireClient, broker_id: int, path: str) -> None:
+        tries.append(path)
+        if len(tries) == 1:
+            raise CordonRefused("no operator has cordoned it")
+        uncordon(client, broker_id, path)
+
+    monkeypatch.setattr(cordons, "uncordon", uncordon_late)
     words = ("--capacity", "1GiB", "--state", str(tmp_path / "drain.json"))
     assert run(("drain", f"1:{path}", "--then", "retire", "--yes", *words)) == 0
     assert f"broker 1 uses {path} no longer" in capsys.readouterr().out
+    with connect(bootstrap, {}) as client:
+        assert cordoned_entries(client, 1) == ()
     assert path not in directories(capsys)

@@ -25,7 +25,7 @@ from spindle.client.admin.partitions import (
     move_replicas,
 )
 from spindle.client.admin.refusals import refusal_text
-from spindle.client.errors import BrokerNotRunning
+from spindle.client.errors import BrokerNotRunning, ClientError
 from spindle.client.wire.cluster import WireClient
 from spindle.common.counted import counted
 from spindle.common.errors import ApiError, ErrorCode
@@ -211,6 +211,14 @@ class RoundExecutor:
             with suppress(BrokerNotRunning):
                 remove_throttles(self.client, [broker], [])
                 self.file.brokers.remove(broker)
+
+    def pause(self) -> None:
+        """Remove the throttles while nothing moves; the file keeps what is still to be undone."""
+        with suppress(ApiError, ClientError):
+            self.unthrottle()
+            self.file.topics, self.file.round = [], ""
+        if self.file.path.exists():
+            self.file.save()
 
     def tell_throttles(self, command: str) -> None:
         """Name the brokers that keep their throttles because they do not run.

@@ -11,7 +11,7 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.snapshot import ReplicasMoving
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
-from spindle.planner.plan import PlacementPlan
+from spindle.planner.plan import Infeasible, PlacementPlan
 
 _MOST_VAIN_ROUNDS: Final = 5
 
@@ -26,7 +26,8 @@ def run_rounds(
 ) -> PlacementPlan:
     """Execute the first round of one plan after the other, and return the plan without rounds.
 
-    Every round is planned anew, for the cluster as it is then.
+    Every round is planned anew, for the cluster as it is then. If no plan is possible, no throttles
+    stay.
 
     Args:
         before_round: is called with each plan that has rounds.
@@ -47,6 +48,7 @@ def run_rounds(
         vain_rounds = 0 if now < closest else vain_rounds + 1
         closest = min(closest, now)
         if vain_rounds == _MOST_VAIN_ROUNDS:
+            executor.pause()
             raise CommandFailed("\n".join([stays, *executor.refused]))
         executor.tell(round_progress(plan))
         executor.begin(plan)
@@ -64,6 +66,9 @@ def _planned(executor: RoundExecutor, make_plan: Callable[[], PlacementPlan]) ->
         except ReplicasMoving:
             time.sleep(PAUSE_S)
             executor.wait()
+        except Infeasible:
+            executor.pause()
+            raise
 
 
 def round_progress(plan: PlacementPlan) -> ExecutionStep:
