@@ -9,7 +9,7 @@ import pytest
 from spindle.testing.fuzz.run import FuzzPlan, run
 from spindle.testing.fuzz.target import TargetNode
 
-SECONDS = float(os.environ.get("SPINDLE_FUZZ_SECONDS", "45"))
+SECONDS = float(os.environ.get("SPINDLE_FUZZ_SECONDS", "20"))
 SEED = int(os.environ.get("SPINDLE_FUZZ_SEED", "2026"))
 
 
