@@ -13,6 +13,18 @@ from spindle.testing.simulation.pool import run_seed
 from spindle.testing.simulation.scenario import draw
 
 SEEDS = 60
+# The first seeds that find these; other seeds follow, for the simulator draws other stories when it
+# changes.
+FIRST = {
+    "defaults of brokers not applied": 6,
+    "delete horizons ignored by compaction": 46,
+    "epoch kept at a fence": 81,
+    "last offsets lost by compaction": 22,
+    "markers dropped by compaction": 17,
+    "moves without the controller": 16,
+    "offsets of aborted transactions kept": 45,
+    "parked syncs lost": 34,
+}
 EASY = (
     "ISR expanded early",
     "ISR expanded without a fetch",
@@ -39,9 +51,14 @@ EASY = (
 )
 
 
+def seeds_of(name: str) -> range:
+    first = FIRST.get(name, 1)
+    return range(first, first + SEEDS)
+
+
 @pytest.mark.parametrize("name", EASY)
 def test_a_mutant_is_caught(name: str) -> None:
-    assert any(run_seed(seed, name).violation is not None for seed in range(1, SEEDS + 1))
+    assert any(run_seed(seed, name).violation is not None for seed in seeds_of(name))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +66,7 @@ def test_a_mutant_is_caught(name: str) -> None:
     ["overtaken assignment delivered", "parked syncs lost"],
 )
 def test_a_mutant_of_groups_is_caught(name: str) -> None:
-    seeds = [seed for seed in range(1, SEEDS + 1) if draw(seed).deeds.members]
+    seeds = [seed for seed in seeds_of(name) if draw(seed).deeds.members]
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
@@ -57,7 +74,7 @@ def test_a_mutant_of_groups_is_caught(name: str) -> None:
     "name", ["partitions given before they are released", "revocations not awaited"]
 )
 def test_a_mutant_of_consumer_groups_is_caught(name: str) -> None:
-    seeds = [seed for seed in range(1, SEEDS + 1) if draw(seed).deeds.consumers]
+    seeds = [seed for seed in seeds_of(name) if draw(seed).deeds.consumers]
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
@@ -72,29 +89,28 @@ def test_a_mutant_of_consumer_groups_is_caught(name: str) -> None:
     ],
 )
 def test_a_mutant_of_transactions_is_caught(name: str) -> None:
-    seeds = [seed for seed in range(1, SEEDS + 1) if draw(seed).deeds.transactions]
+    seeds = [seed for seed in seeds_of(name) if draw(seed).deeds.transactions]
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
 @pytest.mark.parametrize(
-    ("name", "first"),
+    "name",
     [
-        ("delete horizons ignored by compaction", 16),
-        ("last offsets lost by compaction", 22),
-        ("markers dropped by compaction", 17),
+        "delete horizons ignored by compaction",
+        "last offsets lost by compaction",
+        "markers dropped by compaction",
     ],
 )
-def test_a_mutant_of_compaction_is_caught(name: str, first: int) -> None:
-    seeds = [seed for seed in range(first, first + SEEDS) if draw(seed).deeds.compacts]
+def test_a_mutant_of_compaction_is_caught(name: str) -> None:
+    seeds = [seed for seed in seeds_of(name) if draw(seed).deeds.compacts]
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
 @pytest.mark.parametrize(
-    ("name", "first"),
-    [("epoch kept at a fence", 77), ("markers before the decision is committed", 1)],
+    "name", ["epoch kept at a fence", "markers before the decision is committed"]
 )
-def test_a_mutant_of_the_transaction_coordinator_is_caught(name: str, first: int) -> None:
-    seeds = [seed for seed in range(first, first + SEEDS) if draw(seed).deeds.transactions]
+def test_a_mutant_of_the_transaction_coordinator_is_caught(name: str) -> None:
+    seeds = [seed for seed in seeds_of(name) if draw(seed).deeds.transactions]
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
