@@ -132,6 +132,13 @@ def test_an_empty_fetch_has_no_records_and_no_aborted_transactions() -> None:
     assert (fetched.records, list(fetched.aborted)) == (b"", [])
 
 
+def test_a_client_beyond_its_quota_gets_nothing_and_is_to_wait() -> None:
+    fetched = fetching.fetched_batches(ORDERS, FetchResponse(throttle_time_ms=900))
+    assert (fetched.records, fetched.throttle_ms) == (b"", 900)
+    fetched = fetching.fetched_batches(ORDERS, FetchResponse(throttle_time_ms=2**31 - 1))
+    assert fetched.throttle_ms == 30_000
+
+
 @pytest.mark.parametrize(
     "response",
     [

@@ -106,6 +106,19 @@ def test_a_sound_cluster_has_no_findings_also_where_no_disk_is_seen(
     assert found["bytes"] > 3 * 6000 * 500
 
 
+def test_a_quota_makes_fetches_slow_and_is_no_finding(
+    trio: Trio, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quota = ("--alter", "--entity-type", "clients", "--entity-default")
+    trio.run("configs", *quota, "--add-config", "consumer_byte_rate=300000").check()
+    try:
+        code, found = audit(trio, capsys, "--fetch")
+    finally:
+        trio.run("configs", *quota, "--delete-config", "consumer_byte_rate").check()
+    assert (code, kinds(found)) == (0, [])
+    assert found["bytes"] > 3 * 6000 * 500
+
+
 def test_damage_on_a_disk_that_is_not_seen_is_found_in_what_its_broker_sends(
     trio: Trio, capsys: pytest.CaptureFixture[str]
 ) -> None:

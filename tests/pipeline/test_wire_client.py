@@ -371,6 +371,15 @@ def test_a_leader_that_moved_is_followed(client: WireClient, broker: WireBroker)
     assert len(runs(fetcher(client, broker, sleep=lambda _: None), 0, 50)) == 5
 
 
+def test_a_client_beyond_its_quota_waits_as_long_as_the_broker_says(
+    client: WireClient, broker: WireBroker
+) -> None:
+    broker.interrupt(FetchRequest, lambda _: FetchResponse(throttle_time_ms=1500))
+    pauses: list[float] = []
+    assert len(runs(fetcher(client, broker, sleep=pauses.append), 0, 50)) == 5
+    assert pauses == [1.5]
+
+
 def test_an_offset_out_of_range_is_for_the_reader_to_judge(
     client: WireClient, broker: WireBroker
 ) -> None:

@@ -5,6 +5,7 @@ A consumer may fetch from any replica in sync, not only from the leader, since F
 snapshots and checkpoints stay unseen.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -27,6 +28,8 @@ from spindle.protocol.messages.fetch import FetchResponse
 _FROM_FOLLOWERS: Final = 11
 """The first version of Fetch that a follower answers to a consumer."""
 _LIMITS: Final = FetchLimits(max_bytes=4 << 20, max_wait_ms=100)
+_THROTTLED_ANSWERS: Final = 20
+"""One after the other; a broker that throttles a client for longer gives it nothing at all."""
 _STARTS: Final = 5
 """Retention may remove the start of a log between two requests, but not again and again."""
 _FIRST_OFFSET: Final = -(2**63)
@@ -116,14 +119,20 @@ class _Fetching:
             _LIMITS,
             isolation_level=READ_UNCOMMITTED,
         )
-        answer = self.client.ask(
-            request,
-            FetchResponse,
-            broker=self.broker,
-            first_version=_FROM_FOLLOWERS,
-            wait_ms=_LIMITS.max_wait_ms,
-        )
-        return fetched_batches(self.place.partition, answer)
+        for _ in range(_THROTTLED_ANSWERS):
+            answer = self.client.ask(
+                request,
+                FetchResponse,
+                broker=self.broker,
+                first_version=_FROM_FOLLOWERS,
+                wait_ms=_LIMITS.max_wait_ms,
+            )
+            fetched = fetched_batches(self.place.partition, answer)
+            if not fetched.throttle_ms:
+                return fetched
+            time.sleep(fetched.throttle_ms / 1000)
+        subject = f"fetch of partition {self.place.partition}"
+        raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, subject)
 
     def _check(self, fetched: FetchedBatches, offset: int) -> int | None:
         """Check the batches of an answer; return the offset after them, None if there is none."""

@@ -16,6 +16,9 @@ from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 
 _WITHOUT_SESSION: Final = -1
+_UNKNOWN: Final = -1
+_MAX_THROTTLE_MS: Final = 30_000
+"""The longest pause; a broker that is asked too early waits with its answer."""
 _LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.FETCH] - 1
 
 
@@ -35,6 +38,7 @@ class FetchedBatches(NamedTuple):
 
     `records` are whole record batches, maybe with a part of another batch behind them; the first
     batch may begin before the requested offset. `aborted` is empty under read_uncommitted.
+    `throttle_ms`: beyond its quota, a client gets nothing, and is to wait so long; else 0.
     """
 
     records: Bytes
@@ -42,6 +46,7 @@ class FetchedBatches(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     aborted: Sequence[AbortedProducer]
+    throttle_ms: int = 0
 
 
 class FetchLimits(NamedTuple):
@@ -98,6 +103,10 @@ def fetched_batches(partition: TopicPartition, response: FetchResponse) -> Fetch
     """
     subject = f"fetch of partition {partition}"
     raise_for(response.error_code, subject)
+    if not response.responses and response.throttle_time_ms > 0:
+        # KIP-219: the answer to a client beyond its quota names no partition.
+        throttle_ms = min(response.throttle_time_ms, _MAX_THROTTLE_MS)
+        return FetchedBatches(b"", _UNKNOWN, _UNKNOWN, _UNKNOWN, (), throttle_ms)
     if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
         raise ProtocolViolation(f"{subject}: the answer is not about one partition")
     data = response.responses[0].partitions[0]

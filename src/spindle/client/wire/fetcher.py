@@ -147,6 +147,12 @@ class PartitionFetcher:
                 if next_offset > offset:
                     return fetched, size_bytes, next_offset
                 pause_ms = self._client.settings.retry_backoff_ms
+                if fetched.throttle_ms:
+                    # The quota makes the read slow, and is no sign of trouble.
+                    self._sleep(fetched.throttle_ms / 1000)
+                    waited_since += fetched.throttle_ms / 1000
+                    asked = False
+                    continue
             except (ApiError, ClientError) as error:
                 self._drop_connection()
                 if not is_worth_retrying(error):
