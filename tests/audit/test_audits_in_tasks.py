@@ -1,5 +1,6 @@
 """The audit as a job of tasks, run here without Spark: same findings, resumed, within limits."""
 
+import errno
 import random
 import shutil
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ from spindle.audit.part_documents import part_document, segment_part
 from spindle.audit.part_folder import PartFolder, segment_fingerprint
 from spindle.audit.replica import ReplicaPass, SegmentTask
 from spindle.audit.run import run_audit
+from spindle.audit.segment_audit import SegmentAudit
 from spindle.audit.spark_job import (
     DirectoryNotVisible,
     SegmentUnit,
@@ -150,6 +152,19 @@ def test_a_segment_that_has_changed_is_read_again(clean_root: Path, tmp_path: Pa
     assert [each.kind.text for each in report.findings] == ["batch-checksum"]
     folder.remove_parts()
     assert list((tmp_path / "parts").iterdir()) == []
+
+
+def test_a_segment_that_could_not_be_read_is_tried_again(
+    clean_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentAudit, "_audit", refuse)
+        report = in_tasks([clean_root], TasksHere(), PartFolder(tmp_path / "parts"))
+    assert {each.kind.text for each in report.findings} >= {"unreadable"}
+    assert in_tasks([clean_root], TasksHere(), PartFolder(tmp_path / "parts")).findings == ()
 
 
 def test_a_finding_in_a_directory_in_use_needs_two_passes(

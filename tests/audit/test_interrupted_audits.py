@@ -1,5 +1,6 @@
 """Audits that were interrupted and go on, and audits that may read only so much."""
 
+import errno
 import multiprocessing
 import os
 import shutil
@@ -12,7 +13,7 @@ from log_directory_files import corrupt_byte
 
 from spindle.audit import throttle, workers
 from spindle.audit.progress_file import progress_file
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica, ReplicaPlace, unreadable_replica
 from spindle.audit.report import AuditReport
 from spindle.audit.run import run_audit
 from spindle.cli.main import run
@@ -71,6 +72,28 @@ def test_a_replica_that_has_changed_is_read_again(root: Path, kept: Path) -> Non
     report = audited(root, kept)
     assert report.resumed == 0
     assert sum(finding.kind.text == "epoch-file" for finding in report.findings) == 2
+
+
+def test_a_replica_that_could_not_be_read_is_tried_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(place: ReplicaPlace, **_: Any) -> AuditedReplica | None:
+        return unreadable_replica(place, OSError(errno.EIO, "Input/output error"))
+
+    path = tmp_path / "progress"
+    with monkeypatch.context() as patch:
+        patch.setattr("spindle.audit.workers.audit_replica", refuse)
+        patch.setattr("spindle.audit.run.confirmed_findings", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            audited(root, path)
+    assert path.exists()
+    report = audited(root, path)
+    assert report.resumed == 0
+    assert report.findings == run_audit([root]).findings
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_kill_inside_of_a_line_loses_that_line(root: Path, kept: Path) -> None:

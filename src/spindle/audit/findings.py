@@ -239,6 +239,11 @@ class AuditFinding:
         }
 
 
+def is_unread(findings: Iterable[AuditFinding]) -> bool:
+    """Return whether something could not be read, so that the next audit has to try again."""
+    return any(finding.kind is FindingKind.UNREADABLE for finding in findings)
+
+
 MAX_OF_A_KIND: Final = 100
 """Findings of one kind in one file that are listed; the rest is only counted."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spindle.audit.closing_state import ClosingState
+from spindle.audit.findings import is_unread
 from spindle.audit.replica import AuditedReplica, CheckpointedOffsets, ReplicaPlace
 from spindle.audit.result_documents import audited_replica, result_document
 
@@ -40,9 +41,9 @@ class ProgressFile:
 
         Args:
             before: the fingerprint from before the replica was read. If its files have changed
-                since, the result is not kept.
+                since, the result is not kept, and neither is one of files that could not be read.
         """
-        if not before or fingerprint(replica.place) != before:
+        if not before or is_unread(replica.findings) or fingerprint(replica.place) != before:
             return
         entry = {"files": before, "result": result_document(replica)}
         data = memoryview(json.dumps(entry, separators=(",", ":")).encode() + b"\n")

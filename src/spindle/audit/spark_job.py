@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from spindle.audit.findings import is_unread
 from spindle.audit.log_join import SegmentPart
 from spindle.audit.part_folder import PartFolder, keep_parts, segment_fingerprint
 from spindle.audit.replica import (
@@ -290,6 +291,7 @@ def read_group(
             unit.fingerprint: parts[unit.number]
             for unit in group
             if segment_fingerprint(unit.task) == unit.fingerprint
+            and not is_unread(parts[unit.number].findings)
         }
         keep_parts(limits.folder, unchanged)
     on_bytes(sum(part.size_bytes for part in parts.values()))
