@@ -4,13 +4,14 @@ import struct
 from pathlib import Path
 
 import pytest
-from broker_directories import PLAIN, BrokerDirectory, clean_directory
+from broker_directories import PLAIN, TRANSACTIONAL, BrokerDirectory, clean_directory
 from log_builders import verified
 
 from spindle.audit import record_checks, segment_scan
 from spindle.audit.findings import AuditFinding
+from spindle.audit.repairs import repairs_of
 from spindle.audit.run import run_audit
-from spindle.protocol.records.batch import batches, computed_crc
+from spindle.protocol.records.batch import HEADER_BYTES, batches, computed_crc
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 MIB = 1 << 20
@@ -65,6 +66,43 @@ def with_a_longer_batch(data: bytes, position: int, more_bytes: int) -> bytes:
     _, changed = next(iter(batches(longer)))
     struct.pack_into(">I", longer, 17, computed_crc(longer, 0, changed))
     return data[:position] + bytes(longer) + data[end:]
+
+
+def test_a_damaged_length_is_no_batch_of_that_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = clean_directory(tmp_path / "d1")
+    path = sorted((root / str(TRANSACTIONAL)).glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    found = list(batches(data))
+    largest = max(header.size_bytes for _, header in found)
+    monkeypatch.setattr(segment_scan, "WINDOW_BYTES", largest)
+    monkeypatch.setattr(segment_scan, "MAX_BATCH_BYTES", largest)
+    at = found[1][0]
+    struct.pack_into(">i", data, at + 8, 4 * largest)
+    path.write_bytes(data)
+    # A broker that rebuilds an index of this segment cuts it there: nothing is repaired on its own.
+    findings = found_in(root)
+    assert ("batch-header", at) in [(each.kind.text, each.position) for each in findings]
+    repairs = repairs_of(run_audit([root]).directories, findings)
+    assert [step for each in repairs for step in each.steps if step.is_safe] == []
+
+
+def test_a_file_of_nothing_but_damage_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = clean_directory(tmp_path / "d1")
+    path = sorted((root / str(PLAIN)).glob("*.log"))[0]
+    header = bytearray(HEADER_BYTES)
+    struct.pack_into(">i", header, 8, HEADER_BYTES - 12)
+    wrong = bytes(header[:16]) + b"\x09" + bytes(header[17:])
+    right = bytes(header[:16]) + b"\x02" + bytes(header[17:])
+    path.write_bytes(20 * (wrong + right))
+    monkeypatch.setattr(segment_scan, "MAX_BAD_SPANS", 5)
+    found = [each for each in found_in(root) if each.kind.text == "batch-header"]
+    size = len(wrong + right)
+    assert [each.position for each in found] == [number * size for number in range(6)]
+    assert "5 damaged places before it; 1830 bytes" in found[-1].evidence
 
 
 def test_the_records_of_a_batch_may_not_leave_its_bytes(tmp_path: Path) -> None:

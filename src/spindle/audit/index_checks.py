@@ -31,14 +31,14 @@ class IndexContent(NamedTuple):
 
 def read_index(path: Path) -> IndexContent | None:
     """Read an index file without the zeros that a broker preallocates; None if there is none."""
-    data = b""
+    data = bytearray()
     try:
         with path.open("rb", buffering=0) as file:
             while block := file.read(_BLOCK_BYTES):
                 data += block
                 if not any(block):
                     break
-            return IndexContent(data, os.fstat(file.fileno()).st_size)
+            return IndexContent(bytes(data), os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         return None
 

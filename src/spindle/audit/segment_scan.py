@@ -6,17 +6,29 @@ batch that the offset index names.
 """
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
+
+from crc32c import crc32c
 
 from spindle.pipeline.records.headers import HeaderWalk
 from spindle.pipeline.records.memory import address_of
-from spindle.protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, BatchHeader
+from spindle.protocol.records.batch import (
+    CRC_COVERS_FROM,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+)
 
 WINDOW_BYTES: Final = 1 << 20
 """Bytes of one read; a window stays in the processor's cache while its checksums are computed."""
 MAX_BATCH_BYTES: Final = 64 << 20
-"""The largest batch that is read."""
+"""The largest batch that is read as a whole."""
+MAX_BAD_SPANS: Final = 10_000
+"""Behind so many bad spans, the rest of a file is passed over: it may be made of nothing else."""
 _FIRST_OFFSET: Final = -(2**63)
 _LAST_OFFSET: Final = 2**63 - 1
 _NO_NEXT_OFFSET: Final = f"it has offset {_LAST_OFFSET}, after which there is no other"
@@ -54,6 +66,7 @@ class SegmentScan:
         self._resume_positions = resume_positions
         self._buffer = bytearray(max(HEADER_BYTES, min(WINDOW_BYTES, size_bytes)))
         self.size_bytes = size_bytes
+        self._without_checksum_until = 0
         self.bad_spans: list[BadSpan] = []
         self.window_at = 0
 
@@ -88,10 +101,7 @@ class SegmentScan:
                     return
                 needed_bytes = BatchHeader._make(HEADER.unpack(head)).size_bytes
                 if needed_bytes > MAX_BATCH_BYTES:
-                    reason = (
-                        f"the batch has {needed_bytes} bytes, at most {MAX_BATCH_BYTES} are read"
-                    )
-                    position = self._pass_over(position, reason, is_too_large=True)
+                    position = self._pass_over_large(position, needed_bytes)
                 elif needed_bytes > len(self._buffer):
                     self._buffer = bytearray(needed_bytes)
                 elif position + read_bytes < self.size_bytes:
@@ -102,10 +112,38 @@ class SegmentScan:
         """The bytes of the file from `window_at` on, until the next window is read."""
         return memoryview(self._buffer)
 
+    def _pass_over_large(self, position: int, size_bytes: int) -> int:
+        """Pass a large batch over: with a wrong checksum, its length may be what is damaged."""
+        reason = f"the batch has {size_bytes} bytes, at most {MAX_BATCH_BYTES} are read"
+        if self._has_checksum(position, size_bytes):
+            return self._pass_over(position, reason, is_too_large=True)
+        return self._pass_over(position, f"{reason}, and its checksum is wrong")
+
+    def _has_checksum(self, position: int, size_bytes: int) -> bool:
+        """Return whether a batch has the checksum of its bytes, which are read in blocks."""
+        if position < self._without_checksum_until:
+            return False  # or a file might name the same bytes again and again
+        descriptor, end = self._file.fileno(), position + size_bytes
+        at = position + CRC_COVERS_FROM
+        crc = 0
+        while at < end:
+            block = os.pread(descriptor, min(WINDOW_BYTES, end - at), at)
+            if not block:
+                break  # truncated since
+            crc = crc32c(block, crc)
+            at += len(block)
+        head = os.pread(descriptor, HEADER_BYTES, position)
+        if len(head) == HEADER_BYTES and BatchHeader._make(HEADER.unpack(head)).crc == crc:
+            return True
+        self._without_checksum_until = end
+        return False
+
     def _pass_over(self, position: int, reason: str, *, is_too_large: bool = False) -> int:
         """Note a bad span that begins at a position; return where the next batch begins."""
         head = os.pread(self._file.fileno(), HEADER_BYTES, position)
         end = self._next_batch(position, head)
+        if len(self.bad_spans) == MAX_BAD_SPANS:
+            end, reason = None, f"there are {MAX_BAD_SPANS} damaged places before it"
         is_zeros = not any(head)
         self.bad_spans.append(
             BadSpan(position, end or self.size_bytes, reason, is_zeros, end is None, is_too_large)
@@ -133,4 +171,6 @@ class SegmentScan:
 
     def span_at(self, position: int) -> BadSpan | None:
         """Return the bad span that holds a position."""
-        return next((s for s in self.bad_spans if s.start <= position < s.end), None)
+        index = bisect_right(self.bad_spans, position, key=attrgetter("start")) - 1
+        span = self.bad_spans[index] if index >= 0 else None
+        return span if span is not None and position < span.end else None
