@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from spindle.cli.failure import CommandFailed
+from spindle.cli.history.forecasts import history_remarks
 from spindle.cli.history.history_folder import HistoryWriter, only_writer, read_history
 from spindle.cli.history.sample_lines import broker_sample, sample_document
 from spindle.cli.main import run
@@ -82,17 +83,40 @@ def test_the_clock_may_jump(tmp_path: Path) -> None:
     assert found == [0, HOUR_MS, 2 * HOUR_MS]
 
 
+def test_one_wrong_clock_deletes_and_hides_nothing(tmp_path: Path) -> None:
+    days = [NOON_MS + number * DAY_MS for number in range(20)]
+    write(tmp_path, *days, NOON_MS + 9000 * DAY_MS, days[-1] + HOUR_MS)
+    assert len(list(tmp_path.glob("*.jsonl"))) == 21
+    history = read_history(tmp_path, "c")
+    assert [each.time_ms for each in history.samples] == [*days[6:], days[-1] + HOUR_MS]
+    assert history.future_samples == 1
+    assert "passed over 1 sample of the history from the future" in history_remarks(history)[-1]
+
+
+def test_long_histories_keep_their_first_and_last_sample(tmp_path: Path) -> None:
+    times = [NOON_MS + number * HOUR_MS for number in range(30)]
+    write(tmp_path, *times)
+    samples = read_history(tmp_path, "c", most_samples=5).samples
+    assert (samples[0].time_ms, samples[-1].time_ms) == (times[0], times[-1])
+
+
 def test_histories_that_say_nothing_about_the_cluster_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="has no history; spindle plan record writes one"):
         read_history(tmp_path, "c")
     write(tmp_path, NOON_MS)
     with pytest.raises(CommandFailed, match="no sample of cluster other but of c"):
         read_history(tmp_path, "other")
+    (path,) = tmp_path.glob("*.jsonl")
+    path.write_text(f'{{"timeMs": {NOON_MS}, "clusterId": "c", }}\n')
+    with pytest.raises(CommandFailed, match="has no sample of cluster c that is whole"):
+        read_history(tmp_path, "c")
     with pytest.raises(CommandFailed, match="another process records into"), only_writer(tmp_path):
         write(tmp_path, NOON_MS)
 
 
-@pytest.mark.parametrize("wrong", ["[]", "{}", '{"broker": 1, "directories": 7}', '"x"'])
+@pytest.mark.parametrize(
+    "wrong", ["[]", "{}", '{"broker": 1, "directories": 7}', '"x"', '{"broker": 1e999}']
+)
 def test_a_line_of_another_form_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="no sample of a broker"):
         broker_sample(json.loads(wrong))

@@ -54,6 +54,9 @@ def history_remarks(history: RecordedHistory) -> list[str]:
     if history.bad_lines:
         lines = counted(history.bad_lines, "line")
         remarks.append(f"{lines} of the history are broken, and were passed over")
+    if history.future_samples:
+        samples = counted(history.future_samples, "sample")
+        remarks.append(f"passed over {samples} of the history from the future")
     return remarks
 
 

@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,10 +37,12 @@ class RecordedHistory:
 
     Attributes:
         bad_lines: lines that are no answer of a broker, as a kill may leave them.
+        future_samples: those that a wrong clock has written, which are left out.
     """
 
     samples: Sequence[ClusterSample]
     bad_lines: int = 0
+    future_samples: int = 0
 
 
 class HistoryWriter:
@@ -74,8 +77,14 @@ class HistoryWriter:
         self._delete_old(time_ms)
 
     def _delete_old(self, time_ms: int) -> None:
-        oldest = _day(max(0, time_ms - self._retention_ms))
-        for day, path in _day_files(self._folder):
+        files = _day_files(self._folder)
+        days = [day for day, _ in files if day < _day(time_ms)]
+        if not days:
+            return
+        # One sample of a wrong clock must not delete a history.
+        latest_ms = min(time_ms, _begin_ms(days[-1]) + 2 * _DAY_MS)
+        oldest = _day(max(0, latest_ms - self._retention_ms))
+        for day, path in files:
             if day < oldest:
                 path.unlink(missing_ok=True)
 
@@ -117,8 +126,9 @@ def read_history(
     if not places:
         found = f" but of {', '.join(sorted(others))}" if others else ""
         raise CommandFailed(f"{folder} has no sample of cluster {cluster_id}{found}")
+    times_ms = _up_to_now(sorted(places))
     chosen = _spread(
-        [t for t in sorted(places) if t > max(places) - READ_DAYS * _DAY_MS], most_samples
+        [each for each in times_ms if each > times_ms[-1] - READ_DAYS * _DAY_MS], most_samples
     )
     samples = []
     for time_ms in chosen:
@@ -126,13 +136,21 @@ def read_history(
         for path, offset in places[time_ms]:
             try:
                 number, sample = broker_sample(_line(path, offset))
-            except ValueError:
+            except (ValueError, RecursionError):
                 bad_lines += 1
                 continue
             brokers[number] = sample
         if brokers:
             samples.append(ClusterSample(time_ms, brokers))
-    return RecordedHistory(samples, bad_lines)
+    if not samples:
+        raise CommandFailed(f"{folder} has no sample of cluster {cluster_id} that is whole")
+    return RecordedHistory(samples, bad_lines, len(places) - len(times_ms))
+
+
+def _up_to_now(times_ms: Sequence[int]) -> Sequence[int]:
+    """Leave out what a wrong clock has written; return all times if none would be left."""
+    end_ms = time.time_ns() // 1_000_000 + _DAY_MS
+    return [each for each in times_ms if each <= end_ms] or times_ms
 
 
 LinePlace = tuple[Path, int]
@@ -177,12 +195,16 @@ def _spread(times_ms: Sequence[int], most: int) -> list[int]:
     begin_ms, end_ms = times_ms[0], times_ms[-1]
     parts: dict[int, int] = {}
     for each in times_ms:
-        parts[(each - begin_ms) * (most - 1) // (end_ms - begin_ms)] = each
+        parts.setdefault((each - begin_ms) * (most - 1) // (end_ms - begin_ms), each)
     return sorted(parts.values())
 
 
 def _day(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / _MS, UTC).strftime("%Y-%m-%d")
+
+
+def _begin_ms(day: str) -> int:
+    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * _MS
 
 
 def _day_files(folder: Path) -> list[tuple[str, Path]]:

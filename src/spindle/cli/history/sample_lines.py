@@ -109,6 +109,6 @@ def broker_sample(document: Any) -> tuple[int, BrokerSample | None]:
                 topic["partitions"], topic["startOffsets"], topic["endOffsets"], strict=True
             )
         }
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"this is no sample of a broker: {error!r}") from None
     return number, BrokerSample(directories, led)
