@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from spindle.cli.disks.durations import DurationMs
+from spindle.cli.durations import DurationMs
 from spindle.cli.main import run
 from spindle.cli.tools.bootstrap import connect
 from spindle.client.admin import cordons
@@ -199,4 +199,4 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
     result = CliRunner().invoke(command, ["--for", text])
     assert result.exit_code == 2
-    assert "is not a duration such as 90s, 30m, 2h or 1d12h" in result.output
+    assert "is not a duration of at least 1s, such as 90s, 30m, 2h or 1d12h" in result.output

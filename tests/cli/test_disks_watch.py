@@ -17,10 +17,11 @@ import pytest
 from disk_reports import GIB, MIB, NOTHING, disk, move, report, silent
 
 from spindle.cli.disks.rates import BrokerRates, quantile_ms
-from spindle.cli.disks.screen import BrokerPicture, duration_text, shortened, watch_lines
+from spindle.cli.disks.screen import BrokerPicture, watch_lines
 from spindle.cli.disks.survey import BrokerReport
+from spindle.cli.durations import duration_text, span_text
 from spindle.cli.main import run
-from spindle.cli.terminal import BAD, UNUSUAL
+from spindle.cli.terminal import BAD, UNUSUAL, shortened
 from spindle.client.disks import CordonView, DiskView, DiskWork, OperationsView
 from spindle.disks.io_counts import OperationCounts
 
@@ -199,6 +200,15 @@ def test_paths_and_durations_are_short() -> None:
     assert shortened("/a/b", 4) == "/a/b"
     assert shortened("/data/disk-1", 7) == "~disk-1"
     assert [duration_text(s) for s in (0.2, 34, 59.6, 3661)] == ["0:00", "0:34", "1:00", "1:01:01"]
+    spans = (35, 119, 720, 27_000, 449_280, 1e12)
+    assert [span_text(s) for s in spans] == [
+        "35 s",
+        "119 s",
+        "12.0 min",
+        "7.5 h",
+        "5.2 d",
+        "10 years or more",
+    ]
 
 
 # -- the command

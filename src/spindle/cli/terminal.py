@@ -39,6 +39,11 @@ def blocks_text(part: float, length: int, start: float = 0.0) -> str:
     return _EMPTY * first + _FULL * (last - first) + _EMPTY * (length - last)
 
 
+def shortened(path: str, width: int) -> str:
+    """Return the end of a path that has at most `width` characters."""
+    return path if len(path) <= width else f"~{path[len(path) - width + 1 :]}"
+
+
 def wrapped(text: str, width: int | None, indent: int) -> list[str]:
     """Return a text in as many lines as the columns of a terminal need.
 

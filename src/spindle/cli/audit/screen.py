@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spindle.audit.findings import Severity
-from spindle.cli.disks.screen import shortened
 from spindle.cli.table import table_lines
-from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, wrapped
+from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened, wrapped
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 

@@ -6,7 +6,7 @@ import time
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.durations import DurationMs
+from spindle.cli.durations import DurationMs
 from spindle.client.admin.cordons import cordon, shown_path
 from spindle.client.wire.cluster import WireClient
 from spindle.config.cordon_notes import CordonNote

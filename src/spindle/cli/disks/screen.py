@@ -16,7 +16,8 @@ from spindle.cli.disks.state_text import (
     silence_text,
 )
 from spindle.cli.disks.survey import BrokerReport
-from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text
+from spindle.cli.durations import duration_text
+from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened
 from spindle.client.disks import DiskView, MoveView
 from spindle.common.sizes import size_text
 
@@ -26,9 +27,7 @@ _GAP: Final = "  "
 _HEAD: Final = "DIRECTORY"
 _SHORTEST_NAME: Final = 9
 _BAR: Final = 20
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 3600
-_LONGEST_SHOWN_S: Final = 100 * _HOUR_S
+_LONGEST_SHOWN_S: Final = 100 * 3600
 
 _WIDE: Final = (
     "FREE",
@@ -202,11 +201,6 @@ def _broker_title(each: BrokerPicture, layout: _Layout) -> str:
     return title
 
 
-def shortened(path: str, width: int) -> str:
-    """Return the end of a path that has at most `width` characters."""
-    return path if len(path) <= width else f"~{path[len(path) - width + 1 :]}"
-
-
 def _remarks(disk: DiskView, now_ms: int) -> list[Line]:
     if disk.failure is not None:
         return [Line(offline_text(disk, now_ms), BAD)]
@@ -279,13 +273,3 @@ def _end_text(move: MoveView, rate: MoveRate) -> str:
     if left_s is None or left_s > _LONGEST_SHOWN_S:
         return "time left unknown"
     return f"{duration_text(left_s)} left"
-
-
-def duration_text(time_s: float) -> str:
-    """Return a duration as 0:34 or 2:05:09."""
-    whole_s = int(time_s + 0.5)
-    hours, rest_s = divmod(whole_s, _HOUR_S)
-    minutes, seconds = divmod(rest_s, _MINUTE_S)
-    if hours:
-        return f"{hours}:{minutes:02d}:{seconds:02d}"
-    return f"{minutes}:{seconds:02d}"

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.durations import DurationMs
+from spindle.cli.durations import DurationMs
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.steps import ExecutionStep, Tell, printing

@@ -6,16 +6,14 @@ from typing import Any, Final
 
 import click
 
+from spindle.cli.durations import span_text
 from spindle.cli.history.history_folder import RecordedHistory
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.planner.growth import DirectoryGrowth, directory_growths
 from spindle.planner.time_to_full import Filling, TimeToFull, time_to_full, unknown
 
-_MINUTE_S: Final = 60.0
-_HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
-_LONGEST_S: Final = 3650 * _DAY_S
 
 HISTORY: Final = click.option(
     "--history",
@@ -90,16 +88,6 @@ def growth_text(found: TimeToFull) -> str:
         return "-"
     per_day = round(found.growth.slope * _DAY_S)
     return f"{'-' if per_day < 0 else '+'}{size_text(abs(per_day))}/d"
-
-
-def span_text(span_s: float) -> str:
-    """Return a span with one unit: `35 s`, `12 min`, `7.5 h`, `5.2 d`."""
-    if span_s >= _LONGEST_S:
-        return "10 years or more"
-    for unit_s, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
-        if span_s >= 2 * unit_s:
-            return f"{span_s / unit_s:.1f} {unit}"
-    return f"{span_s:.0f} s"
 
 
 def forecast_document(found: TimeToFull) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spindle.cli.disks.screen import duration_text
+from spindle.cli.durations import duration_text
 from spindle.cli.pages.bars import span_bar, stacked_bar
 from spindle.cli.pages.frame import (
     cut_table,

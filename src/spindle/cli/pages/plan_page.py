@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import Any, Final
 
-from spindle.cli.disks.screen import duration_text
-from spindle.cli.history.forecasts import forecast_of, span_text, time_to_full_text
+from spindle.cli.durations import duration_text, span_text
+from spindle.cli.history.forecasts import forecast_of, time_to_full_text
 from spindle.cli.pages.bars import fill_bar, present_bar, span_bar
 from spindle.cli.pages.frame import (
     cut_table,

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Final
 
-from spindle.cli.disks.screen import duration_text, shortened
+from spindle.cli.durations import duration_text
 from spindle.cli.table import table_lines
-from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text, wrapped
+from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text, shortened, wrapped
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.planner.limits import PlanLimits

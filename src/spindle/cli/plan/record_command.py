@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.durations import DurationMs
+from spindle.cli.durations import DurationMs
 from spindle.cli.history.history_folder import HistoryWriter, only_writer
 from spindle.cli.history.sampling import take_sample
 from spindle.cli.tools.failures import FAILURES, failure
