@@ -10,6 +10,7 @@ import pytest
 from broker_directories import PLAIN, clean_directory
 from log_directory_files import corrupt_byte
 
+from spindle.audit.report import AuditReport
 from spindle.audit.run import run_audit
 from spindle.cli.audit.screen import report_lines
 from spindle.cli.main import run
@@ -148,6 +149,13 @@ def test_the_screen_of_an_audit_fits_into_a_terminal(
     assert ("█" in row) == has_bars
     assert width is None or max(len(head), len(row)) <= width
     assert any(line.startswith("error batch-checksum") for line in lines)
+
+
+def test_an_audit_that_only_asks_brokers_does_not_say_that_it_read_replicas() -> None:
+    (line,) = report_lines(AuditReport((), (), (), 0, 0), 0.25)
+    assert line.text == (
+        "metadata and brokers' directories compared in 0.2 s, no batches read: all in order"
+    )
 
 
 def test_a_missing_library_is_no_finding(

@@ -11,6 +11,8 @@ from disk_reports import MIB, disk, move, report, silent
 from spindle.cli.disks import survey
 from spindle.cli.disks.list_command import list_lines
 from spindle.cli.disks.state_text import cordon_text, state_text
+from spindle.cli.history.forecasts import Forecasts
+from spindle.cli.history.history_folder import RecordedHistory
 from spindle.cli.main import run
 from spindle.client.admin.cluster import ClusterDescription, ClusterNode
 from spindle.client.disks import CordonView
@@ -42,6 +44,16 @@ def test_a_narrow_terminal_lacks_the_less_important_columns(width: int, titles: 
     assert len(lines[0].split()) == titles
     assert max(map(len, lines)) <= width
     assert lines[-1].endswith("offline: EIO while writing t-3/0.log at 14:02:11")
+
+
+@pytest.mark.parametrize("width", [80, 70])
+def test_a_narrow_terminal_keeps_the_forecasts_and_the_ends_of_paths(width: int) -> None:
+    disks = [disk(f"/var/lib/spindle/node-1/disk-{number}") for number in (1, 2)]
+    forecasts = Forecasts(RecordedHistory((), 0))
+    lines = list_lines([report(*disks)], NOW_MS, width, forecasts)
+    assert max(map(len, lines)) <= width
+    assert [line.split()[1][-1] for line in lines[1:]] == ["1", "2"]
+    assert all("unknown: too few samples (0 of 6)" in line for line in lines[1:])
 
 
 def test_a_broker_of_kafka_is_remarked() -> None:

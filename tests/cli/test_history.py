@@ -10,10 +10,14 @@ from spindle.cli.history.forecasts import history_remarks
 from spindle.cli.history.history_folder import HistoryWriter, only_writer, read_history
 from spindle.cli.history.sample_lines import broker_sample, sample_document
 from spindle.cli.main import run
+from spindle.cli.plan.forecast_command import forecast_lines
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.planner.history import LedSample
+from spindle.planner.model import DirectoryModel
+from spindle.planner.time_to_full import Filling, TimeToFull
+from spindle.planner.trend import Trend
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -132,6 +136,27 @@ def age(folder: Path, gap_ms: int) -> None:
         for number, line in enumerate(lines)
     ]
     path.write_text("\n".join([*texts, ""]))
+
+
+@pytest.mark.parametrize(("width", "columns"), [(None, 6), (100, 6), (80, 5), (79, 5)])
+def test_a_forecast_fits_into_a_terminal(width: int | None, columns: int) -> None:
+    growth = Trend(1e6, -1e5, 2e6)
+    fulls = (
+        TimeToFull(Filling.FILLING, "", growth, 4e5, 2e5, None),
+        TimeToFull(Filling.NOT_FILLING, "", growth, None, 9e5, None),
+        TimeToFull(Filling.UNKNOWN, "too few samples (2 of 6)"),
+    )
+    found = [
+        (DirectoryModel(each, f"/var/lib/kafka/disk-{each}", 4 * 2**40, 2**40), full)
+        for each, full in enumerate(fulls)
+    ]
+    lines = [line.text for line in forecast_lines(found, ["forecasts are " + "long " * 20], width)]
+    assert max(map(len, lines)) <= (width or 200)
+    assert len(lines[-4].split()) == columns
+    assert all(f"disk-{each}" in line for each, line in enumerate(lines[-3:]))
+    assert lines[-3].endswith("+80.5 GiB/d  in 4.6 d (2.3 d to never)")
+    assert lines[-2].endswith("not filling (at the earliest in 10.4 d)")
+    assert lines[-1].endswith("unknown: too few samples (2 of 6)")
 
 
 def test_a_node_is_recorded_and_its_directories_are_forecast(

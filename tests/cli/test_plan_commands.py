@@ -139,7 +139,7 @@ def test_a_failed_directory_is_emptied_of_all_that_its_broker_cannot_show() -> N
 
 def test_moving_replicas_are_no_ground_for_a_plan() -> None:
     refuse_moving([])
-    with pytest.raises(CommandFailed, match=r"2 partitions are moving already \(t-0, t-1\)"):
+    with pytest.raises(CommandFailed, match=r"of 2 partitions are moving already \(t-0, t-1\)"):
         refuse_moving([TopicPartition("t", number) for number in (1, 0, 1)])
 
 

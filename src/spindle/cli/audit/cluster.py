@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from spindle.cli.table import table_lines
+from spindle.cli.table import narrowed_table_lines
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ErrorCode
@@ -44,8 +44,12 @@ def audited_cluster(
         yield ClusterAudit(client, fetches_replicas=fetches_replicas)
 
 
-def cluster_lines(cluster: "ClusterAudit | None") -> list[str]:
-    """Return a table of the log directories that the brokers report, none without a cluster."""
+def cluster_lines(cluster: "ClusterAudit | None", width: int | None = None) -> list[str]:
+    """Return a table of the log directories that the brokers report, none without a cluster.
+
+    Args:
+        width: columns of the terminal: paths are shortened to fit. None sets no limit.
+    """
     if cluster is None:
         return []
     head = ("BROKER", "DIRECTORY", "STATE", "REPLICAS", "SIZE")
@@ -64,7 +68,7 @@ def cluster_lines(cluster: "ClusterAudit | None") -> list[str]:
             )
             for each in answer
         ]
-    return [*table_lines(head, rows), ""]
+    return [*narrowed_table_lines(head, rows, "DIRECTORY", width), ""]
 
 
 def cluster_documents(cluster: "ClusterAudit | None") -> list[dict[str, Any]]:

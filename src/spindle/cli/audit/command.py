@@ -168,7 +168,7 @@ def audit(
         _print_plan(report)
     else:
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        show([*map(Line, cluster_lines(cluster)), *report_lines(report, seconds, width)])
+        show([*map(Line, cluster_lines(cluster, width)), *report_lines(report, seconds, width)])
         if html is not None:
             click.echo(f"\nDrew {html}")
     return _exit_code(report)

@@ -133,6 +133,8 @@ def _sum(report: "AuditReport", seconds: float) -> str:
         f"{replicas}, {batches}, {size_text(size_bytes)} in {seconds:.1f} s "
         f"({size_text(int(size_bytes / max(seconds, 0.001)))}/s): "
     )
+    if not report.directories and not report.replicas:
+        text = f"metadata and brokers' directories compared in {seconds:.1f} s, no batches read: "
     count = len(report.findings) + report.left_out
     text += "all in order" if not count else counted(count, "finding")
     if report.left_out:

@@ -23,6 +23,7 @@ from spindle.cli.history.forecasts import (
 )
 from spindle.cli.history.history_folder import read_history
 from spindle.cli.table import table_lines
+from spindle.cli.terminal import shortened
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.disks import DiskView
 from spindle.client.wire.cluster import WireClient
@@ -45,6 +46,8 @@ _COLUMNS: Final = (
 )
 _LESS_IMPORTANT: Final = ("ID", "USED", "CAPACITY", "LOGS")
 """Columns that a narrow terminal lacks, the first one first."""
+_OF_NO_FORECAST: Final = ("LEADERS", "REPLICAS")
+"""Further ones that it lacks beside times until directories are full."""
 _REMARK: Final = "Broker {} is not of Spindle: no directory ids, no reasons of failures."
 _INDENT: Final = 8
 _SHORT: Final = len("online")
@@ -101,26 +104,37 @@ def list_lines(
 
     Args:
         now_ms: the present time.
-        width: columns of the terminal: a table that is too wide lacks columns, and a long state
-            gets a line of its own. None sets no limit.
+        width: columns of the terminal: a table that is too wide lacks columns, a long state gets a
+            line of its own, and paths are shortened if that does not suffice. None sets no limit.
         forecasts: None leaves out the column of times until directories are full.
     """
     columns = [title for title in _COLUMNS if title != "FULL" or forecasts is not None]
     rows = list(_rows(reports, now_ms, forecasts))
     lines = _table(rows, columns)
     if width is not None:
-        for left_out in range(len(_LESS_IMPORTANT) + 1):
-            dropped = _LESS_IMPORTANT[:left_out]
-            lines = _table(rows, [title for title in columns if title not in dropped])
-            lines = [part for line in lines for part in _folded(line, width)]
+        optional = _LESS_IMPORTANT if forecasts is None else _LESS_IMPORTANT + _OF_NO_FORECAST
+        for left_out in range(len(optional) + 1):
+            shown = [title for title in columns if title not in optional[:left_out]]
+            lines = _folded_table(rows, shown, width)
             if max(map(len, lines)) <= width:
                 break
+        else:
+            longest = max(len(row["DIRECTORY"]) for row in rows)
+            room = max(len("DIRECTORY"), longest - max(map(len, lines)) + width)
+            narrowed = [{**row, "DIRECTORY": shortened(row["DIRECTORY"], room)} for row in rows]
+            lines = _folded_table(narrowed, shown, width)
     foreign = [report for report in reports if report.disks is not None and not report.is_spindle]
     return [*lines, *(_REMARK.format(report.node.node_id) for report in foreign)]
 
 
 def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> list[str]:
     return table_lines(columns, [[row[title] for title in columns] for row in rows])
+
+
+def _folded_table(
+    rows: Sequence[Mapping[str, str]], columns: Sequence[str], width: int
+) -> list[str]:
+    return [part for line in _table(rows, columns) for part in _folded(line, width)]
 
 
 def _rows(

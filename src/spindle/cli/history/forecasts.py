@@ -64,7 +64,8 @@ def time_to_full_text(found: TimeToFull) -> str:
         return f"unknown: {found.reason}"
     earliest = span_text(found.earliest_s) if found.earliest_s is not None else "never"
     if found.expected_s is None:
-        return "not filling" if earliest == "never" else f"not filling (at most in {earliest})"
+        is_possible = found.earliest_s is not None
+        return f"not filling (at the earliest in {earliest})" if is_possible else "not filling"
     if found.filling is Filling.FAR:
         text = f"not within {span_text(found.sight_s)}"
         is_near = found.earliest_s is not None and found.earliest_s <= found.sight_s

@@ -1,8 +1,11 @@
 """`spindle plan forecast`: when each directory is full."""
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from shutil import get_terminal_size
+from typing import Any, Final
 
 import click
 
@@ -16,13 +19,17 @@ from spindle.cli.history.forecasts import (
 )
 from spindle.cli.history.history_folder import RecordedHistory, read_history
 from spindle.cli.plan.snapshot import read_snapshot
-from spindle.cli.table import table_lines
+from spindle.cli.table import narrowed_table_lines
+from spindle.cli.terminal import QUIET, UNUSUAL, Line, show, wrapped
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.wire.cluster import WireClient
 from spindle.common.sizes import size_text
 from spindle.planner.growth import partition_rates
 from spindle.planner.model import DirectoryModel
 from spindle.planner.time_to_full import TimeToFull
+
+_NOTE: Final = "note  "
+_COLUMNS: Final = ("BROKER", "DIRECTORY", "CAPACITY", "FILL", "GROWTH", "FULL")
 
 
 @click.command("forecast")
@@ -35,7 +42,7 @@ def forecast_command(client: WireClient, as_json: bool, folder: Path) -> None:
     a 90 % interval.
     """
     history = read_history(folder, describe_brokers(client).cluster_id)
-    snapshot = read_snapshot(client, None)
+    snapshot = read_snapshot(client, None, is_for_plan=False)
     forecasts = Forecasts(history)
     found = [(each, _forecast(forecasts, each)) for each in snapshot.model.directories]
     remarks = [*history_remarks(history), *snapshot.remarks]
@@ -45,6 +52,21 @@ def forecast_command(client: WireClient, as_json: bool, folder: Path) -> None:
         document = {"remarks": remarks, "directories": directories, "partitions": partitions}
         click.echo(json.dumps(document))
         return
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    show(forecast_lines(found, remarks, width))
+
+
+def forecast_lines(
+    found: Sequence[tuple[DirectoryModel, TimeToFull]],
+    remarks: Sequence[str],
+    width: int | None = None,
+) -> list[Line]:
+    """Return the notes, and a table with the time until each directory is full.
+
+    Args:
+        width: columns of the terminal: a table that is too wide lacks the capacities, and has
+            shorter paths if that does not suffice. None sets no limit.
+    """
     rows = [
         (
             str(each.broker_id),
@@ -56,8 +78,23 @@ def forecast_command(client: WireClient, as_json: bool, folder: Path) -> None:
         )
         for each, full in found
     ]
-    head = ("BROKER", "DIRECTORY", "CAPACITY", "FILL", "GROWTH", "FULL")
-    click.echo("\n".join([*(f"note  {each}" for each in remarks), "", *table_lines(head, rows)]))
+    for left_out in ("", "CAPACITY"):
+        columns = [number for number, title in enumerate(_COLUMNS) if title != left_out]
+        head, *lines = narrowed_table_lines(
+            [_COLUMNS[number] for number in columns],
+            [[row[number] for number in columns] for row in rows],
+            "DIRECTORY",
+            width,
+        )
+        if width is None or max(map(len, (head, *lines))) <= width:
+            break
+    notes = [part for each in remarks for part in wrapped(_NOTE + each, width, len(_NOTE))]
+    return [
+        *(Line(text, UNUSUAL) for text in notes),
+        Line(""),
+        Line(head, QUIET),
+        *map(Line, lines),
+    ]
 
 
 def _partition_documents(history: RecordedHistory) -> list[dict[str, Any]]:

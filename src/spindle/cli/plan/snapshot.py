@@ -12,6 +12,7 @@ from spindle.client.cluster import ClusterView
 from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.every_broker import ask_every_broker, log_dirs_of
+from spindle.common.counted import counted
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
@@ -19,6 +20,7 @@ from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, Par
 UNREADABLE: Final = "(unreadable)"
 """The path of replicas whose directory no broker tells."""
 _MOST_NAMED: Final = 5
+_OWN_SIZES: Final = "; --capacity gives each a size of its own"
 
 
 class ReplicasMoving(CommandFailed):
@@ -39,15 +41,18 @@ class ClusterSnapshot:
     cluster_id: str | None = None
 
 
-def read_snapshot(client: WireClient, capacity_bytes: int | None) -> ClusterSnapshot:
+def read_snapshot(
+    client: WireClient, capacity_bytes: int | None, *, is_for_plan: bool = True
+) -> ClusterSnapshot:
     """Ask a cluster for its brokers, partitions and log directories.
 
     Args:
         capacity_bytes: of each directory, which then holds its replicas only; None to believe the
             brokers.
+        is_for_plan: refuse replicas on the move, and name an option of plans in the remarks.
 
     Raises:
-        ReplicasMoving: replicas are on the move, so the answers would be wrong soon.
+        ReplicasMoving: replicas are on the move, so a plan would be wrong soon.
         ApiError, ClientError: the cluster could not be asked.
     """
     nodes = describe_brokers(client).nodes
@@ -57,9 +62,13 @@ def read_snapshot(client: WireClient, capacity_bytes: int | None) -> ClusterSnap
         broker: failure(answer).plainly if isinstance(answer, Exception) else answer
         for broker, answer in ask_every_broker(client, nodes, log_dirs_of).items()
     }
-    moving = [each for views in answers.values() for each in copied_inside(views)]
-    refuse_moving([*under_way, *moving])
-    return snapshot_of(nodes, view, answers, capacity_bytes)
+    if is_for_plan:
+        moving = [each for views in answers.values() for each in copied_inside(views)]
+        refuse_moving([*under_way, *moving])
+    snapshot = snapshot_of(nodes, view, answers, capacity_bytes)
+    if not is_for_plan:
+        snapshot.remarks = [each.removesuffix(_OWN_SIZES) for each in snapshot.remarks]
+    return snapshot
 
 
 def copied_inside(views: Sequence[LogDirView] | str) -> list[TopicPartition]:
@@ -82,10 +91,11 @@ def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
     """
     if not partitions:
         return
-    names = ", ".join(map(str, sorted(set(partitions))[:_MOST_NAMED]))
+    found = sorted(set(partitions))
+    names = ", ".join(map(str, found[:_MOST_NAMED]))
     raise ReplicasMoving(
-        f"{len(set(partitions))} partitions are moving already ({names}): wait for their end, or "
-        "cancel them, and plan again"
+        f"replicas of {counted(len(found), 'partition')} are moving already ({names}): wait for "
+        "their end, or cancel them, and plan again"
     )
 
 
@@ -155,7 +165,7 @@ def _shared_space(answers: Mapping[int, Sequence[LogDirView] | str]) -> list[str
         names += f" and {len(shared) - _MOST_NAMED} more"
     return [
         f"log directories seem to share a file system (brokers {names}): each counts as "
-        "if it had the whole of it; --capacity gives each a size of its own"
+        f"if it had the whole of it{_OWN_SIZES}"
     ]
 
 
