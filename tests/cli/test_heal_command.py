@@ -92,3 +92,24 @@ def test_throttles_of_a_drain_keep_a_healing_away_and_its_own_are_removed(
     ExecutionFile(tmp_path / "round.json", cluster_id, "heal", brokers=[1]).save()
     assert events(capsys, *state) == [{"event": "fine", "directories": 3}]
     assert not (tmp_path / "round.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--above", "50", "--down-to", "60"), "--down-to 60 is higher than --above 50"),
+        (("--horizon", "3d"), "--horizon needs a history: give --history"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reason: str
+) -> None:
+    assert run(("heal", "--once", *words)) == 1
+    assert reason in capsys.readouterr().err
+
+
+def test_directories_that_share_a_file_system_are_remarked_once(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(("heal", "--once", "--dry-run", "--above", "100", "--state", str(tmp_path))) == 0
+    assert capsys.readouterr().out.count("--capacity gives each a size of its own") == 1

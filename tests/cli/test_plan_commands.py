@@ -166,7 +166,7 @@ def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
     assert end_step("1:/a", drained()).text == "1:/a has no replicas and is cordoned"
     dead = decommission(three_brokers().model, 3, LIMITS)
     end = end_step("3", dead)
-    assert end.text == "3 has no replicas; its offline directories are not cordoned"
+    assert end.text == "broker 3 has no replicas; its offline directories are not cordoned"
     assert end.facts == {"isCordoned": False}
 
 

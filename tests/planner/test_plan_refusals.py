@@ -83,11 +83,11 @@ def test_a_replica_is_larger_than_all_rooms() -> None:
     assert error.limit is BindingLimit.CAPACITY
     assert "needs 40.0 GiB" in str(error)
     assert "1:/d, has 15.0 GiB below 95% of its capacity" in str(error)
-    assert error.remedy == "free or add 25.0 GiB there, or raise the highest fill"
+    assert error.remedy == "free or add 25.0 GiB there, or raise the highest fill (--max-fill)"
     two = replace(cluster, partitions=[*cluster.partitions, partition(0, size=40, number=1)])
     assert refusal(two).remedy == (
         "free or add 25.0 GiB there (for all 2 replicas without a place add directories with "
-        "84.2 GiB), or raise the highest fill"
+        "84.2 GiB), or raise the highest fill (--max-fill)"
     )
 
 

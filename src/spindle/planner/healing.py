@@ -40,9 +40,9 @@ class HealingLimits:
     def __post_init__(self) -> None:
         if not 0.0 < self.down_to_fill <= self.above_fill <= 1.0:
             raise ValueError(
-                f"a directory is relieved above {self.above_fill:.0%} down to "
-                f"{self.down_to_fill:.0%}; both must be above 0, at most 100%, and the second one "
-                "not above the first one"
+                f"directories above {self.above_fill:.0%} give replicas until they are at "
+                f"{self.down_to_fill:.0%}: the second share must be above 0% and not above the "
+                "first one, and the first one not above 100%"
             )
 
 

@@ -50,7 +50,7 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
             BindingLimit.RACKS,
             model.name,
             f"it would be in fewer racks without its replica in rack {name}",
-            f"add a directory or a broker to rack {name}, or allow fewer racks",
+            f"add a directory or a broker to rack {name}, or allow fewer racks (--fewer-racks)",
         )
     refuse_space(layout, waiting, legal, limits)
 
@@ -131,5 +131,5 @@ def refuse_space(
         f"it needs {size_text(size)}, and the directory with the most room, "
         f"{cluster.directories[best]}, has {size_text(max(0, rooms[best]))} below "
         f"{limits.max_fill:.0%} of its capacity",
-        f"free or add {size_text(missing)} there{for_all}, or raise the highest fill",
+        f"free or add {size_text(missing)} there{for_all}, or raise the highest fill (--max-fill)",
     )

@@ -8,7 +8,7 @@ from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.history.looking_ahead import look_ahead
-from spindle.cli.plan.place import find_directories, parse_place
+from spindle.cli.plan.place import find_directories, parse_place, place_text
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.limits import PlanLimits
@@ -21,9 +21,9 @@ def end_step(place: str, plan: PlacementPlan) -> ExecutionStep:
     """Return the last step of a drain. Only a directory that is online can be cordoned."""
     emptied = [plan.cluster.directories[each] for each in plan.leaving]
     is_cordoned = bool(emptied) and all(each.is_online for each in emptied)
-    text = f"{place} has no replicas and is cordoned"
+    text = f"{place_text(place)} has no replicas and is cordoned"
     if not is_cordoned:
-        text = f"{place} has no replicas; its offline directories are not cordoned"
+        text = f"{place_text(place)} has no replicas; its offline directories are not cordoned"
     return ExecutionStep("empty", text, {"isCordoned": is_cordoned})
 
 
@@ -90,7 +90,9 @@ class DrainRun:
         self._executor.unthrottle()
         remove_cordons(self._client, self._broker_id, self._file, self._tell)
         self._file.end()
-        self._tell(ExecutionStep("cancelled", f"the drain of {self._place} is cancelled"))
+        self._tell(
+            ExecutionStep("cancelled", f"the drain of {place_text(self._place)} is cancelled")
+        )
         self._executor.tell_throttles("the command with --cancel")
 
     def _move_all(self) -> PlacementPlan:
@@ -99,7 +101,7 @@ class DrainRun:
             self._plan,
             before_round=self._cordon,
             distance=lambda plan: sum(len(each.moves) for each in plan.rounds),
-            stays=f"{self._place} does not get emptier; see the broker's log",
+            stays=f"{place_text(self._place)} does not get emptier; see the broker's log",
         )
 
     def _plan(self) -> PlacementPlan:

@@ -8,7 +8,7 @@ import click
 from spindle.cli.execution.cordons import left_cordon, remove_cordon
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.failure import CommandFailed
-from spindle.cli.plan.place import parse_place
+from spindle.cli.plan.place import parse_place, place_text
 from spindle.client.admin.cluster import unregister_broker
 from spindle.client.admin.cordons import cordoned_entries
 from spindle.client.admin.disks import alter_disks
@@ -51,7 +51,7 @@ def check_taking_out(client: WireClient, then: TakingOut, place: str, *, is_agre
                 "while it runs: drain without --then, stop it, and change log.dirs"
             ) from None
     if not is_agreed and sys.stdin.isatty():
-        click.confirm(f"Drain {place}, then {then.value} it?", abort=True)
+        click.confirm(f"Drain {place_text(place)}, then {then.value} it?", abort=True)
 
 
 def take_out(client: WireClient, then: TakingOut, place: str, tell: Tell) -> None:

@@ -105,13 +105,22 @@ def heal_command(
     It says what it finds, what it does and why. It does nothing while others move replicas. After a
     kill, the same command goes on. Ctrl-C stops its moves and removes its throttles.
     """
-    try:
-        healing = HealingLimits(above / 100, down_to / 100)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    if down_to > above:
+        raise click.UsageError(
+            f"--down-to {down_to:g} is higher than --above {above:g}: directories give replicas "
+            "when they are above the one, until they are at the other"
+        )
+    healing = HealingLimits(above / 100, down_to / 100)
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)
     settings = HealSettings(
-        healing, limits, history, horizon_ms, grace_ms, most_per_day, capacity, dry_run
+        healing,
+        limits,
+        history,
+        horizon_ms,
+        grace_ms,
+        most_per_day,
+        capacity,
+        dry_run,
     )
     tell = printing(as_json=as_json)
     state.mkdir(parents=True, exist_ok=True)

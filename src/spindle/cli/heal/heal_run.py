@@ -26,7 +26,7 @@ from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan, PlannedRound
 
 _MS: Final = 1000
-_GOES_S: Final = 10.0
+_THROTTLE_GONE_S: Final = 10.0
 """Time in which a broker hears that a throttle was removed."""
 
 
@@ -40,6 +40,7 @@ class HealSettings:
         grace_ms: the time for which a directory must be offline before it is emptied.
         most_bytes_per_day: moved in 24 hours; None for no limit.
         capacity_bytes: of each directory; None to believe the brokers.
+        is_dry: say what would move, and move nothing.
     """
 
     healing: HealingLimits
@@ -68,6 +69,7 @@ class HealRun:
         self._memory = memory
         self._settings = settings
         self._tell = tell
+        self._told: set[str] = set()
 
     def look(self) -> None:
         """Plan, and move round by round until there is nothing to do or no bytes are left today.
@@ -125,7 +127,7 @@ class HealRun:
         file.end()
         self._executor.tell_throttles("the command")
         # A broker hears of a change after the controller, and its throttles must not seem foreign.
-        deadline = time.monotonic() + _GOES_S
+        deadline = time.monotonic() + _THROTTLE_GONE_S
         while set(mine).intersection(self._throttled()) and time.monotonic() < deadline:
             time.sleep(PAUSE_S)
 
@@ -164,6 +166,10 @@ class HealRun:
     def _plan(self) -> PlacementPlan:
         settings = self._settings
         snapshot = read_snapshot(self._client, settings.capacity_bytes)
+        # A remark that stays true is told once, not with every look.
+        for remark in sorted(set(snapshot.remarks) - self._told):
+            self._tell(ExecutionStep("remark", remark, {"remark": remark}))
+        self._told.update(snapshot.remarks)
         model = snapshot.model
         ahead = model
         found = look_ahead(settings.history, settings.horizon_ms, snapshot, settings.capacity_bytes)

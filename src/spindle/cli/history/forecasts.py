@@ -19,6 +19,7 @@ HISTORY: Final = click.option(
     "--history",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
+    is_eager=True,  # --horizon looks at it
     help="A folder of spindle plan record: how fast directories and partitions grow.",
 )
 

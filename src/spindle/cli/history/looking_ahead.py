@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
-from spindle.cli.disks.durations import DurationMs
-from spindle.cli.history.forecasts import HISTORY, history_remarks, span_text
+from spindle.cli.durations import DurationMs, span_text
+from spindle.cli.history.forecasts import HISTORY, history_remarks
 from spindle.cli.history.history_folder import RecordedHistory, read_history
 from spindle.cli.plan.snapshot import ClusterSnapshot
 from spindle.common.ids import TopicPartition
@@ -21,6 +22,19 @@ from spindle.planner.time_to_full import TimeToFull, sight_s, time_to_full, unkn
 _MS: Final = 1000
 _NO_GROWTH: Final = DirectoryGrowth(0, 0.0, None, None, None)
 
+
+def _with_history(ctx: click.Context, parameter: click.Parameter, horizon_ms: int) -> int:
+    """Return the horizon.
+
+    Raises:
+        click.UsageError: it was given without a history.
+    """
+    is_given = ctx.get_parameter_source("horizon_ms") is ParameterSource.COMMANDLINE
+    if is_given and ctx.params.get("history") is None:
+        raise click.UsageError("--horizon needs a history: give --history")
+    return horizon_ms
+
+
 _HORIZON: Final = click.option(
     "--horizon",
     "horizon_ms",
@@ -28,6 +42,7 @@ _HORIZON: Final = click.option(
     default="7d",
     show_default=True,
     metavar="DURATION",
+    callback=_with_history,
     help="With --history: how far ahead limits must hold; for a plan, after its end.",
 )
 

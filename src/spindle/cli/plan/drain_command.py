@@ -2,7 +2,7 @@
 
 import click
 
-from spindle.cli.plan.place import find_directories, parse_place
+from spindle.cli.plan.place import find_directories, parse_place, place_text
 from spindle.cli.plan.plan_command import OUT, Goal, plan_command
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -22,4 +22,4 @@ def drain_command(place: str) -> Goal:
         found = find_directories(cluster, broker_id, path)
         return drain(cluster, found, limits)
 
-    return f"empty {place}", make
+    return f"empty {place_text(place)}", make

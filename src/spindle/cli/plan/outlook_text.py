@@ -1,10 +1,10 @@
 """The times after a plan as text: fills at the horizon, and when directories are full."""
 
-from spindle.cli.disks.screen import shortened
-from spindle.cli.history.forecasts import short_time_to_full_text, span_text
+from spindle.cli.durations import span_text
+from spindle.cli.history.forecasts import short_time_to_full_text
 from spindle.cli.history.looking_ahead import PlanOutlook
 from spindle.cli.table import table_lines
-from spindle.cli.terminal import QUIET, Line
+from spindle.cli.terminal import QUIET, Line, shortened
 from spindle.planner.plan import PlacementPlan
 
 _MS = 1000

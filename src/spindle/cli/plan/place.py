@@ -19,6 +19,11 @@ def parse_place(text: str) -> tuple[int, str | None]:
     return int(broker), rest or None
 
 
+def place_text(place: str) -> str:
+    """Return how a text names `BROKER` or `BROKER:DIR`: `broker 2`, or `2:/data/1`."""
+    return place if ":" in place else f"broker {place}"
+
+
 def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) -> list[int]:
     """Return the indexes of one directory of a broker, or of all of them.
 

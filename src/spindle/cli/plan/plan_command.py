@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.durations import span_text
 from spindle.cli.failure import CommandFailed
-from spindle.cli.history.forecasts import span_text
 from spindle.cli.history.looking_ahead import ahead_options, look_ahead, plan_with
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.pages.plan_page import plan_page
