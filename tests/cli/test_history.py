@@ -142,8 +142,8 @@ def age(folder: Path, gap_ms: int) -> None:
 def test_a_forecast_fits_into_a_terminal(width: int | None, columns: int) -> None:
     growth = Trend(1e6, -1e5, 2e6)
     fulls = (
-        TimeToFull(Filling.FILLING, "", growth, 4e5, 2e5, None),
-        TimeToFull(Filling.NOT_FILLING, "", growth, None, 9e5, None),
+        TimeToFull(Filling.FILLING, growth=growth, expected_s=4e5, earliest_s=2e5),
+        TimeToFull(Filling.NOT_FILLING, growth=growth, earliest_s=9e5),
         TimeToFull(Filling.UNKNOWN, "too few samples (2 of 6)"),
     )
     found = [

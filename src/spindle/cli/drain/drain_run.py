@@ -90,9 +90,8 @@ class DrainRun:
         self._executor.unthrottle()
         remove_cordons(self._client, self._broker_id, self._file, self._tell)
         self._file.end()
-        self._tell(
-            ExecutionStep("cancelled", f"the drain of {place_text(self._place)} is cancelled")
-        )
+        text = f"the drain of {place_text(self._place)} is cancelled"
+        self._tell(ExecutionStep("cancelled", text))
         self._executor.tell_throttles("the command with --cancel")
 
     def _move_all(self) -> PlacementPlan:
