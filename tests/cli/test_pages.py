@@ -137,6 +137,12 @@ def test_a_refusal_shows_limit_remedy_and_the_fill_before() -> None:
     assert "90.9 %" in text
 
 
+@pytest.mark.parametrize("kind", ["unreadable", "broker-silent"])
+def test_an_audit_that_did_not_see_everything_says_so(kind: str) -> None:
+    text = Parsed(audit_page(audited(finding(kind=kind)))).text
+    assert "1 place could not be read or did not answer, so the audit is not complete." in text
+
+
 def test_an_audit_shows_a_verdict_places_causes_and_repairs() -> None:
     text = Parsed(audit_page(audited(finding(), finding(severity="warning", kind="x")))).text
     for part in (

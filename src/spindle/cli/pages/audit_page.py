@@ -30,6 +30,8 @@ _MOST_UNFOLDED: Final = 8
 _NUMBER: Final = "number"
 _STATES: Final = {"offline": "error", "does not answer": "error"}
 _ERROR: Final = "error"
+_UNSEEN: Final = ("unreadable", "broker-silent")
+"""Kinds of findings that leave an audit incomplete."""
 
 Document = Mapping[str, Any]
 
@@ -63,9 +65,10 @@ def _parts(document: Document) -> Iterator[Markup]:
 
 
 def _verdict(document: Document, severities: Counter[str]) -> Markup:
-    unread = [each for each in document["findings"] if each["kind"] == "unreadable"]
-    if unread:
-        text = f"{counted(len(unread), 'place')} could not be read, so the audit is not complete."
+    unseen = [each for each in document["findings"] if each["kind"] in _UNSEEN]
+    if unseen:
+        places = counted(len(unseen), "place")
+        text = f"{places} could not be read or did not answer, so the audit is not complete."
         return notice(_ERROR, _found_text(severities), paragraphs([text]))
     if severities[_ERROR]:
         text = "Records are damaged, missing or in danger, or a broker does not start with files."
