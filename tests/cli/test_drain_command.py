@@ -12,7 +12,7 @@ from spindle.cli.drain.taking_out import TakingOut, take_out
 from spindle.cli.execution import cordons
 from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.execution.steps import ExecutionStep, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.snapshot import read_snapshot
@@ -280,3 +280,8 @@ def test_a_drained_directory_is_retired_and_keeps_no_cordon(
     with connect(bootstrap, {}) as client:
         assert cordoned_entries(client, 1) == ()
     assert path not in directories(capsys)
+
+
+def test_names_in_steps_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    printing(as_json=False)(ExecutionStep("cordoned", "cordoned /d\x1b[2J of broker 1\nand more"))
+    assert capsys.readouterr().out == "cordoned /d\\x1b[2J of broker 1\nand more\n"

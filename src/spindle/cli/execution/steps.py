@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from spindle.common.printable import printable
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutionStep:
@@ -36,6 +38,9 @@ def printing(*, as_json: bool, **common: Any) -> Tell:
 
     def tell(step: ExecutionStep) -> None:
         document = {**common, "event": step.event, **step.facts}
-        click.echo(json.dumps(document) if as_json else step.text)
+        if as_json:
+            click.echo(json.dumps(document))
+        else:
+            click.echo("\n".join(map(printable, step.text.split("\n"))))
 
     return tell
