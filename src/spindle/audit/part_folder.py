@@ -1,7 +1,7 @@
 """The folder from which an interrupted audit on Spark goes on: the parts of finished segments.
 
 Each Spark task writes one file when it has ended, so the folder must be one that the driver and all
-executors see. A part counts as long as the files of its segment are those of then.
+executors see. A part counts as long as the files of its segment do not change.
 """
 
 import hashlib

@@ -25,7 +25,7 @@ class LastBatch(NamedTuple):
 
 
 class ProducerCut(NamedTuple):
-    """The offset of a snapshot, and the last batches before it that are behind the cut before."""
+    """The offset of a snapshot, and the last batches between the snapshot before and this one."""
 
     offset: int
     newest: Mapping[int, LastBatch]
@@ -36,8 +36,8 @@ class ProducerPart(NamedTuple):
 
     Attributes:
         first_offset: the base offset of the first batch, None without a batch.
-        cuts: at the offsets of snapshots, up to the last batch.
-        newest: the last batches behind the last cut, by producer id.
+        cuts: one for each snapshot whose offset is not above the last batch.
+        newest: the last batches behind the last of these snapshots, by producer id.
     """
 
     first_offset: int | None

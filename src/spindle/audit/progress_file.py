@@ -30,7 +30,7 @@ class ProgressFile:
         self._kept = kept
 
     def find(self, place: ReplicaPlace) -> AuditedReplica | None:
-        """Return the result of a replica whose files are those of then, None if there is none."""
+        """Return the result of a replica; None without one, or if its files changed since."""
         try:
             return audited_replica(place, self._kept[fingerprint(place)])
         except (KeyError, TypeError, ValueError):

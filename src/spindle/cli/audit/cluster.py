@@ -29,7 +29,7 @@ def audited_cluster(
 
     Raises:
         ApiError, ClientError, ConfigError, ToolFailed: the cluster cannot be asked.
-        ValueError: replicas are to be fetched, but from where?
+        ValueError: an option needs a cluster, and there are no addresses.
     """
     if servers is None:
         if fetches_replicas or file is not None:

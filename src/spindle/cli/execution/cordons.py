@@ -9,9 +9,9 @@ from spindle.client.admin.cordons import CordonRefused, cordon, cordoned_entries
 from spindle.client.wire.cluster import WireClient
 from spindle.config.cordon_notes import CordonNote
 
-_APPEARS_S: Final = 3.0
+_CORDON_SEEN_S: Final = 3.0
 """Time in which a broker hears of a cordon that was set a moment ago."""
-_GOES_S: Final = 15.0
+_CORDON_GONE_S: Final = 15.0
 """Time in which a broker hears that a cordon was removed."""
 _PAUSE_S: Final = 0.2
 
@@ -56,7 +56,7 @@ def remove_cordon(client: WireClient, broker_id: int, path: str) -> str | None:
     Raises:
         ApiError, ClientError: the cluster refused, or could not be asked.
     """
-    deadline = time.monotonic() + _APPEARS_S
+    deadline = time.monotonic() + _CORDON_SEEN_S
     while True:
         try:
             uncordon(client, broker_id, path)
@@ -66,12 +66,12 @@ def remove_cordon(client: WireClient, broker_id: int, path: str) -> str | None:
             if time.monotonic() >= deadline:
                 return str(error)
         time.sleep(_PAUSE_S)
-    deadline = time.monotonic() + _GOES_S
+    deadline = time.monotonic() + _CORDON_GONE_S
     while path in cordoned_entries(client, broker_id):
         if time.monotonic() >= deadline:
             return (
-                f"broker {broker_id} still shows the cordon of {path}, {_GOES_S:.0f} s after it "
-                f"was removed: look with spindle disks list --broker {broker_id}"
+                f"broker {broker_id} still shows the cordon of {path}, {_CORDON_GONE_S:.0f} s "
+                f"after it was removed: look with spindle disks list --broker {broker_id}"
             )
         time.sleep(_PAUSE_S)
     return None

@@ -69,9 +69,9 @@ class RoundExecutor:
         self._throttled: set[int] = set()
 
     def begin(self, plan: PlacementPlan) -> None:
-        """Start the first round of a plan. Each broker hears of the directory before the replica
-        is created.
+        """Start the first round of a plan.
 
+        Each broker hears of the directory before the controller hears of the replica.
         Moves of partitions that have changed since the plan was made are left out. A move that the
         cluster refuses is told, and kept in `refused`.
 
