@@ -107,14 +107,27 @@ def test_a_drain_that_is_not_possible_changes_nothing(
     assert not any(is_cordoned for _, is_cordoned in directories(capsys).values())
 
 
-def test_a_drain_that_cannot_go_on_leaves_no_throttles(bootstrap: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fails_early", [False, True], ids=["plan", "cluster"])
+def test_a_drain_that_cannot_go_on_leaves_no_throttles(
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    fails_early: bool,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CommandFailed("the answers of the brokers contradict each other")
+
+    if fails_early:
+        monkeypatch.setattr(drain_run, "read_snapshot", refuse)
     state = tmp_path / "drain.json"
-    assert run(("topic", "create", "held", "-p", "1", "-r", "1")) == 0
+    run(("topic", "create", "held", "-p", "1", "-r", "1"))
     with connect(bootstrap, {}) as client:
         cluster_id = describe_brokers(client).cluster_id
         ExecutionFile(state, cluster_id, "drain 1", ["/d"], [], [1]).save()
         throttle_brokers(client, [1], BETWEEN_BROKERS, 2**20)
         assert run(("drain", "1", "--state", str(state))) == 1
+        assert "--cancel undoes this" in capsys.readouterr().err
         kept = describe(client, ResourceType.BROKER, "1", BETWEEN_BROKERS)
     assert not any(each.source is ReportedSource.DYNAMIC_BROKER_CONFIG for each in kept)
     left = open_execution_file(state, cluster_id, "drain 1")

@@ -84,6 +84,12 @@ def test_answers_of_brokers_become_a_model() -> None:
     assert found.remarks == ["broker 3 does not tell its directories: cannot connect to host:9093"]
 
 
+def test_answers_that_contradict_each_other_end_with_one_line() -> None:
+    twice = [log_dir("/a"), log_dir("/a")]
+    with pytest.raises(CommandFailed, match="contradict each other: directory 1:/a is there 2"):
+        snapshot_of([node(1)], view((1,)), {1: twice}, None)
+
+
 def test_a_dead_broker_is_emptied_from_the_leaders() -> None:
     plan = decommission(three_brokers().model, 3, LIMITS)
     ((move,),) = [each.moves for each in plan.rounds]

@@ -86,7 +86,7 @@ def drain_command(
 def _finish(run: DrainRun, path: Path, tell: Tell) -> None:
     try:
         run.finish()
-    except Infeasible as error:
+    except (Infeasible, CommandFailed) as error:
         raise CommandFailed(f"{error}\n{_what_next(path)}") from None
     except KeyboardInterrupt:
         tell(ExecutionStep("stopping", "stopping the moves"))

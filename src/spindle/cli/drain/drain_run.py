@@ -7,6 +7,7 @@ from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.place import find_directories, parse_place, place_text
 from spindle.cli.plan.snapshot import read_snapshot
@@ -111,7 +112,12 @@ class DrainRun:
         def make(model: ClusterModel) -> PlacementPlan:
             return drain(model, places, self._limits)
 
-        return make(snapshot.model) if ahead is None else ahead.plan(snapshot.model, make).today
+        if ahead is None:
+            return make(snapshot.model)
+        try:
+            return ahead.plan(snapshot.model, make).today
+        except ValueError as error:
+            raise CommandFailed(str(error)) from None
 
     def _cordon(self, plan: PlacementPlan) -> None:
         """Cordon what is not cordoned yet; the file names a cordon before it is set."""

@@ -66,7 +66,7 @@ def _planned(executor: RoundExecutor, make_plan: Callable[[], PlacementPlan]) ->
         except ReplicasMoving:
             time.sleep(PAUSE_S)
             executor.wait()
-        except Infeasible:
+        except (Infeasible, CommandFailed):
             executor.pause()
             raise
 

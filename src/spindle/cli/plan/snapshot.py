@@ -53,6 +53,7 @@ def read_snapshot(
 
     Raises:
         ReplicasMoving: replicas are on the move, so a plan would be wrong soon.
+        CommandFailed: the answers contradict each other.
         ApiError, ClientError: the cluster could not be asked.
     """
     nodes = describe_brokers(client).nodes
@@ -109,6 +110,9 @@ def snapshot_of(
 
     Args:
         answers: the log directories of each broker, or the reason why it did not answer.
+
+    Raises:
+        CommandFailed: the answers contradict each other.
     """
     racks = {node.node_id: node.rack or None for node in nodes}
     replicas = [each for topic in view.topics.values() for each in topic.partitions.values()]
@@ -130,7 +134,10 @@ def snapshot_of(
             directories.append(_directory(broker, found, capacity_bytes))
     partitions = _partitions(view, places, directories)
     brokers = [BrokerModel(broker, rack) for broker, rack in sorted(racks.items())]
-    model = ClusterModel(brokers, directories, partitions)
+    try:
+        model = ClusterModel(brokers, directories, partitions)
+    except ValueError as error:
+        raise CommandFailed(f"the answers of the brokers contradict each other: {error}") from None
     return ClusterSnapshot(model, remarks, view.cluster_id)
 
 
