@@ -10,19 +10,27 @@ import pytest
 from spindle.cli.drain import drain_run
 from spindle.cli.drain.taking_out import TakingOut, take_out
 from spindle.cli.execution import cordons
+from spindle.cli.execution import executor as executor_module
 from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.moves_under_way import MovesUnderWay
 from spindle.cli.execution.steps import ExecutionStep, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.cli.tools.bootstrap import connect
-from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, throttle_brokers
+from spindle.cli.tools.reassignment_plan import Replica
+from spindle.cli.tools.reassignment_throttles import (
+    BETWEEN_BROKERS,
+    remove_throttles,
+    throttle_brokers,
+)
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.configs import ReportedSource, describe
 from spindle.client.admin.cordons import CordonRefused, cordoned_entries, uncordon
 from spindle.client.cluster import ClusterView, PartitionView, TopicView
 from spindle.client.wire.cluster import WireClient
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ResourceType
 from spindle.planner.limits import PlanLimits
@@ -132,6 +140,28 @@ def test_a_drain_that_cannot_go_on_leaves_no_throttles(
     assert not any(each.source is ReportedSource.DYNAMIC_BROKER_CONFIG for each in kept)
     left = open_execution_file(state, cluster_id, "drain 1")
     assert (left.brokers, left.cordoned) == ([], ["/d"])
+
+
+def test_throttles_that_another_execution_removes_are_set_again(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looks = iter([1, 1, 0])
+
+    def moves(*_: object) -> MovesUnderWay:
+        if (count := next(looks)) and executor.file.brokers:
+            remove_throttles(client, [1], [])
+        return MovesUnderWay({}, [Replica(1, TopicPartition("t", 0))] * count, [], {})
+
+    monkeypatch.setattr(executor_module, "moves_under_way", moves)
+    monkeypatch.setattr(executor_module, "CHECK_S", 0.0)
+    with connect(bootstrap, {}) as client:
+        file = ExecutionFile(tmp_path / "drain.json", "id", "drain", brokers=[1])
+        executor = RoundExecutor(client, file, 2**20, lambda _: None)
+        executor.throttle()
+        executor.wait()
+        described = client.describe_configs(ResourceType.BROKER, ["1"], BETWEEN_BROKERS)
+        assert set(described["1"].values()) == {str(2**20)}
+        executor.unthrottle()
 
 
 @pytest.mark.parametrize("options", [(), ("--cancel",)])

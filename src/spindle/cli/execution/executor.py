@@ -15,6 +15,7 @@ from spindle.cli.tools.reassignment_plan import Plan, Replica, parse_plan, plan_
 from spindle.cli.tools.reassignment_throttles import (
     BETWEEN_BROKERS,
     BETWEEN_DIRECTORIES,
+    has_throttle,
     remove_throttles,
     throttle_brokers,
     throttle_topics,
@@ -37,6 +38,8 @@ PAUSE_S: Final = 0.5
 AWAY_S: Final = 30.0
 """Time after which a copy from or to a broker that is not running is given up."""
 
+CHECK_S: Final = 5.0
+"""Time between two looks at throttles."""
 _HAS_ENDED: Final = (
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -101,14 +104,15 @@ class RoundExecutor:
     def wait(self) -> None:
         """Wait until no replica of the cluster moves.
 
-        Moves of the present round that cannot end are cancelled. A broker that comes back meanwhile
-        gets the throttle of this run.
+        Moves of the present round that cannot end are cancelled. A broker that comes back, or whose
+        throttle another execution removes, gets the throttle of this run.
 
         Raises:
             CommandFailed: a move can neither end nor be cancelled.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         told, began = 0, time.monotonic()
+        checked = began
         last_seen: dict[int, float] = {}
         while True:
             now = moves_under_way(list_reassignments(self.client), self.client.describe_log_dirs())
@@ -124,6 +128,9 @@ class RoundExecutor:
             involved = {broker for each in now.reassigned.values() for broker in each.replicas}
             away = [each for each in involved if last_seen.get(each, began) < long_ago]
             self._cancel_lost(now, away)
+            if time.monotonic() - checked >= CHECK_S:
+                self._miss_throttles()
+                checked = time.monotonic()
             if not self._throttled.issuperset(self._alive()):
                 self.throttle()
             self._throttled.intersection_update(alive)
@@ -198,6 +205,13 @@ class RoundExecutor:
             with suppress(BrokerNotRunning):
                 throttle_brokers(self.client, [broker], rates, self._throttle_bytes_per_second)
                 self._throttled.add(broker)
+
+    def _miss_throttles(self) -> None:
+        """Take note of the throttles that another execution has removed at its end."""
+        for broker in self._alive():
+            with suppress(ApiError, ClientError):
+                if not has_throttle(self.client, broker):
+                    self._throttled.discard(broker)
 
     def unthrottle(self) -> None:
         """Remove the throttles of all brokers that run; the file keeps the others.

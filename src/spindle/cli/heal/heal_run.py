@@ -13,13 +13,11 @@ from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.heal.memory import HealMemory
 from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.snapshot import UNREADABLE, read_snapshot
-from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, BETWEEN_DIRECTORIES
-from spindle.client.admin.configs import ReportedSource, describe
+from spindle.cli.tools.reassignment_throttles import has_throttle
 from spindle.client.admin.partitions import list_reassignments
 from spindle.client.wire.cluster import WireClient
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
-from spindle.config.resources import ResourceType
 from spindle.planner.healing import HealingLimits, heal
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -150,17 +148,11 @@ class HealRun:
         return bool(text)
 
     def _throttled(self) -> list[int]:
-        keys = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
         own = self._executor.file.brokers
         return [
             broker
             for broker in sorted(self._client.metadata(()).brokers)
-            if broker not in own
-            and any(
-                each.source is ReportedSource.DYNAMIC_BROKER_CONFIG
-                for each in describe(self._client, ResourceType.BROKER, str(broker), keys)
-                if each.name in keys
-            )
+            if broker not in own and has_throttle(self._client, broker)
         ]
 
     def _plan(self) -> PlacementPlan:

@@ -81,6 +81,21 @@ def throttle_brokers(
         configs.alter(client, ResourceType.BROKER, str(broker), limits, ())
 
 
+def has_throttle(client: WireClient, broker: int) -> bool:
+    """Return whether a broker has one of the limits, as it knows its configuration now.
+
+    Raises:
+        ApiError: the broker refused, or does not run.
+        ClientError: the broker could not be asked.
+    """
+    keys = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
+    return any(
+        each.source is configs.ReportedSource.DYNAMIC_BROKER_CONFIG
+        for each in configs.describe(client, ResourceType.BROKER, str(broker), keys)
+        if each.name in keys
+    )
+
+
 def throttled_replicas(
     plan: Plan, current: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[str, dict[str, str]]:
