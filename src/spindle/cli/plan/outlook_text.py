@@ -3,12 +3,11 @@
 from spindle.cli.durations import span_text
 from spindle.cli.history.forecasts import short_time_to_full_text
 from spindle.cli.history.looking_ahead import PlanOutlook
-from spindle.cli.table import table_lines
-from spindle.cli.terminal import QUIET, Line, shortened
+from spindle.cli.table import narrowed_table_lines
+from spindle.cli.terminal import QUIET, Line
 from spindle.planner.plan import PlacementPlan
 
 _MS = 1000
-_SHORTEST_NAME = 9
 _FEWEST_COLUMNS = (0, 1, 2, 4)
 """The columns of the narrowest table: all but the time without the plan."""
 
@@ -32,20 +31,13 @@ def outlook_lines(plan: PlacementPlan, outlook: PlanOutlook, width: int | None) 
         times = (short_time_to_full_text(before), short_time_to_full_text(after))
         rows.append((str(each.broker_id), each.path, fill, *times))
     names = ("BROKER", "DIRECTORY", f"AFTER {horizon}", "FULL BEFORE", "FULL AFTER")
-    head, *lines = _fitting([names, *rows], width)
+    for columns in (range(len(names)), _FEWEST_COLUMNS):
+        head, *lines = narrowed_table_lines(
+            [names[column] for column in columns],
+            [[row[column] for column in columns] for row in rows],
+            "DIRECTORY",
+            width,
+        )
+        if width is None or max(map(len, (head, *lines))) <= width:
+            break
     return [Line(head, QUIET), *map(Line, lines)]
-
-
-def _fitting(rows: list[tuple[str, ...]], width: int | None) -> list[str]:
-    lines = table_lines(rows[0], rows[1:])
-    if width is None or max(map(len, lines)) <= width:
-        return lines
-    if max(map(len, _shortened(rows, _SHORTEST_NAME))) > width:
-        rows = [tuple(row[column] for column in _FEWEST_COLUMNS) for row in rows]
-    room = width - max(map(len, _shortened(rows, _SHORTEST_NAME)))
-    return _shortened(rows, _SHORTEST_NAME + max(0, room))
-
-
-def _shortened(rows: list[tuple[str, ...]], name_width: int) -> list[str]:
-    short = [(row[0], shortened(row[1], name_width), *row[2:]) for row in rows]
-    return table_lines(short[0], short[1:])
