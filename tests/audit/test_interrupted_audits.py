@@ -4,9 +4,12 @@ import errno
 import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from broker_directories import PLAIN, TRANSACTIONAL, clean_directory
 from log_directory_files import corrupt_byte
@@ -120,6 +123,21 @@ def test_a_progress_file_is_used_by_one_audit_and_lies_elsewhere(
         assert "another audit is using" in capsys.readouterr().err
     assert run(["audit", str(root), "--resume", str(root / "progress")]) == 2
     assert "outside of the log directories" in capsys.readouterr().err
+
+
+def test_the_processes_of_a_killed_audit_end(root: Path) -> None:
+    script = "import sys; from spindle.cli.main import run; run(sys.argv[1:])"
+    options = ["audit", str(root), "-j", "2", "--throttle", "100"]
+    command = [sys.executable, "-c", script, *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as audit:
+        own = psutil.Process(audit.pid)
+        while len(children := own.children()) < 2:
+            assert audit.poll() is None
+        audit.kill()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    for each in alive:
+        each.kill()
+    assert alive == []
 
 
 def test_a_throttle_counts_the_bytes_of_each_directory(

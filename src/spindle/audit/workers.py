@@ -2,6 +2,8 @@
 
 import errno
 import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -112,6 +114,15 @@ _workers: list[_Worker] = []
 
 def _adopt(worker: _Worker) -> None:
     _workers.append(worker)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process if the audit is killed: the pool would let it read on, and then wait."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _audit_in_worker(place: ReplicaPlace) -> AuditedReplica | None:
