@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-LIMIT_S = 150.0
+LIMIT_S = 240.0
 
 
 class DrainProcess:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 from confluent_kafka import Message, Producer
 
 from peers.verified_traffic import read_all
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0
+_LAST_LIMIT_S = 60.0
+"""For the last acknowledgements."""
+_MOST_UNACKNOWLEDGED = 100
+"""Records of a partition; a partition that stalls for long has then little to make up for."""
 
 
 class PacedTraffic:
     """One producer that writes to all partitions in turn, until the end of the `with` block.
 
     The values of a partition count up. All partitions share one producer, and with it the requests
-    to a broker, so that a partition that stalls can hold up others.
+    to a broker, so that a partition that stalls can hold up others. A partition with many records
+    that are not acknowledged is left out.
 
     Args:
         value_bytes: the least size of a value, which ends with blanks.
@@ -61,26 +66,32 @@ class PacedTraffic:
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 0,
-                "message.timeout.ms": 120_000,
+                # With batches of one record, librdkafka has none to put together again for a retry:
+                # after a long stall that can fail, and it is the end of the producer.
+                "batch.num.messages": 1,
+                "message.timeout.ms": 600_000,
                 "topic.metadata.refresh.fast.interval.ms": 50,
                 "retry.backoff.ms": 20,
                 "retry.backoff.max.ms": 50,
                 "log_level": 0,
             }
         )
-        number = 0
-        while not self._must_stop.is_set():
-            partition, value = number % self._partitions, number // self._partitions
+        written = [0] * self._partitions
+        for partition in cycle(range(self._partitions)):
+            if self._must_stop.wait(self._pause_s):
+                break
+            producer.poll(0)
+            value = written[partition]
+            if value - len(self._acks[partition]) >= _MOST_UNACKNOWLEDGED:
+                continue
             producer.produce(
                 self._topic,
                 (b"%d" % value).ljust(self._value_bytes),
                 partition=partition,
                 on_delivery=self._delivered,
             )
-            number += 1
-            producer.poll(0)
-            self._must_stop.wait(self._pause_s)
-        producer.flush(LIMIT_S)
+            written[partition] += 1
+        producer.flush(_LAST_LIMIT_S)
 
     def _delivered(self, error: object, record: Message) -> None:
         partition, offset, value = record.partition(), record.offset(), record.value()

@@ -8,7 +8,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 _PAUSE_S = 0.1
-_LIMIT_S = 60.0
+_LIMIT_S = 180.0
+_PASSING = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.UNKNOWN,  # Kafka's answer to a fetch from a disk that dies while it is read
+)
 
 
 class ReplicaWatch:
@@ -81,7 +85,7 @@ class ReplicaWatch:
             for record in consumer.consume(1000, 0.1):
                 error, partition, value = record.error(), record.partition(), record.value()
                 if error is not None:
-                    if error.code() != KafkaError._ALL_BROKERS_DOWN and not error.retriable():
+                    if error.code() not in _PASSING and not error.retriable():
                         self.faults.append(str(error))
                     continue
                 assert partition is not None

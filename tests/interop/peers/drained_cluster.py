@@ -1,11 +1,4 @@
-"""Drains under traffic on three brokers of either program and of both: what breaks in the middle.
-
-The drain is killed, a broker is killed, the disk that receives dies, the disk that is drained dies.
-Afterwards no acknowledged record is missing or there twice, every partition had all its replicas at
-every look, throttles and cordons are gone, and an audit of all directories finds no error.
-
-The tests depend on their order.
-"""
+"""Three brokers of either program under traffic, whose directories are drained."""
 
 from __future__ import annotations
 
@@ -16,43 +9,32 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
     NewTopic,
 )
+
 from peers.cluster import QUICK_FAILOVER, Cluster
 from peers.drain_process import DrainProcess
-from peers.failing_disk import FailingDisk, why_no_failing_disks
+from peers.failing_disk import FailingDisk
 from peers.paced_traffic import PacedTraffic
 from peers.paths import SPINDLE
 from peers.replica_watch import ReplicaWatch
-
 from spindle.cli.main import run
 from spindle.cli.tools.bootstrap import connect
 from spindle.client.admin.partitions import alter_reassignments, list_reassignments, move_replicas
 from spindle.common.ids import TopicPartition as Partition
 
-pytestmark = [
-    pytest.mark.timeout(240),
-    pytest.mark.skipif(why_no_failing_disks() != "", reason=why_no_failing_disks() or "-"),
-]
-
 TOPIC = "drained"
 PAIRS = ((1, 2), (2, 1), (2, 3), (3, 2), (3, 1), (1, 2), (2, 3), (2, 1))
 """The replicas of each partition."""
-SLOW, MEDIUM, FAST = ("--throttle", "50KiB"), ("--throttle", "1MiB"), ("--throttle", "20MiB")
+SLOW, MEDIUM, FAST = ("--throttle", "20KiB"), ("--throttle", "1MiB"), ("--throttle", "20MiB")
 """The first is slower than the traffic: such a drain does not end."""
 SET_BY_DRAINS = ("throttled", "cordoned", "alter.log.dirs")
 TOPIC_SOURCE, BROKER_SOURCE = 1, 2
 """Where the value of a configuration is from, by the numbers of the protocol."""
-LIMIT_S = 60.0
-CLUSTERS = {
-    "spindle": ("spindle", "spindle", "spindle"),
-    "kafka": ("kafka", "kafka", "kafka"),
-    "mixed": ("kafka", "spindle", "kafka"),
-}
+LIMIT_S = 180.0
 
 
 class DrainedCluster:
@@ -98,15 +80,19 @@ class DrainedCluster:
         limits = ("--capacity", "200MiB", "--parallel", "3", "--state", str(self._state))
         return DrainProcess(self.bootstrap, f"{seat}:{path}", *limits, *words)
 
-    def check_emptied(self, drain: DrainProcess, path: str) -> None:
-        """Assert that a drain ends well, and that it leaves only the cordon of its directory."""
+    def finish(self, drain: DrainProcess, path: str) -> None:
+        """Assert that a drain ends well."""
         code, out = drain.ended()
         if "the throttles of broker 3 are left" in out:
             code, out = self.drain(path, *FAST).ended()
         assert code == 0, out
-        assert f"2:{path} has no replicas" in out
+        assert f"2:{path} has no replicas" in out, out
         assert not self._state.exists()
-        assert self.traces() in ({}, {"2 cordoned.log.dirs": path})
+
+    def check_after(self, path: str) -> None:
+        """Assert that a drain has left only the cordon of its directory, and has lost nothing."""
+        traces = self.traces()
+        assert traces in ({}, {"2 cordoned.log.dirs": path}), traces
         self.check_directories()
         self.written.wait_for_more()
         self.watched.check()
@@ -126,7 +112,11 @@ class DrainedCluster:
             move_replicas(client, 2, dict.fromkeys(own, path))
             assert not any(alter_reassignments(client, pairs).values())
             self.until(
-                lambda: not list_reassignments(client) and len(self.held(2)[path]) == len(own),
+                lambda: (
+                    not list_reassignments(client)
+                    and len(self.held(2)[path]) == len(own)
+                    and self.is_whole()
+                ),
                 "the replicas are not back",
             )
         return path
@@ -176,7 +166,8 @@ class DrainedCluster:
         command = [str(SPINDLE), "audit", *paths, "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         found = json.loads(done.stdout)["findings"]
-        assert [each for each in found if each["severity"] == "error"] == []
+        errors = [each for each in found if each["severity"] == "error"]
+        assert not errors, errors
 
     @contextmanager
     def traffic(self) -> Iterator[None]:
@@ -187,94 +178,5 @@ class DrainedCluster:
                 self.bootstrap, TOPIC, replication_factor=2, least_in_sync=1
             ) as self.watched,
         ):
-            self.written.wait_for_more(60)
+            self.written.wait_for_more(100)
             yield
-
-
-@pytest.fixture(scope="module", params=list(CLUSTERS))
-def drained(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[DrainedCluster]:
-    one = DrainedCluster(tmp_path_factory.mktemp("drains"), CLUSTERS[request.param])
-    try:
-        with one.cluster:
-            one.create()
-            with one.traffic():
-                yield one
-    finally:
-        one.remove()
-
-
-def fullest(drained: DrainedCluster, *, without: str = "") -> str:
-    """Return the directory of broker 2 that has the most replicas."""
-    found = drained.held(2)
-    return max(set(found) - {without}, key=lambda path: (len(found[path]), path))
-
-
-def test_the_drain_and_then_a_broker_are_killed(drained: DrainedCluster) -> None:
-    path = fullest(drained, without=str(drained.disks[2].path))
-    drain = drained.drain(path, *SLOW)
-    drain.until("moving ")
-    drain.kill()
-    drain = drained.drain(path, *SLOW)
-    drain.until("moving ")
-    drained.cluster.seats[3].kill()
-    drained.written.wait_for_more()
-    drain.kill()
-    drain = drained.drain(path, *FAST)
-    drained.cluster.restart(3, is_killed=True)
-    drained.check_emptied(drain, path)
-    assert drained.held(2)[path] == set()
-    drained.disks_command("uncordon", "2", path)
-
-
-def test_a_killed_drain_is_cancelled(drained: DrainedCluster) -> None:
-    path = fullest(drained)
-    drain = drained.drain(path, *SLOW)
-    drain.until("moving ")
-    drain.kill()
-    code, out = drained.drain(path, "--cancel").ended()
-    assert (code, "is cancelled" in out) == (0, True), out
-    assert drained.traces() == {}
-    drained.check_directories()
-
-
-def test_the_disk_that_receives_dies(drained: DrainedCluster) -> None:
-    """At first the other broker has no other open directory; at last the dead one is passed by."""
-    path, disk = drained.gather(), drained.disks[3]
-    closed = [(2, each) for each in drained.held(2) if each != path]
-    closed += [(3, each) for each in drained.held(3) if each != str(disk.path)]
-    for seat, each in closed:
-        drained.disks_command("cordon", str(seat), each)
-    drain = drained.drain(path, *MEDIUM)
-    drain.until("moving ")
-    drained.until(lambda: any(disk.path.glob(f"{TOPIC}-*")), "nothing comes to the disk")
-    for seat, each in closed:
-        drained.disks_command("uncordon", str(seat), each)
-    drained.fail(3)
-    drained.check_emptied(drain, path)
-    assert drained.held(2)[path] == set()
-    drained.disks_command("uncordon", "2", path)
-
-
-def test_the_disk_that_is_drained_dies(drained: DrainedCluster) -> None:
-    path = drained.gather()
-    drain = drained.drain(path, *MEDIUM)
-    drain.until("moving ")
-    drained.fail(2)
-    drained.check_emptied(drain, path)
-
-
-def test_a_disk_that_is_dead_already_is_drained_from_the_leaders(drained: DrainedCluster) -> None:
-    code, out = drained.drain(str(drained.disks[3].path), *FAST, seat=3).ended()
-    assert code == 0, out
-    drained.until(drained.is_whole, "not every replica is in sync")
-    assert "throttled" not in str(drained.traces())
-    drained.check_directories()
-
-
-def test_nothing_that_was_acknowledged_is_lost(drained: DrainedCluster) -> None:
-    drained.written.wait_for_more()
-    drained.written.stop()
-    drained.written.check()
-    drained.watched.check()
