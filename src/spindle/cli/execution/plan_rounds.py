@@ -14,6 +14,8 @@ from spindle.common.sizes import size_text
 from spindle.planner.plan import Infeasible, PlacementPlan
 
 _MOST_VAIN_ROUNDS: Final = 5
+_MOST_REFUSALS: Final = 20
+"""Looks at the cluster in a row that give no plan, after a round has begun."""
 
 
 def run_rounds(
@@ -59,7 +61,12 @@ def run_rounds(
 
 
 def _planned(executor: RoundExecutor, make_plan: Callable[[], PlacementPlan]) -> PlacementPlan:
-    """Return a plan, once nothing moves that others have begun since the last wait."""
+    """Return a plan, once nothing moves that others have begun since the last wait.
+
+    The controller may know that a move has ended before the broker that is asked for the replicas.
+    With the old replicas there may be no plan, so after a round it is made again for a while.
+    """
+    refusals_left = _MOST_REFUSALS if executor.file.round else 0
     while True:
         try:
             return make_plan()
@@ -67,8 +74,11 @@ def _planned(executor: RoundExecutor, make_plan: Callable[[], PlacementPlan]) ->
             time.sleep(PAUSE_S)
             executor.wait()
         except (Infeasible, CommandFailed):
-            executor.pause()
-            raise
+            if refusals_left == 0:
+                executor.pause()
+                raise
+            refusals_left -= 1
+            time.sleep(PAUSE_S)
 
 
 def round_progress(plan: PlacementPlan) -> ExecutionStep:
