@@ -28,8 +28,10 @@ from spindle.cli.tools.reassignment_throttles import (
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.configs import ReportedSource, describe
 from spindle.client.admin.cordons import CordonRefused, cordoned_entries, uncordon
+from spindle.client.admin.partitions import list_reassignments
 from spindle.client.cluster import ClusterView, PartitionView, TopicView
 from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.transport import BlockingConnection
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ResourceType
@@ -222,6 +224,21 @@ def test_what_changes_after_the_plan_is_left_out_or_refused_and_planned_again(
         executor.unthrottle()
     for each in targets:
         assert run(("disks", "uncordon", *each.split(":", 1))) == 0
+
+
+def test_ctrl_c_before_an_answer_does_not_disturb_what_is_asked_next(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with connect(bootstrap, {}) as client:
+        client.metadata(())
+        with monkeypatch.context() as patched:
+            patched.setattr(BlockingConnection, "_receive_one", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                client.metadata(())
+        assert not list_reassignments(client)
 
 
 def test_a_second_drain_with_the_same_file_is_refused(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from peers.clients import settings
-from peers.drain_process import DrainProcess
+from peers.execution_process import ExecutionProcess
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node, SpindleNode
 from peers.trio import Trio
@@ -138,10 +138,12 @@ def directory_of_most(trio: Trio, number: int) -> str:
     return max(map(str, trio.nodes[number].log_dirs), key=lambda path: len(found[path]))
 
 
-def drain(trio: Trio, folder: Path, place: str, throttle: str) -> DrainProcess:
+def drain(trio: Trio, folder: Path, place: str, throttle: str) -> ExecutionProcess:
     """Start `spindle drain` in a process of its own."""
     limits = ("--capacity", "60MiB", "--throttle", throttle, "--parallel", "2")
-    return DrainProcess(trio.bootstrap, place, *limits, "--state", str(folder / "drain.json"))
+    return ExecutionProcess(
+        trio.bootstrap, "drain", place, *limits, "--state", str(folder / "drain.json")
+    )
 
 
 def traces(trio: Trio) -> str:
@@ -189,6 +191,36 @@ def test_a_drain_that_is_killed_goes_on(trio: Trio, tmp_path: Path) -> None:
     assert counted(trio) == sum(125 * partition for partition in range(PARTITIONS))
     entity = ("--entity-type", "brokers", "--entity-name", "2")
     trio.run("configs", "--alter", *entity, "--delete-config", "cordoned.log.dirs").check()
+
+
+def test_a_balance_that_is_interrupted_and_killed_goes_on(
+    trio: Trio, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The drain before has left a directory empty."""
+
+    def balance(throttle: str) -> ExecutionProcess:
+        limits = ("--capacity", "24MiB", "--throttle", throttle, "--parallel", "2")
+        state = ("--state", str(tmp_path / "balance.json"))
+        return ExecutionProcess(trio.bootstrap, "balance", *limits, *state)
+
+    process = balance("100KiB")
+    process.until("moving ")
+    process.interrupt()
+    code, out = process.ended()
+    assert (code, "the balance is cancelled" in out) == (130, True), out
+    assert "throttled" not in traces(trio)
+    assert not list(tmp_path.iterdir())
+    process = balance("100KiB")
+    process.until("moving ")
+    process.kill()
+    assert (tmp_path / "balance.json").exists()
+    code, out = balance("20MiB").ended()
+    assert code == 0, out
+    assert "nothing is left to move" in out
+    assert "throttled" not in traces(trio)
+    assert not list(tmp_path.iterdir())
+    assert not plan(trio, capsys, "balance", "--capacity", "24MiB")["rounds"]
+    assert counted(trio) == sum(125 * partition for partition in range(PARTITIONS))
 
 
 def counted(trio: Trio) -> int:

@@ -18,6 +18,7 @@ SECTIONS: Final = {
         "disks": (f"{_CLI}.disks.group:disks", "Show and change log directories."),
         "plan": (f"{_CLI}.plan.group:plan", "Plan where replicas should be, in rounds of moves."),
         "drain": (f"{_CLI}.drain.command:drain_command", "Empty a broker or a log directory."),
+        "balance": (f"{_CLI}.balance.command:balance_command", "Fill log directories equally."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
         "topic": (f"{_CLI}.topic:topic", "Create, list, describe, change and delete topics."),
         "log-dirs": (f"{_TOOLS}.log_dirs:log_dirs", "Show size and free space of log directories."),

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from peers.cluster import QUICK_FAILOVER, Cluster
-from peers.drain_process import DrainProcess
+from peers.execution_process import ExecutionProcess
 from peers.failing_disk import FailingDisk
 from peers.paced_traffic import PacedTraffic
 from peers.paths import SPINDLE
@@ -75,12 +75,12 @@ class DrainedCluster:
         for disk in self.disks.values():
             disk.remove()
 
-    def drain(self, path: str, *words: str, seat: int = 2) -> DrainProcess:
+    def drain(self, path: str, *words: str, seat: int = 2) -> ExecutionProcess:
         """Start a drain of a directory."""
         limits = ("--capacity", "200MiB", "--parallel", "3", "--state", str(self._state))
-        return DrainProcess(self.bootstrap, f"{seat}:{path}", *limits, *words)
+        return ExecutionProcess(self.bootstrap, "drain", f"{seat}:{path}", *limits, *words)
 
-    def finish(self, drain: DrainProcess, path: str) -> None:
+    def finish(self, drain: ExecutionProcess, path: str) -> None:
         """Assert that a drain ends well."""
         code, out = drain.ended()
         if "the throttles of broker 3 are left" in out:

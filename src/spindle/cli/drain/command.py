@@ -8,7 +8,8 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.drain.drain_run import DrainRun
 from spindle.cli.drain.taking_out import TakingOut, check_taking_out, take_out
 from spindle.cli.execution.execution_file import locked, open_execution_file
-from spindle.cli.execution.steps import ExecutionStep, Tell, printing
+from spindle.cli.execution.interruption import undone_by_interrupt
+from spindle.cli.execution.steps import Tell, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import ahead_options
 from spindle.cli.plan.place import parse_place
@@ -85,13 +86,10 @@ def drain_command(
 
 def _finish(run: DrainRun, path: Path, tell: Tell) -> None:
     try:
-        run.finish()
-    except (Infeasible, CommandFailed) as error:
+        with undone_by_interrupt(run.cancel, tell):
+            run.finish()
+    except (Infeasible, CommandFailed, ValueError) as error:
         raise CommandFailed(f"{error}\n{_what_next(path)}") from None
-    except KeyboardInterrupt:
-        tell(ExecutionStep("stopping", "stopping the moves"))
-        run.cancel()
-        raise click.Abort from None
 
 
 def _what_next(path: Path) -> str:

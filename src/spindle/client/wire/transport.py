@@ -16,7 +16,6 @@ from spindle.client.connection import (
     SendAgain,
 )
 from spindle.client.errors import (
-    ClientError,
     ConnectionLost,
     RequestTimedOut,
     SaslFailed,
@@ -28,7 +27,7 @@ from spindle.client.security.tls_failures import alert
 from spindle.client.versions import PeerVersions
 from spindle.client.wire.security import ClientSecurity
 from spindle.client.wire.settings import ClientSettings, HostPort
-from spindle.common.errors import ConfigError, ProtocolViolation
+from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.message import Message
 
@@ -308,7 +307,7 @@ class BlockingConnection:
             raise ConnectionLost(
                 f"connection to {self.address} failed: {error}{self._doubt()}"
             ) from error
-        except (ClientError, ConfigError, ProtocolViolation):
+        except BaseException:  # also Ctrl-C, after which the answer is still to come
             self.close()
             raise
 

@@ -1,4 +1,4 @@
-"""`spindle drain` in a process of its own, which can be interrupted and killed."""
+"""A command that moves replicas, in a process of its own, which can be interrupted and killed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import sys
 LIMIT_S = 240.0
 
 
-class DrainProcess:
-    """A drain that runs.
+class ExecutionProcess:
+    """A command that moves replicas.
 
     Args:
-        words: the place, and options.
+        words: the name of the command, and its options.
     """
 
     def __init__(self, bootstrap: str, *words: str) -> None:
         command = (sys.executable, "-c", "from spindle.cli.main import main; main()")
         self._process = subprocess.Popen(
-            [*command, "drain", *words, "-b", bootstrap],
+            [*command, *words, "-b", bootstrap],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -53,5 +53,5 @@ class DrainProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             out, _ = self._process.communicate()
-            raise AssertionError(f"the drain does not end:\n{out}") from None
+            raise AssertionError(f"the command does not end:\n{out}") from None
         return self._process.returncode, out

@@ -1,0 +1,97 @@
+"""Executes a balance: plan, move one round, and plan again until nothing is left to move."""
+
+from pathlib import Path
+from typing import Final
+
+from spindle.cli.execution.execution_file import ExecutionFile
+from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.plan_rounds import run_rounds
+from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.failure import CommandFailed
+from spindle.cli.history.looking_ahead import look_ahead
+from spindle.cli.plan.snapshot import read_snapshot
+from spindle.client.wire.cluster import WireClient
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import PlacementPlan
+from spindle.planner.plans import balance
+
+GOAL: Final = "balance"
+
+
+class BalanceRun:
+    """One run of a balance.
+
+    Args:
+        capacity_bytes: of each directory; None to believe the brokers.
+        history: the folder of a history; None to look at the present sizes only.
+        horizon_ms: how long after its end the limits of each plan must hold.
+    """
+
+    def __init__(
+        self,
+        client: WireClient,
+        file: ExecutionFile,
+        limits: PlanLimits,
+        capacity_bytes: int | None,
+        history: Path | None,
+        horizon_ms: int,
+        tell: Tell,
+    ) -> None:
+        self._client = client
+        self._file = file
+        self._limits = limits
+        self._capacity_bytes = capacity_bytes
+        self._history = history
+        self._horizon_ms = horizon_ms
+        self._tell = tell
+        self._executor = RoundExecutor(client, file, limits.throttle_bytes_per_second, tell)
+
+    def finish(self) -> None:
+        """Bring the fills as close together as plans can.
+
+        Raises:
+            CommandFailed: rounds do not bring them closer, or partitions grow too fast.
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        plan = run_rounds(
+            self._executor,
+            self._plan,
+            before_round=lambda plan: None,
+            distance=lambda plan: plan.moved_bytes,
+            stays="the fills do not get closer together: partitions grow as fast as they move, or "
+            "see the logs of the brokers; --cancel removes the throttles",
+        )
+        self._undo_throttles("the same command")
+        for remark in plan.remarks:
+            self._tell(ExecutionStep("remark", remark, {"remark": remark}))
+        text = f"nothing is left to move: the fills are {100 * plan.spread:.1f} points apart"
+        self._tell(ExecutionStep("balanced", text, {"spread": plan.spread}))
+
+    def cancel(self) -> None:
+        """Stop the moves of this balance, and remove its throttles. What has moved stays.
+
+        Raises:
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        self._executor.stop_moves()
+        self._undo_throttles("the command with --cancel")
+        self._tell(ExecutionStep("cancelled", "the balance is cancelled"))
+
+    def _undo_throttles(self, command: str) -> None:
+        self._executor.unthrottle()
+        self._file.end()
+        self._executor.tell_throttles(command)
+
+    def _plan(self) -> PlacementPlan:
+        snapshot = read_snapshot(self._client, self._capacity_bytes)
+        ahead = look_ahead(self._history, self._horizon_ms, snapshot, self._capacity_bytes)
+
+        def make(model: ClusterModel) -> PlacementPlan:
+            return balance(model, self._limits)
+
+        try:
+            found = snapshot.model
+            return make(found) if ahead is None else ahead.plan(found, make).today
+        except ValueError as error:
+            raise CommandFailed(str(error)) from None

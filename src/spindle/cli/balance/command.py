@@ -1,0 +1,65 @@
+"""`spindle balance`: fill all directories equally now."""
+
+from pathlib import Path
+
+import click
+
+from spindle.cli.balance.balance_run import GOAL, BalanceRun
+from spindle.cli.cluster_command import cluster_command
+from spindle.cli.execution.execution_file import locked, open_execution_file
+from spindle.cli.execution.interruption import undone_by_interrupt
+from spindle.cli.execution.steps import printing
+from spindle.cli.failure import CommandFailed
+from spindle.cli.history.looking_ahead import ahead_options
+from spindle.cli.plan.plan_command import SPREAD, limit_options, limits_of
+from spindle.client.admin.cluster import describe_brokers
+from spindle.client.wire.cluster import WireClient
+
+
+@click.command("balance")
+@click.option("--cancel", is_flag=True, help="Undo an interrupted balance, instead of going on.")
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("spindle-balance.json"),
+    show_default=True,
+    metavar="FILE",
+    help="File that a later run reads to go on or to undo.",
+)
+@SPREAD
+@limit_options
+@ahead_options
+@cluster_command
+def balance_command(
+    client: WireClient,
+    as_json: bool,
+    cancel: bool,
+    state: Path,
+    spread: float,
+    max_fill: float,
+    throttle: int,
+    parallel: int,
+    fewer_racks: bool,
+    capacity: int | None,
+    history: Path | None,
+    horizon_ms: int,
+) -> None:
+    """Move replicas until all log directories are about equally full.
+
+    spindle plan balance shows the moves before. After a kill, the same command goes on. Ctrl-C
+    stops the moves; replicas that have moved stay where they are. The exit code is 0 at the end,
+    130 after Ctrl-C, and 1 after any failure.
+    """
+    tell = printing(as_json=as_json)
+    limits = limits_of(max_fill, throttle, parallel, fewer_racks, spread)
+    cluster_id = describe_brokers(client).cluster_id
+    with locked(state, "balance"):
+        if cancel and not state.exists():
+            raise CommandFailed(f"there is no balance to cancel: {state} does not exist")
+        file = open_execution_file(state, cluster_id, GOAL)
+        run = BalanceRun(client, file, limits, capacity, history, horizon_ms, tell)
+        if cancel:
+            run.cancel()
+            return
+        with undone_by_interrupt(run.cancel, tell):
+            run.finish()
