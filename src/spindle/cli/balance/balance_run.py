@@ -69,7 +69,7 @@ class BalanceRun:
         self._tell(ExecutionStep("balanced", text, {"spread": plan.spread}))
 
     def cancel(self) -> None:
-        """Stop the moves of this balance, and remove its throttles. What has moved stays.
+        """Stop the moves of this balance, and remove its throttles. Replicas that have moved stay.
 
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
