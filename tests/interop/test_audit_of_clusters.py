@@ -96,9 +96,11 @@ def test_a_sound_cluster_has_no_findings_also_where_no_disk_is_seen(
     trio: Trio, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, found = audit(trio, capsys, "--fetch")
+    while code == 0 and found["bytes"] <= 3 * 6000 * 500:
+        # A follower sends what is below the high watermark that it has heard of.
+        code, found = audit(trio, capsys, "--fetch")
     assert (code, kinds(found)) == (0, [])
     assert found["replicas"] == 3 * PARTITIONS
-    assert found["bytes"] > 3 * 6000 * 500
     assert [each["id"] for each in found["brokers"]] == [1, 2, 3]
     paths = map(str, trio.nodes[2].log_dirs)
     code, found = audit(trio, capsys, "--fetch", *paths)
