@@ -87,6 +87,20 @@ def test_the_replica_that_two_others_contradict_is_wrong(roots: list[Path]) -> N
     assert "agrees with another replica" in finding.evidence
 
 
+def test_a_leader_that_two_replicas_in_sync_contradict_is_wrong(
+    roots: list[Path], placement: ClusterPlacement
+) -> None:
+    led_by_1 = changed(placement, PLAIN.topic, lambda each: replace(each, leader=1))
+    rewrite_a_batch(roots[0])
+    (finding,) = found_in(roots, led_by_1)
+    assert finding.path == str(roots[0] / str(PLAIN))
+    assert "is in sync and agrees with most replicas" in finding.evidence
+    alone = changed(led_by_1, PLAIN.topic, lambda each: replace(each, isr=(1,)))
+    assert {each.path for each in found_in(roots, alone)} == {
+        str(root / str(PLAIN)) for root in roots[1:]
+    }
+
+
 def test_the_leader_is_right_where_two_replicas_differ(
     roots: list[Path], placement: ClusterPlacement
 ) -> None:

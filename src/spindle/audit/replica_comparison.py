@@ -79,12 +79,21 @@ def right_one(
     leader = None if registered is None else registered.leader
     in_sync = () if registered is None else registered.isr
 
-    def rank(index: int) -> tuple[bool, bool, bool, int, int, int]:
+    def is_of_most(index: int) -> bool:
+        """Tell whether the replica is in sync and most replicas have the same content.
+
+        If bytes changed on the leader's disk, these are the replicas that copied them before.
+        Replicas out of sync have no say: they may agree on records that were never committed.
+        """
+        return group[index].place.node_id in in_sync and votes[index] * 2 > len(group)
+
+    def rank(index: int) -> tuple[bool, bool, bool, bool, int, int, int]:
         replica = group[index]
         node = replica.place.node_id
         is_sound = not any(f.kind.severity is Severity.ERROR for f in replica.findings)
         return (
             is_sound,
+            is_of_most(index),
             node is not None and node == leader,
             node in in_sync,
             votes[index],
@@ -96,6 +105,8 @@ def right_one(
     node = group[best].place.node_id
     if node is not None and node == leader:
         return best, "leads the partition"
+    if is_of_most(best):
+        return best, "is in sync and agrees with most replicas"
     if node in in_sync:
         return best, "is in sync"
     if votes[best] > 1:
