@@ -23,9 +23,13 @@ _HEAD: Final = b'{"spindle audit": 1}\n'
 
 
 class ProgressFile:
-    """The results that were kept; new ones are appended as they come."""
+    """The results that were kept; new ones are appended as they come.
+
+    `has_unread` tells that a replica could not be read, so the next audit has something left to do.
+    """
 
     def __init__(self, descriptor: int, kept: dict[str, Any]) -> None:
+        self.has_unread = False
         self._descriptor = descriptor
         self._kept = kept
 
@@ -43,7 +47,10 @@ class ProgressFile:
             before: the fingerprint from before the replica was read. If its files have changed
                 since, the result is not kept, and neither is one of files that could not be read.
         """
-        if not before or is_unread(replica.findings) or fingerprint(replica.place) != before:
+        if is_unread(replica.findings):
+            self.has_unread = True
+            return
+        if not before or fingerprint(replica.place) != before:
             return
         entry = {"files": before, "result": result_document(replica)}
         data = memoryview(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
@@ -73,9 +80,10 @@ def fingerprint(place: ReplicaPlace) -> str:
 
 @contextmanager
 def progress_file(path: Path) -> Iterator[ProgressFile]:
-    """Open or begin a progress file. It is removed at the end, unless the audit is interrupted.
+    """Open or begin a progress file.
 
-    Otherwise the next audit would trust its results for ever and read nothing.
+    It is removed at the end, or the next audit would trust its results for ever and read nothing.
+    It stays if the audit is interrupted, or could not read a replica.
 
     Raises:
         ValueError: the file is something else, or another audit is using it.
@@ -87,9 +95,10 @@ def progress_file(path: Path) -> Iterator[ProgressFile]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"another audit is using the progress file {path}") from None
-        kept = _begin(descriptor, path)
-        yield ProgressFile(descriptor, kept)
-        path.unlink(missing_ok=True)
+        progress = ProgressFile(descriptor, _begin(descriptor, path))
+        yield progress
+        if not progress.has_unread:
+            path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 
