@@ -150,6 +150,7 @@ def test_a_log_directory_is_taken_out_of_service(trio: Trio, tmp_path: Path) -> 
     node.log_dirs = [Path(staying)]
     node.write_properties()
     node.start()
+    trio.wait_ready()
     assert list(directories(trio, 2)) == [staying]
     cordon(trio, 2, None).check()
     produce(trio, 2 * RECORDS)
