@@ -1,6 +1,10 @@
 """Drains of an Apache Kafka cluster under traffic that break in the middle: see `drain_scenarios`.
 
 The tests depend on their order.
+
+The scenario in which the drained disk dies is in the other two modules. If a broker of Kafka has
+not told the controller yet in which directory a replica is, and that directory dies, it goes on
+as the leader without a log (seen with 4.3.1 on a busy machine), and nobody can copy the partition.
 """
 
 from __future__ import annotations
@@ -35,10 +39,6 @@ def test_the_disk_that_receives_dies(drained: DrainedCluster) -> None:
 
 def test_a_disk_that_is_dead_already_is_drained_from_the_leaders(drained: DrainedCluster) -> None:
     drain_scenarios.drain_a_dead_disk(drained)
-
-
-def test_the_disk_that_is_drained_dies(drained: DrainedCluster) -> None:
-    drain_scenarios.fail_the_drained_disk(drained)
 
 
 def test_nothing_that_was_acknowledged_is_lost(drained: DrainedCluster) -> None:
