@@ -44,6 +44,8 @@ class DrainedCluster:
         overrides = {
             **QUICK_FAILOVER,
             "auto.leader.rebalance.enable": "false",
+            # A throttle lets the first fetch pass: it shall not be all that there is to copy.
+            "replica.fetch.max.bytes": "16384",
             # Drains need a broker that has no replica of the partition yet.
             "offsets.topic.replication.factor": "2",
         }
