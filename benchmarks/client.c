@@ -5,8 +5,12 @@
  *   client latency BOOTSTRAP TOPIC COUNT SIZE [key=value ...]
  *   client transactions BOOTSTRAP TOPIC COUNT SIZE producers=N records=N [key=value ...]
  *
- * Further words are configuration of librdkafka, but for partition=N (default 0) and, for `transactions`, partitions=N (default 1). Prints one JSON
- * object. `transactions` commits COUNT transactions of `records` records; its producers share them,
+ * Further words are configuration of librdkafka, but for partition=N (default 0) and those of one mode. Prints one JSON object.
+ * The clocks begin when the client has started and is connected to the leader.
+ *
+ * `consume` reads COUNT records from the beginning with consumers=N (default 1) at the same time, each of which has a thread and
+ * reads all of them. `latency` has warm_up=N (default 500) unmeasured records before.
+ * `transactions` has partitions=N (default 1); it commits COUNT transactions of `records` records; its producers share them,
  * each in a thread of its own, and each writes to one of the partitions.
  * The few declarations that are needed stand here, so that no header has to be installed.
  */
@@ -48,6 +52,7 @@ int rd_kafka_produce_batch(rd_kafka_topic_t *, int32_t, int, rd_kafka_message_t 
 int rd_kafka_poll(rd_kafka_t *, int);
 int rd_kafka_flush(rd_kafka_t *, int);
 int rd_kafka_outq_len(rd_kafka_t *);
+int rd_kafka_query_watermark_offsets(rd_kafka_t *, const char *, int32_t, int64_t *, int64_t *, int);
 int rd_kafka_consume_start(rd_kafka_topic_t *, int32_t, int64_t);
 ssize_t rd_kafka_consume_batch(rd_kafka_topic_t *, int32_t, int, rd_kafka_message_t **, size_t);
 void rd_kafka_message_destroy(rd_kafka_message_t *);
@@ -59,11 +64,12 @@ rd_kafka_error_t *rd_kafka_commit_transaction(rd_kafka_t *, int);
 rd_kafka_conf_t *rd_kafka_conf_dup(const rd_kafka_conf_t *);
 
 #define BATCH 2000
+#define READ_AT_ONCE 10000
 #define POOL (8u << 20)
 
 static _Atomic int64_t delivered, failed;
-static int32_t partition, producers = 1, partitions = 1;
-static int64_t records = 1;
+static int32_t partition, producers = 1, consumers = 1, partitions = 1;
+static int64_t records = 1, warm_up = 500;
 
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
     (void)rk;
@@ -146,31 +152,6 @@ static void produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, int64_t count, size
            cpu_s() - cpu, (long long)count);
 }
 
-static void consume(rd_kafka_topic_t *topic, int64_t count) {
-    static rd_kafka_message_t *messages[10000];
-    int64_t got = 0, bytes = 0;
-    double cpu = cpu_s(), start = now_s(), first = 0, limit = start + 120;
-
-    if (rd_kafka_consume_start(topic, partition, OFFSET_BEGINNING))
-        die("the consumer did not start");
-    while (got < count && now_s() < limit) {
-        ssize_t n = rd_kafka_consume_batch(topic, partition, 100, messages, 10000);
-        for (ssize_t i = 0; i < n; i++) {
-            if (!messages[i]->err) {
-                if (!got++)
-                    first = now_s();
-                bytes += (int64_t)messages[i]->len;
-            }
-            rd_kafka_message_destroy(messages[i]);
-        }
-    }
-    if (got < count)
-        die("records are missing");
-    printf("{\"seconds\": %.6f, \"first_s\": %.6f, \"client_cpu_s\": %.4f, \"records\": %lld, "
-           "\"bytes\": %lld}\n",
-           now_s() - start, first - start, cpu_s() - cpu, (long long)got, (long long)bytes);
-}
-
 static int by_value(const void *left, const void *right) {
     double a = *(const double *)left, b = *(const double *)right;
     return a < b ? -1 : a > b;
@@ -179,7 +160,6 @@ static int by_value(const void *left, const void *right) {
 static void latency(rd_kafka_t *rk, rd_kafka_topic_t *topic, int64_t count, size_t size) {
     char *pool = random_pool();
     double *times = malloc((size_t)count * sizeof *times);
-    const int64_t warm_up = 500;
 
     for (int64_t i = -warm_up; i < count; i++) {
         double start = now_s();
@@ -215,6 +195,84 @@ static struct {
 static void check(rd_kafka_error_t *error) {
     if (error)
         die(rd_kafka_error_string(error));
+}
+
+struct reader {
+    pthread_t thread;
+    double first, end; /* when the first and the last records came */
+    int64_t bytes, first_bytes;
+};
+
+/* Connect, wait for the others, and read. */
+static void *run_consumer(void *argument) {
+    struct reader *reader = argument;
+    rd_kafka_message_t **messages = malloc(READ_AT_ONCE * sizeof *messages);
+    char error[512];
+    rd_kafka_t *rk = rd_kafka_new(CONSUMER, rd_kafka_conf_dup(shared.conf), error, sizeof error);
+    rd_kafka_topic_t *topic;
+    int64_t got = 0, low, high;
+    double limit;
+
+    if (!rk || !messages)
+        die(error);
+    topic = rd_kafka_topic_new(rk, shared.topic, NULL);
+    if (rd_kafka_query_watermark_offsets(rk, shared.topic, partition, &low, &high, 30000))
+        die("the leader does not answer");
+    pthread_barrier_wait(&shared.ready);
+    pthread_barrier_wait(&shared.ready);
+    limit = now_s() + 120;
+    if (rd_kafka_consume_start(topic, partition, OFFSET_BEGINNING))
+        die("the consumer did not start");
+    while (got < shared.count && now_s() < limit) {
+        /* The call returns when it has all that it asks for, so it must not ask for more than is left. */
+        int64_t left = shared.count - got;
+        size_t wanted = !got ? 1 : left < READ_AT_ONCE ? (size_t)left : READ_AT_ONCE;
+        ssize_t n = rd_kafka_consume_batch(topic, partition, 100, messages, wanted);
+        for (ssize_t i = 0; i < n; i++) {
+            if (!messages[i]->err) {
+                reader->bytes += (int64_t)messages[i]->len;
+                if (!got++) {
+                    reader->first = now_s();
+                    reader->first_bytes = reader->bytes;
+                }
+            }
+            rd_kafka_message_destroy(messages[i]);
+        }
+    }
+    reader->end = now_s();
+    if (got < shared.count)
+        die("records are missing");
+    return NULL;
+}
+
+static void consume(const char *topic, const rd_kafka_conf_t *conf, int64_t count) {
+    struct reader *readers = calloc((size_t)consumers, sizeof *readers);
+    double cpu, start, first = 0, end = 0;
+    int64_t bytes = 0, first_bytes = 0;
+
+    shared.topic = topic;
+    shared.conf = conf;
+    shared.count = count;
+    pthread_barrier_init(&shared.ready, NULL, (unsigned)consumers + 1);
+    for (int i = 0; i < consumers; i++)
+        if (pthread_create(&readers[i].thread, NULL, run_consumer, &readers[i]))
+            die("no thread");
+    pthread_barrier_wait(&shared.ready);
+    cpu = cpu_s();
+    start = now_s();
+    pthread_barrier_wait(&shared.ready);
+    for (int i = 0; i < consumers; i++) {
+        pthread_join(readers[i].thread, NULL);
+        bytes += readers[i].bytes;
+        first_bytes += readers[i].first_bytes;
+        if (!first || readers[i].first < first)
+            first = readers[i].first;
+        if (readers[i].end > end)
+            end = readers[i].end;
+    }
+    printf("{\"seconds\": %.6f, \"first_s\": %.6f, \"client_cpu_s\": %.4f, \"bytes\": %lld, "
+           "\"bytes_after_first\": %lld}\n",
+           end - start, first - start, cpu_s() - cpu, (long long)bytes, (long long)(bytes - first_bytes));
 }
 
 /* Each producer takes the next transaction until none is left. */
@@ -291,6 +349,8 @@ int main(int argc, char **argv) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_topic_t *topic;
     rd_kafka_t *rk;
+    int64_t count;
+    size_t size;
     int consuming;
 
     if (argc < 6)
@@ -309,6 +369,10 @@ int main(int argc, char **argv) {
             partitions = atoi(value);
         else if (!strcmp(argv[i], "producers"))
             producers = atoi(value);
+        else if (!strcmp(argv[i], "consumers"))
+            consumers = atoi(value);
+        else if (!strcmp(argv[i], "warm_up"))
+            warm_up = atoll(value);
         else if (!strcmp(argv[i], "records"))
             records = atoll(value);
         else if (rd_kafka_conf_set(conf, argv[i], value, error, sizeof error))
@@ -316,21 +380,19 @@ int main(int argc, char **argv) {
     }
     if (!consuming)
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-    if (!strcmp(argv[1], "transactions")) {
-        transactions(argv[3], conf, atoll(argv[4]), (size_t)atoll(argv[5]));
-        fflush(stdout);
-        _Exit(0);
-    }
-    rk = rd_kafka_new(consuming ? CONSUMER : PRODUCER, conf, error, sizeof error);
-    if (!rk)
-        die(error);
-    topic = rd_kafka_topic_new(rk, argv[3], NULL);
+    count = atoll(argv[4]);
+    size = (size_t)atoll(argv[5]);
     if (consuming)
-        consume(topic, atoll(argv[4]));
-    else if (!strcmp(argv[1], "latency"))
-        latency(rk, topic, atoll(argv[4]), (size_t)atoll(argv[5]));
-    else
-        produce(rk, topic, atoll(argv[4]), (size_t)atoll(argv[5]));
+        consume(argv[3], conf, count);
+    else if (!strcmp(argv[1], "transactions"))
+        transactions(argv[3], conf, count, size);
+    else {
+        rk = rd_kafka_new(PRODUCER, conf, error, sizeof error);
+        if (!rk)
+            die(error);
+        topic = rd_kafka_topic_new(rk, argv[3], NULL);
+        (!strcmp(argv[1], "latency") ? latency : produce)(rk, topic, count, size);
+    }
     fflush(stdout);
     _Exit(0); /* the answer is out: no need to wait for librdkafka's threads */
 }

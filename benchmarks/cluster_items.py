@@ -20,6 +20,7 @@ from peers.node import Node
 
 from benchmarks.clusters import COMBINED, CONTROLLER, Cluster, begin_stop, live_bytes
 from benchmarks.items import (
+    CONSUME_METRICS,
     MIB,
     OVERRIDES,
     Item,
@@ -347,19 +348,15 @@ CLUSTER_ITEMS: tuple[Item, ...] = (
         )
         for label, size in (("1KiB", 1024), ("100B", 100))
     ),
-    Item(
-        "rf3-consume-1KiB",
-        partial(consume, acks="all"),
-        (
-            Metric("rate", "MB/s", True, 1.0),
-            Metric("broker_cpu", "CPU-s of all brokers per GB", False),
-        ),
-        THREE_NODES,
-    ),
+    Item("rf3-consume-1KiB", consume(1024, acks="all"), CONSUME_METRICS, THREE_NODES),
     Item(
         "rf3-one-in-flight",
-        partial(one_in_flight, acks="all"),
-        (Metric("p50", "ms p50", False, 1.0), Metric("p99", "ms p99", False, 1.0)),
+        one_in_flight("all", share=0.5),
+        (
+            Metric("p50", "us p50", False, 1.8),
+            Metric("p99", "us p99", False),
+            Metric("broker_cpu", "CPU-us of all brokers per request", False, 1.6),
+        ),
         THREE_NODES,
     ),
 )

@@ -21,6 +21,7 @@ from peers.clients import create, settings
 from peers.node import Node
 
 from benchmarks import native_client
+from benchmarks.floor import Floor
 
 Metrics = dict[str, float]
 MIB = 2**20
@@ -34,24 +35,32 @@ _names = itertools.count()
 class Sizes:
     """The amount of work of each item."""
 
-    volume_bytes: int = 2 * GIB
+    volume_bytes: int = GIB
     small_volume_bytes: int = 512 * MIB
     latency_records: int = 20_000
+    warm_up_requests: int = 25_000
     topics: int = 200
-    restart_partitions: int = 500
+    restart_partitions: int = 2_000
+    idle_s: float = 15
+
+    def of_records(self, size: int) -> int:
+        """Return the volume for records of `size` bytes."""
+        return self.volume_bytes if size >= 1024 else self.small_volume_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of the table: name, unit, whether more is better, and the goal for the ratio.
+    """One row of the table: name, unit, whether more is better, and the goals for the ratio.
 
     The ratio is Spindle / Kafka; the goal is a lower bound where more is better, else an upper one.
+    `goal_of_before` is the goal if the other program is an earlier Spindle.
     """
 
     name: str
     unit: str
     more_is_better: bool
     goal: float | None = None
+    goal_of_before: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +79,13 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A measurement: `run(subject, sizes)`."""
+    """A measurement: `run(subject, sizes)`; of the floor, too, if it can do that work."""
 
     name: str
     run: Callable[[Any, Sizes], Metrics]
     metrics: tuple[Metric, ...]
     subject: Subject
+    has_floor: bool = False
 
 
 class Skipped(Exception):
@@ -83,8 +93,12 @@ class Skipped(Exception):
 
 
 @contextmanager
-def topic_of(node: Node, partitions: int = 1) -> Iterator[str]:
+def topic_of(node: Node | Floor, partitions: int = 1) -> Iterator[str]:
     """Create a topic, and delete it at the end of the block."""
+    if isinstance(node, Floor):
+        with node.topic() as name:
+            yield name
+        return
     name = f"bench-{next(_names)}"
     create(node, name, partitions)
     try:
@@ -96,18 +110,17 @@ def topic_of(node: Node, partitions: int = 1) -> Iterator[str]:
         time.sleep(1.5)
 
 
-def produce(size: int, acks: str) -> Callable[[Node, Sizes], Metrics]:
+def produce(size: int, acks: str) -> Callable[[Node | Floor, Sizes], Metrics]:
     """Return a benchmark that produces records of `size` bytes."""
 
-    def run(node: Node, sizes: Sizes) -> Metrics:
-        volume = sizes.volume_bytes if size >= 1024 else sizes.small_volume_bytes
+    def run(node: Node | Floor, sizes: Sizes) -> Metrics:
         with topic_of(node) as topic:
-            return fill(node, topic, volume // size, size, acks)
+            return fill(node, topic, sizes.of_records(size) // size, size, acks)
 
     return run
 
 
-def fill(node: Node, topic: str, count: int, size: int, acks: str) -> Metrics:
+def fill(node: Node | Floor, topic: str, count: int, size: int, acks: str) -> Metrics:
     """Send records to a topic, and return rate and broker CPU."""
     cpu = node.cpu_s()
     result = native_client.run(
@@ -122,40 +135,80 @@ def fill(node: Node, topic: str, count: int, size: int, acks: str) -> Metrics:
     }
 
 
-def consume(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
-    """Measure rate and broker CPU of a consumer that reads 1 KiB records."""
-    size = 1024
-    count = sizes.volume_bytes // size
-    with topic_of(node) as topic:
-        fill(node, topic, count, size, acks)
-        cpu = node.cpu_s()
-        result = native_client.run(
-            "consume", node.bootstrap, topic, count, 0, fetch_message_max_bytes=8 * MIB,
-            fetch_max_bytes=64 * MIB, queued_max_messages_kbytes=262_144,
-            queued_min_messages=1_000_000, receive_message_max_bytes=128 * MIB,
-        )  # fmt: skip
-        volume = count * size
-        return {
-            "rate": volume / 1e6 / result["seconds"],
-            "broker_cpu": (node.cpu_s() - cpu) / (volume / 1e9),
-        }
+def consume(
+    size: int, acks: str = "1", share: float = 1.0
+) -> Callable[[Node | Floor, Sizes], Metrics]:
+    """Return a benchmark that reads records of `size` bytes with one consumer, then with four.
+
+    `share` is that of the volume of a run.
+    """
+
+    def run(node: Node | Floor, sizes: Sizes) -> Metrics:
+        count = int(sizes.of_records(size) * share) // size
+        with topic_of(node) as topic:
+            fill(node, topic, count, size, acks)
+            one = read(node, topic, count, 1)
+            four = read(node, topic, count, 4)
+        return one | {f"four_{name}": value for name, value in four.items()}
+
+    return run
+
+
+def read(node: Node | Floor, topic: str, count: int, consumers: int) -> Metrics:
+    """Read a partition with consumers that each want all of it; return rates and broker CPU."""
+    cpu = node.cpu_s()
+    result = native_client.run(
+        "consume", node.bootstrap, topic, count, 0, consumers=consumers,
+        fetch_message_max_bytes=8 * MIB, fetch_max_bytes=64 * MIB,
+        queued_max_messages_kbytes=262_144, queued_min_messages=1_000_000,
+        receive_message_max_bytes=128 * MIB,
+    )  # fmt: skip
+    after_first_s = result["seconds"] - result["first_s"]
+    return {
+        "rate": result["bytes"] / 1e6 / result["seconds"],
+        "after_first": result["bytes_after_first"] / 1e6 / after_first_s,
+        "broker_cpu": (node.cpu_s() - cpu) / (result["bytes"] / 1e9),
+    }
 
 
 def warm_up(node: Node, sizes: Sizes) -> None:
-    """Let a JVM compile the code of the items; the same is done to Spindle."""
+    """Let a JVM compile the code of the items; the same is done to Spindle.
+
+    Kafka takes some 25,000 requests until it answers one in its final time. Large requests are few,
+    so these come first; half the volume of a run follows, in both sizes of records.
+    """
     with topic_of(node) as topic:
-        fill(node, topic, sizes.volume_bytes // 2 // 1024, 1024, "all")
-        native_client.run("consume", node.bootstrap, topic, sizes.volume_bytes // 2 // 1024, 0)
-        native_client.run("latency", node.bootstrap, topic, 5_000, 1024, acks="1", linger_ms=0)
+        native_client.run(
+            "latency", node.bootstrap, topic, 1, 1024, warm_up=sizes.warm_up_requests, acks="all",
+            linger_ms=0,
+        )  # fmt: skip
+    for size in (1024, 100):
+        with topic_of(node) as topic:
+            count = sizes.of_records(size) // 2 // size
+            fill(node, topic, count, size, "all")
+            read(node, topic, count, 1)
 
 
-def one_in_flight(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
-    """Measure the latency of a producer with one request in flight."""
-    with topic_of(node) as topic:
-        result = native_client.run(
-            "latency", node.bootstrap, topic, sizes.latency_records, 1024, acks=acks, linger_ms=0
-        )
-    return {"p50": result["p50_ms"], "p99": result["p99_ms"]}
+def one_in_flight(acks: str = "1", share: float = 1.0) -> Callable[[Node | Floor, Sizes], Metrics]:
+    """Return a benchmark of the latency of a producer with one request in flight."""
+
+    def run(node: Node | Floor, sizes: Sizes) -> Metrics:
+        count = int(sizes.latency_records * share)
+        unmeasured = 500
+        with topic_of(node) as topic:
+            cpu = node.cpu_s()
+            result = native_client.run(
+                "latency", node.bootstrap, topic, count, 1024, warm_up=unmeasured, acks=acks,
+                linger_ms=0,
+            )  # fmt: skip
+            used = node.cpu_s() - cpu
+        return {
+            "p50": result["p50_ms"] * 1e3,
+            "p99": result["p99_ms"] * 1e3,
+            "broker_cpu": used / (count + unmeasured) * 1e6,
+        }
+
+    return run
 
 
 def create_topics(node: Node, sizes: Sizes) -> Metrics:
@@ -309,6 +362,16 @@ SHARED_NODE = Subject("node", _one_node, is_shared=True)
 FRESH_NODE = Subject("fresh node", _one_node)
 NODE_OF_THREE_DIRECTORIES = Subject("node of three directories", _three_directories)
 
+CONSUME_METRICS = tuple(
+    metric
+    for prefix, who in (("", "1 consumer"), ("four_", "4 consumers"))
+    for metric in (
+        Metric(f"{prefix}rate", f"MB/s, {who}", True, 1.0),
+        Metric(f"{prefix}after_first", f"MB/s after the first record, {who}", True, 1.0),
+        Metric(f"{prefix}broker_cpu", f"broker CPU-s per GB, {who}", False, 1.0),
+    )
+)
+
 ITEMS: tuple[Item, ...] = (
     Item(
         "start",
@@ -327,30 +390,37 @@ ITEMS: tuple[Item, ...] = (
             produce(size, acks),
             (
                 Metric("rate", "MB/s", True, goal),
-                Metric("broker_cpu", "broker CPU-s per GB", False, 0.6),
+                Metric("broker_cpu", "broker CPU-s per GB", False, cpu_goal),
             ),
             SHARED_NODE,
+            has_floor=acks == "1",
         )
-        for label, size, acks, goal in [
-            ("1KiB-acks1", 1024, "1", 1.7),
-            ("1KiB-acksall", 1024, "all", 1.7),
-            ("100B-acks1", 100, "1", 1.5),
+        for label, size, acks, goal, cpu_goal in [
+            ("1KiB-acks1", 1024, "1", 1.7, 0.6),
+            ("1KiB-acksall", 1024, "all", 1.7, 0.6),
+            ("100B-acks1", 100, "1", 1.5, None),
         ]
     ),
-    Item(
-        "consume-1KiB",
-        consume,
-        (
-            Metric("rate", "MB/s", True, 1.0),
-            Metric("broker_cpu", "broker CPU-s per GB", False),
-        ),
-        SHARED_NODE,
+    *(
+        Item(
+            f"consume-{label}",
+            consume(size, share=share),
+            CONSUME_METRICS,
+            SHARED_NODE,
+            has_floor=True,
+        )
+        for label, size, share in (("1KiB", 1024, 1.0), ("100B", 100, 0.5))
     ),
     Item(
         "one-in-flight",
-        one_in_flight,
-        (Metric("p50", "ms p50", False, 1.0), Metric("p99", "ms p99", False, 1.0)),
+        one_in_flight(),
+        (
+            Metric("p50", "us p50", False, 1.6),
+            Metric("p99", "us p99", False, 1.6),
+            Metric("broker_cpu", "broker CPU-us per request", False),
+        ),
         SHARED_NODE,
+        has_floor=True,
     ),
     Item(
         "create-topics",

@@ -11,19 +11,18 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import click
-from peers.node import KafkaNode, Node, NodeFailed, SpindleNode
-from peers.paths import PeerUnavailable, kafka_libs
+from peers.node import KafkaNode, Node, SpindleNode
+from peers.paths import ROOT, PeerUnavailable, kafka_libs
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
@@ -31,20 +30,24 @@ from rich.progress import (
 from benchmarks import native_client, spark
 from benchmarks.cluster_items import CLUSTER_ITEMS
 from benchmarks.compaction import COMPACTION_ITEMS
+from benchmarks.compiled import compiled
 from benchmarks.disks import DISK_ITEMS
+from benchmarks.environment import environment, summary
 from benchmarks.groups import GROUP_ITEMS
-from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, Skipped, Subject, warm_up
+from benchmarks.items import GIB, ITEMS, MIB, Sizes
 from benchmarks.moves import MOVE_ITEMS
-from benchmarks.report import Results, as_json, show
+from benchmarks.report import FLOOR, Results, show
+from benchmarks.session import Session
 from benchmarks.transactions import TRANSACTION_ITEMS
 
-NodeClasses = tuple[type[Node], type[Node]]
 QUICK = Sizes(
     volume_bytes=256 * MIB,
     small_volume_bytes=64 * MIB,
     latency_records=3_000,
+    warm_up_requests=3_000,
     topics=50,
     restart_partitions=100,
+    idle_s=5,
 )
 
 
@@ -64,6 +67,7 @@ QUICK = Sizes(
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
     help="Another checkout of Spindle, after `make setup`, in Kafka's place.",
 )
+@click.option("--with-kafka", is_flag=True, help="Kafka, too, in a run with --against.")
 @click.option("--data", type=Path, help="Folder for the logs (default: a temporary one).")
 def main(
     names: str | None,
@@ -75,12 +79,13 @@ def main(
     spark_records: int | None,
     json_file: Path | None,
     against: Path | None,
+    with_kafka: bool,
     data: Path | None,
 ) -> None:
     """Run the benchmarks and print their table."""
     # Leave as after Ctrl-C: the nodes are stopped and their folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    console = Console(width=140 if not sys.stdout.isatty() else None)
+    console = Console(width=180 if not sys.stdout.isatty() else None)
     everything = (
         *ITEMS, *MOVE_ITEMS, *COMPACTION_ITEMS, *DISK_ITEMS, *CLUSTER_ITEMS, *TRANSACTION_ITEMS,
         *GROUP_ITEMS,
@@ -95,22 +100,33 @@ def main(
     sizes = _sizes(quick, volume_mib, partitions)
     runs = min(runs, 2) if quick else runs
     try:
-        classes = _node_classes(against)
+        classes = _node_classes(against, with_kafka)
         native_client.executable()
+        compiled("floor")
     except PeerUnavailable as missing:
         raise click.ClickException(str(missing)) from None
     chosen = [known[name] for name in wanted if name in known]
-    results = Results(classes[0].kind)
+    results = Results(tuple(node_class.kind for node_class in classes))
     spark_records = spark_records or (400_000 if quick else 3_000_000)
     found: spark.Found = {}
+    checkouts = {SpindleNode.kind: ROOT} | ({against.name: against} if against else {})
     with _folder(data) as folder, _progress(console) as progress:
-        _measure(chosen, classes, sizes, runs, folder, results, progress)
+        surroundings = environment(folder, checkouts, KafkaNode in classes)
+        bar = progress.add_task("measuring")
+        Session(classes, sizes, runs, folder, results, progress, bar).measure(chosen)
         if rows:
             found = spark.measure(folder, rows, spark_records, runs, results, progress)
-    show(chosen, results, console)
-    spark.show(found, spark_records, console)
+    lines = [*results.lines(chosen), *spark.lines(found)]
+    console.print(summary(surroundings), markup=False, highlight=False)
+    show(lines, results, console)
     if json_file is not None:
-        document = as_json(chosen, results) | {"spark": spark.as_json(found, spark_records)}
+        document = {
+            "environment": surroundings,
+            "settings": {**asdict(sizes), "runs": runs, "spark_records": spark_records},
+            "lines": [line.as_json() for line in lines],
+            "failures": results.failures,
+            "skipped": results.skipped,
+        }
         json_file.write_text(json.dumps(document, indent=1))
     sys.exit(1 if results.failures else 0)
 
@@ -134,94 +150,34 @@ def _wanted(names: str | None, known: list[str]) -> list[str]:
 
 def _sizes(quick: bool, volume_mib: int | None, partitions: int | None) -> Sizes:
     base = QUICK if quick else Sizes()
-    return Sizes(
+    return replace(
+        base,
         volume_bytes=volume_mib * MIB if volume_mib else base.volume_bytes,
-        small_volume_bytes=base.small_volume_bytes,
-        latency_records=base.latency_records,
-        topics=base.topics,
         restart_partitions=partitions or base.restart_partitions,
     )
 
 
-def _node_classes(against: Path | None) -> NodeClasses:
-    """Return the baseline and Spindle; the baseline is Kafka or another checkout of Spindle."""
-    if against is None:
+def _node_classes(against: Path | None, with_kafka: bool) -> tuple[type[Node], ...]:
+    """Return the programs in the order of the table; Spindle is the last one."""
+    classes: list[type[Node]] = []
+    if against is None or with_kafka:
         kafka_libs()
-        return KafkaNode, SpindleNode
-    checkout = against
-
-    class BaselineNode(SpindleNode):
-        kind = checkout.name
-        executable = checkout / ".venv" / "bin" / "spindle"
-
-    return BaselineNode, SpindleNode
+        classes.append(KafkaNode)
+    if against is not None:
+        classes.append(_checkout(against))
+    return (*classes, SpindleNode)
 
 
-def _measure(
-    items: list[Item],
-    classes: NodeClasses,
-    sizes: Sizes,
-    runs: int,
-    folder: Path,
-    results: Results,
-    progress: Progress,
-) -> None:
-    bar = progress.add_task("measuring", total=len(items) * runs * len(classes))
-    for item in (item for item in items if not item.subject.is_shared):
-        for number in range(runs):
-            for node_class in classes:
-                progress.update(bar, description=f"{item.name}: {node_class.kind}")
-                place = folder / f"{item.name}-{number}-{node_class.kind}"
-                try:
-                    subject = item.subject.make(node_class, place)
-                except Skipped as missing:
-                    results.skipped[item.name] = str(missing)
-                    continue
-                try:
-                    _one(item, subject, sizes, results)
-                finally:
-                    subject.remove()
-                progress.advance(bar)
-    for shared in dict.fromkeys(item.subject for item in items if item.subject.is_shared):
-        some = [item for item in items if item.subject is shared]
-        _measure_shared(shared, some, classes, sizes, runs, folder, results, progress, bar)
+def _checkout(folder: Path) -> type[Node]:
+    class CheckoutNode(SpindleNode):
+        kind = folder.name
+        executable = folder / ".venv" / "bin" / "spindle"
 
-
-def _measure_shared(
-    shared: Subject,
-    items: list[Item],
-    classes: NodeClasses,
-    sizes: Sizes,
-    runs: int,
-    folder: Path,
-    results: Results,
-    progress: Progress,
-    bar: TaskID,
-) -> None:
-    with ExitStack() as stack:
-        subjects = [
-            shared.make(node_class, folder / f"{shared.name}-{node_class.kind}")
-            for node_class in classes
-        ]
-        for subject in subjects:
-            stack.callback(subject.remove)
-            stack.enter_context(subject)
-        for subject in subjects:
-            progress.update(bar, description=f"warm-up: {subject.kind}")
-            warm_up(subject, sizes)
-        for item in items:
-            for _ in range(runs):
-                for subject in subjects:
-                    progress.update(bar, description=f"{item.name}: {subject.kind}")
-                    _one(item, subject, sizes, results)
-                    progress.advance(bar)
-
-
-def _one(item: Item, subject: Any, sizes: Sizes, results: Results) -> None:
-    try:
-        results.add(item, subject.kind, item.run(subject, sizes))
-    except (RuntimeError, NodeFailed, AssertionError, OSError) as failure:
-        results.failures.append(f"{item.name} on {subject.kind}: {failure!r}")
+    if CheckoutNode.kind in (FLOOR, KafkaNode.kind, SpindleNode.kind):
+        raise click.UsageError(f"{folder}: a folder called {folder.name} cannot be told apart")
+    if not CheckoutNode.executable.is_file():
+        raise click.UsageError(f"{folder}: {CheckoutNode.executable} is missing: run `make setup`")
+    return CheckoutNode
 
 
 @contextmanager

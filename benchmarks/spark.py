@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,22 @@ from peers import spark_venv
 from peers.clients import create
 from peers.node import KafkaNode, Node, SpindleNode
 from peers.paths import ROOT, PeerUnavailable
-from rich.console import Console
 from rich.progress import Progress, TaskID
-from rich.table import Table
 
 from benchmarks import native_client
-from benchmarks.report import Results, spread
-from benchmarks.spark_table import ROWS, TOPICS, Row, Samples, Way, ratio
+from benchmarks.report import KAFKA, SPINDLE, Line, Results
+from benchmarks.spark_table import ROWS, TOPICS, Row, Samples
 
 PREFIX = "spark-"
 ITEMS = {f"{PREFIX}{row.name}": row for row in ROWS}
 WARM_UPS = 2
+
+METRICS = (
+    ("rate", "rows_per_s", "Mrows/s", 1e-6),
+    ("client_cpu", "client_cpu_s", "CPU-s of the client", 1.0),
+    ("broker_cpu", "broker_cpu_s", "CPU-s of the broker", 1.0),
+)
+"""Name, attribute of the samples, unit and its scale."""
 
 # row -> cluster -> way -> samples
 Found = dict[str, dict[str, dict[str, Samples]]]
@@ -130,64 +134,31 @@ def _samples(clusters: dict[str, Any]) -> dict[str, dict[str, Samples]]:
     }
 
 
-def show(found: Found, records: int, console: Console) -> None:
-    """Print a line for each way to do the work of each row on each cluster."""
-    if not found:
-        return
-    table = Table(
-        title=f"PySpark 4.2, local[2], {records:,} records: median (min-max); the ratio is to the "
-        "first way on the same cluster"
-    )
-    for title in ("work", "on", "way"):
-        table.add_column(title)
-    for title in ("Mrows/s", "ratio", "goal", "client CPU-s", "broker CPU-s"):
-        table.add_column(title, justify="right")
-    for row in ROWS:
-        for cluster, samples in found.get(row.name, {}).items():
-            _add_ways(table, row, cluster, samples)
-        if row.name in found:
-            table.add_section()
-    console.print(table)
+def lines(found: Found) -> list[Line]:
+    """Return the figures of each way to do the work of each row, next to the first way's.
 
-
-def _add_ways(table: Table, row: Row, cluster: str, samples: dict[str, Samples]) -> None:
-    for way in row.ways:
-        own = samples[way.label]
-        is_baseline = way is row.baseline
-        table.add_row(
-            row.work if is_baseline else "",
-            cluster if is_baseline else "",
-            way.label,
-            spread([value / 1e6 for value in own.rows_per_s]),
-            _verdict(row, way, ratio(samples, row, way)),
-            "" if is_baseline or row.goal is None else f">= {row.goal:g}x",
-            spread(own.client_cpu_s),
-            spread(own.broker_cpu_s),
-        )
-
-
-def _verdict(row: Row, way: Way, factor: float) -> str:
-    """Return a ratio in green if it reaches the goal of its row, in red if it misses it."""
-    if way is row.baseline or row.goal is None:
-        return f"{factor:.2f}x"
-    colour = "green" if factor >= row.goal else "red"
-    return f"[{colour}]{factor:.2f}x[/]"
-
-
-def as_json(found: Found, records: int) -> list[dict[str, Any]]:
-    """Return a plain object for each way, with every single value."""
+    In the column of Kafka is the built-in source (the first way) and in Spindle's the other way,
+    both on the same cluster.
+    """
     return [
-        {
-            "row": row.name,
-            "work": row.work,
-            "cluster": cluster,
-            "way": way.label,
-            "records": row.topic.records_of(records),
-            "goal": None if way is row.baseline else row.goal,
-            "ratio": ratio(samples, row, way),
-            **asdict(samples[way.label]),
-        }
+        Line(
+            f"{PREFIX}{row.name}: {way.label} on {cluster}",
+            metric,
+            unit,
+            metric == "rate",
+            {
+                KAFKA: _scaled(samples[row.baseline.label], name, scale),
+                SPINDLE: _scaled(samples[way.label], name, scale),
+            },
+            {KAFKA: row.goal} if row.goal is not None and metric == "rate" else {},
+        )
         for row in ROWS
         for cluster, samples in found.get(row.name, {}).items()
-        for way in row.ways
+        for way in row.ways[1:]
+        for metric, name, unit, scale in METRICS
     ]
+
+
+def _scaled(samples: Samples, name: str, scale: float) -> list[float]:
+    values: list[float] = getattr(samples, name)
+    return [value * scale for value in values]

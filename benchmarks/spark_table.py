@@ -5,7 +5,6 @@ A row has the built-in source's way first. The other ways are compared with it o
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -75,10 +74,6 @@ class Samples:
     rows_per_s: list[float] = field(default_factory=list)
     client_cpu_s: list[float] = field(default_factory=list)
     broker_cpu_s: list[float] = field(default_factory=list)
-
-    @property
-    def median_rate(self) -> float:
-        return statistics.median(self.rows_per_s)
 
 
 _ALL_COLUMNS = "key,value,topic,partition,offset,timestamp,timestampType"
@@ -191,8 +186,3 @@ ROWS = (
     Row("export-large-values", "write Parquet, 1 KiB", 3, _export(), LARGE_VALUES),
 )
 """The rows in the order of measuring."""
-
-
-def ratio(samples: Mapping[str, Samples], row: Row, way: Way) -> float:
-    """Return a way's rate divided by that of the row's first way, from samples by way."""
-    return samples[way.label].median_rate / samples[row.baseline.label].median_rate

@@ -1,6 +1,5 @@
 """The Spark comparison of `make bench`: its table of rows, its ratios and its CPU times."""
 
-import io
 import os
 import subprocess
 import sys
@@ -8,8 +7,7 @@ import sys
 import pytest
 from benchmarks import spark
 from benchmarks.process_cpu import CpuTimes, cpu_times
-from benchmarks.spark_table import BUILT_IN, ROWS, TOPICS, Row, Samples, Topic, ratio
-from rich.console import Console
+from benchmarks.spark_table import BUILT_IN, ROWS, TOPICS, Row, Samples, Topic
 
 BURN = "import time\nwhile time.process_time() < 0.2: pass"
 
@@ -71,28 +69,9 @@ def samples(row: Row, *rates: float) -> dict[str, Samples]:
     }
 
 
-def test_a_ratio_compares_medians_with_the_first_way() -> None:
+def test_the_lines_compare_each_way_with_the_first_one_on_its_cluster() -> None:
     row = ROWS[0]
-    assert [ratio(samples(row, 10, 40, 20), row, way) for way in row.ways] == [1, 4, 2]
-
-
-def test_the_table_shows_ratios_goals_and_cpu_times() -> None:
-    row = ROWS[0]
-    output = io.StringIO()
-    console = Console(file=output, width=200, force_terminal=True, color_system="standard")
-    spark.show({row.name: {"kafka": samples(row, 1e6, 4e6, 2e6)}}, 1000, console)
-    lines = [line for line in output.getvalue().splitlines() if "spindle" in line]
-    assert "\x1b[32m4.00x" in lines[0]
-    assert ">= 3x" in lines[0]
-    assert "\x1b[31m2.00x" in lines[1]
-    assert "0.50 (0.50-0.50)" in lines[1]
-
-
-def test_the_json_keeps_every_value() -> None:
-    row = ROWS[0]
-    (first, second, _) = spark.as_json({row.name: {"kafka": samples(row, 1, 4, 2)}}, 1000)
-    assert first["goal"] is None
-    assert second["goal"] == row.goal
-    assert second["ratio"] == 4
-    assert second["rows_per_s"] == [4, 2, 12]
-    assert second["records"] == 1000
+    rate, cpu, _, slower, *_ = spark.lines({row.name: {"kafka": samples(row, 1e6, 4e6, 2e6)}})
+    assert rate.values == {"kafka": [1, 0.5, 3], "spindle": [4, 2, 12]}
+    assert rate.ratio("kafka") == 4
+    assert (rate.verdict(), slower.verdict(), cpu.verdict()) == ("met", "missed", "")

@@ -1,0 +1,23 @@
+"""Page cache that every run finds in the same state."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+BLOCK = 2**20
+
+
+def recycle(folder: Path, size_bytes: int) -> None:
+    """Write a file of `size_bytes` in `folder` and remove it at once.
+
+    The kernel then gives these pages to whatever is written next. Otherwise a run would now and
+    then get memory that the host of a virtual machine has not backed yet, and the first write to
+    such a page costs several times what a broker does with it.
+    """
+    block = os.urandom(BLOCK)
+    # The file has no name, so closing it frees the pages without a write to the disk.
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        for _ in range(-(-size_bytes // BLOCK)):
+            file.write(block)
