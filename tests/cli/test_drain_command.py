@@ -42,7 +42,8 @@ from spindle.planner.plans import drain
 def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     path = tmp_path / "drain.json"
     assert open_execution_file(path, "id", "drain 2:/d") == ExecutionFile(path, "id", "drain 2:/d")
-    saved = ExecutionFile(path, "id", "drain 2:/d", ["/d"], ["t"], [1, 2], '{"version":1}')
+    throttled = {"t": {"leader.replication.throttled.replicas": ["0:1", "0:2"]}}
+    saved = ExecutionFile(path, "id", "drain 2:/d", ["/d"], throttled, [1, 2], '{"version":1}')
     saved.save()
     assert open_execution_file(path, "id", "drain 2:/d") == saved
     assert [each.name for each in tmp_path.iterdir()] == ["drain.json"]
@@ -134,10 +135,10 @@ def test_a_drain_that_cannot_go_on_leaves_no_throttles(
     run(("topic", "create", "held", "-p", "1", "-r", "1"))
     with connect(bootstrap, {}) as client:
         cluster_id = describe_brokers(client).cluster_id
-        ExecutionFile(state, cluster_id, "drain 1", ["/d"], [], [1]).save()
+        ExecutionFile(state, cluster_id, "drain 1", ["/d"], {}, [1]).save()
         throttle_brokers(client, [1], BETWEEN_BROKERS, 2**20)
         assert run(("drain", "1", "--state", str(state))) == 1
-        assert "--cancel undoes this" in capsys.readouterr().err
+        assert "--cancel removes them" in capsys.readouterr().err
         kept = describe(client, ResourceType.BROKER, "1", BETWEEN_BROKERS)
     assert not any(each.source is ReportedSource.DYNAMIC_BROKER_CONFIG for each in kept)
     left = open_execution_file(state, cluster_id, "drain 1")
@@ -152,7 +153,9 @@ def test_throttles_that_another_execution_removes_are_set_again(
     def moves(*_: object) -> MovesUnderWay:
         if (count := next(looks)) and executor.file.brokers:
             remove_throttles(client, [1], [])
-        return MovesUnderWay({}, [Replica(1, TopicPartition("t", 0))] * count, [], {})
+        return MovesUnderWay(
+            {}, dict.fromkeys([Replica(1, TopicPartition("t", 0))] * count, 0), {}, {}
+        )
 
     monkeypatch.setattr(executor_module, "moves_under_way", moves)
     monkeypatch.setattr(executor_module, "CHECK_S", 0.0)

@@ -1,13 +1,16 @@
 """`spindle heal` on a node of `spindle up`, and what it remembers over a kill."""
 
 import json
+from datetime import time
 from pathlib import Path
 
+import click
 import pytest
 
 from spindle.cli.execution.execution_file import ExecutionFile, locked
 from spindle.cli.failure import CommandFailed
 from spindle.cli.heal.heal_run import failure_name
+from spindle.cli.heal.hours import HoursParameter
 from spindle.cli.heal.memory import HealMemory, open_memory
 from spindle.cli.main import run
 from spindle.cli.plan.snapshot import UNREADABLE
@@ -28,7 +31,7 @@ def events(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, ob
 def test_the_memory_keeps_the_budget_of_a_day_and_the_time_of_a_failure(tmp_path: Path) -> None:
     path = tmp_path / "memory.json"
     memory = open_memory(path, "id")
-    memory.see_failed(["1:/a"], 5 * HOUR_MS)
+    memory.see_offline(["1:/a"], 5 * HOUR_MS, HOUR_MS)
     memory.spend(100, 5 * HOUR_MS)
     memory.spend(10, 20 * HOUR_MS)
     again = open_memory(path, "id")
@@ -37,13 +40,35 @@ def test_the_memory_keeps_the_budget_of_a_day_and_the_time_of_a_failure(tmp_path
     assert again.spent_bytes(30 * HOUR_MS) == 10
     with pytest.raises(CommandFailed, match="is of cluster id, not of other"):
         open_memory(path, "other")
-    again.see_failed(["1:/a", "1:/b"], 9 * HOUR_MS)
-    assert again.failed_since_ms == {"1:/a": 5 * HOUR_MS, "1:/b": 9 * HOUR_MS}
-    again.see_failed([], 10 * HOUR_MS)
-    assert open_memory(path, "id") == HealMemory(path, "id", {}, again.moved)
+    again.see_offline(["1:/a", "1:/b"], 5 * HOUR_MS + 1000, HOUR_MS)
+    assert again.offline_ms == {"1:/a": 1000, "1:/b": 0}
+    again.see_offline([], 6 * HOUR_MS, HOUR_MS)
+    assert open_memory(path, "id") == HealMemory(path, "id", {}, 6 * HOUR_MS, again.moved)
     path.write_text("[]")
     with pytest.raises(CommandFailed, match="is not the memory of spindle heal"):
         open_memory(path, "id")
+
+
+@pytest.mark.parametrize("jump_ms", [10_000 * HOUR_MS, -3 * HOUR_MS], ids=["forward", "back"])
+def test_time_in_which_nobody_looked_and_jumps_of_the_clock_are_no_grace(
+    tmp_path: Path, jump_ms: int
+) -> None:
+    memory = open_memory(tmp_path / "memory.json", "id")
+    memory.see_offline(["1:/a"], 5 * HOUR_MS, 60_000)
+    memory.see_offline(["1:/a"], 5 * HOUR_MS + 50_000, 60_000)
+    memory.see_offline(["1:/a"], 5 * HOUR_MS + jump_ms, 60_000)
+    assert memory.offline_ms["1:/a"] == 50_000 + (60_000 if jump_ms > 0 else 0)
+
+
+def test_hours_of_the_day_may_include_midnight() -> None:
+    night = HoursParameter().convert("22:00-04:30", None, None)
+    assert [night.include(time(hour)) for hour in (21, 22, 0, 4, 5)] == [False, *[True] * 3, False]
+    assert str(night) == "22:00 and 04:30"
+    early = HoursParameter().convert("01:00-05:00", None, None)
+    assert [early.include(time(hour)) for hour in (0, 1, 4, 5)] == [False, True, True, False]
+    for wrong in ("1-5", "24:00-01:00", "01:00-01:00"):
+        with pytest.raises(click.BadParameter, match=wrong):
+            HoursParameter().convert(wrong, None, None)
 
 
 def test_a_clock_that_was_wrong_holds_the_budget_for_a_day_at_most(tmp_path: Path) -> None:

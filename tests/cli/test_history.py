@@ -176,8 +176,10 @@ def test_a_node_is_recorded_and_its_directories_are_forecast(
     assert {"topic", "partition", "producedBytesPerSecond"} <= set(found["partitions"][0])
     assert len(directories) == 3
     assert {each["filling"] for each in directories} <= {"filling", "far", "not filling"}
-    assert run(("plan", "forecast", str(folder))) == 0
+    page = tmp_path / "page.html"
+    assert run(("plan", "forecast", str(folder), "--html", str(page))) == 0
     assert "6 samples" in capsys.readouterr().out
+    assert all(each["path"] in page.read_text() for each in directories)
     assert run(("disks", "list", "--history", str(folder), "--json")) == 0
     (broker,) = json.loads(capsys.readouterr().out)["brokers"]
     assert all("fullInSeconds" in each["forecast"] for each in broker["directories"])
@@ -185,7 +187,6 @@ def test_a_node_is_recorded_and_its_directories_are_forecast(
     assert "FULL" in capsys.readouterr().out
     looks = ("--history", str(folder), "--horizon", "2h", "--capacity", "1GiB")
     place = f"1:{directories[0]['path']}"
-    page = tmp_path / "plan.html"
     assert run(("plan", "drain", place, *looks, "--json", "--html", str(page))) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["horizonMs"] == 2 * HOUR_MS

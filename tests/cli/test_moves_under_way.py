@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spindle.cli.execution.moves_under_way import MovesUnderWay, moves_under_way
+from spindle.cli.execution.moves_under_way import MovesUnderWay, Standstill, moves_under_way
 from spindle.cli.plan.snapshot import copied_inside
 from spindle.cli.tools.reassignment_plan import Plan, Replica
 from spindle.client.admin.partitions import Reassignment
@@ -14,9 +14,11 @@ PARTITION = TopicPartition("t", 0)
 PLAN = Plan({PARTITION: (1, 3)}, {Replica(3, PARTITION): "/disk"})
 
 
-def log_dir(path: str, *replicas: TopicPartition, has_failed: bool = False) -> LogDirView:
+def log_dir(
+    path: str, *replicas: TopicPartition, has_failed: bool = False, size_bytes: int = 1
+) -> LogDirView:
     error = ErrorCode.KAFKA_STORAGE_ERROR if has_failed else ErrorCode.NONE
-    held = dict.fromkeys(replicas, ReplicaOnDisk(1, 0, is_future=False))
+    held = dict.fromkeys(replicas, ReplicaOnDisk(size_bytes, 0, is_future=False))
     return LogDirView(path, error, 1, 1, False, held)
 
 
@@ -51,6 +53,18 @@ def test_a_move_that_nobody_can_send_is_lost() -> None:
     assert list(moves_under_way(alone, {2: [dead], 3: []}).lost(plan, [])) == [PARTITION]
     left = log_dir("/e", PARTITION)
     assert moves_under_way(alone, {2: [dead, left], 3: []}).lost(plan, []) == {}
+
+
+def test_moves_stand_still_when_nothing_more_is_copied_for_the_limit() -> None:
+    standstill = Standstill(10)
+    first, more = (moves(log_dir("/disk", PARTITION, size_bytes=size)) for size in (1, 2))
+    looks = [(0, first), (9, first), (9.5, more), (19, more), (19.5, more), (20, more)]
+    assert [standstill.is_reached(each, at) for at, each in looks] == [
+        *[False] * 4,
+        True,
+        False,
+    ]
+    assert first.names() == ["t-0 to broker 3"]
 
 
 def test_the_moves_of_others_are_left_alone() -> None:

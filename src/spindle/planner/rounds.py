@@ -39,7 +39,12 @@ class _OpenRound:
     partitions: dict[int, None] = field(default_factory=dict)
 
     def is_full(self, directory: int) -> bool:
-        """Return whether as many moves as allowed begin or end in a directory."""
+        """Return whether as many moves as allowed begin or end in a directory.
+
+        Nothing is read from a directory that is offline: its replicas are copied from the leaders.
+        """
+        if not self.layout.cluster.directories[directory].is_online:
+            return False
         return self.busy.get(directory, 0) >= self.limits.parallel_moves
 
     def add(self, replica: int, target: int) -> bool:

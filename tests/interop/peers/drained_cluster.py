@@ -56,6 +56,7 @@ class DrainedCluster:
             self.cluster.seats[seat].write_properties()
         self.dead: set[Path] = set()
         self._state = folder / "drain.json"
+        self._heal_state = folder / "heal"
 
     def fail(self, seat: int) -> None:
         """Let every access to the disk of a broker fail from now on."""
@@ -82,6 +83,13 @@ class DrainedCluster:
         limits = ("--capacity", "200MiB", "--parallel", "3", "--state", str(self._state))
         return ExecutionProcess(self.bootstrap, "drain", f"{seat}:{path}", *limits, *words)
 
+    def heal(self, *words: str) -> ExecutionProcess:
+        """Start a healing that looks every second."""
+        limits = ("--capacity", "200MiB", "--parallel", "3", "--interval", "1s")
+        return ExecutionProcess(
+            self.bootstrap, "heal", *limits, "--state", str(self._heal_state), *words
+        )
+
     def finish(self, drain: ExecutionProcess, path: str) -> None:
         """Assert that a drain ends well."""
         code, out = drain.ended()
@@ -98,6 +106,11 @@ class DrainedCluster:
         self.check_directories()
         self.written.wait_for_more()
         self.watched.check()
+
+    def replicas(self) -> dict[int, set[int]]:
+        """Return the brokers of each partition."""
+        known = self.admin.list_topics(TOPIC, timeout=LIMIT_S).topics[TOPIC].partitions
+        return {number: set(each.replicas) for number, each in known.items()}
 
     def is_whole(self) -> bool:
         known = self.admin.list_topics(TOPIC, timeout=LIMIT_S).topics[TOPIC].partitions

@@ -14,6 +14,7 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import ahead_options
 from spindle.cli.plan.place import parse_place
 from spindle.cli.plan.plan_command import limit_options, limits_of
+from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.plan import Infeasible
@@ -90,9 +91,14 @@ def _finish(run: DrainRun, path: Path, tell: Tell) -> None:
             run.finish()
     except (Infeasible, CommandFailed, ValueError) as error:
         raise CommandFailed(f"{error}\n{_what_next(path)}") from None
+    except FAILURES as error:
+        raise CommandFailed(f"{failure(error).plainly}\n{_what_next(path)}") from None
 
 
 def _what_next(path: Path) -> str:
     if not path.exists():
         return "Nothing has changed."
-    return "The place is cordoned; --cancel undoes this, and the same command goes on."
+    return (
+        f"{path} has the cordons and throttles of this drain; --cancel removes them, and the same "
+        "command goes on."
+    )

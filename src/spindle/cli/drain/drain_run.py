@@ -11,21 +11,44 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.place import find_directories, parse_place, place_text
 from spindle.cli.plan.snapshot import read_snapshot
+from spindle.client.admin.cluster import finalized_level
 from spindle.client.wire.cluster import WireClient
+from spindle.metadata.features import (
+    CORDONED_DIRECTORIES_LEVEL,
+    METADATA_VERSION,
+    metadata_version_name,
+)
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
 from spindle.planner.plans import drain
 
 
-def end_step(place: str, plan: PlacementPlan) -> ExecutionStep:
-    """Return the last step of a drain. Only a directory that is online can be cordoned."""
+def end_step(place: str, plan: PlacementPlan, *, can_cordon: bool) -> ExecutionStep:
+    """Return the last step of a drain. Only a directory that is online can be cordoned.
+
+    Args:
+        can_cordon: False if the cluster knows no cordons.
+    """
     emptied = [plan.cluster.directories[each] for each in plan.leaving]
-    is_cordoned = bool(emptied) and all(each.is_online for each in emptied)
+    is_cordoned = can_cordon and bool(emptied) and all(each.is_online for each in emptied)
     text = f"{place_text(place)} has no replicas and is cordoned"
-    if not is_cordoned:
+    if not can_cordon:
+        text = f"{place_text(place)} has no replicas; it is not cordoned, so new topics may use it"
+    elif not is_cordoned:
         text = f"{place_text(place)} has no replicas; its offline directories are not cordoned"
     return ExecutionStep("empty", text, {"isCordoned": is_cordoned})
+
+
+def _no_cordons(place: str, level: int) -> ExecutionStep:
+    needed = metadata_version_name(CORDONED_DIRECTORIES_LEVEL)
+    found = metadata_version_name(level) if level else "unknown"
+    text = (
+        f"this cluster knows no cordons: its metadata.version is {found}, and they need {needed}. "
+        f"{place_text(place)} is emptied without one, so topics that are created meanwhile may get "
+        "replicas there, which are moved as well"
+    )
+    return ExecutionStep("noCordons", text, {"metadataVersion": found, "needed": needed})
 
 
 class DrainRun:
@@ -57,6 +80,7 @@ class DrainRun:
         self._tell = tell
         self._history = history
         self._horizon_ms = horizon_ms
+        self._can_cordon = True
         self._broker_id, self._path = parse_place(place)
         self._executor = RoundExecutor(client, file, limits.throttle_bytes_per_second, tell)
 
@@ -68,6 +92,10 @@ class DrainRun:
             CommandFailed: replicas stay although they were moved.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
+        level = finalized_level(self._client, METADATA_VERSION)
+        self._can_cordon = level >= CORDONED_DIRECTORIES_LEVEL
+        if not self._can_cordon:
+            self._tell(_no_cordons(self._place, level))
         plan = self._move_all()
         if self._uncordoned(plan):
             # Topics that were created until now may have replicas there.
@@ -76,7 +104,7 @@ class DrainRun:
         self._executor.unthrottle()
         self._file.cordoned = []
         self._file.end()
-        self._tell(end_step(self._place, plan))
+        self._tell(end_step(self._place, plan, can_cordon=self._can_cordon))
         self._executor.tell_throttles("the same command")
 
     def cancel(self) -> None:
@@ -132,7 +160,7 @@ class DrainRun:
 
     def _uncordoned(self, plan: PlacementPlan) -> list[str]:
         """Return the paths that can be cordoned, and are not."""
-        if self._broker_id not in self._client.metadata(()).brokers:
+        if not self._can_cordon or self._broker_id not in self._client.metadata(()).brokers:
             return []
         leaving = [plan.cluster.directories[each] for each in plan.leaving]
         return [each.path for each in leaving if each.is_online and not each.is_cordoned]

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spindle.cli.execution.topic_throttles import ThrottledReplicas
 from spindle.cli.failure import CommandFailed
 
 
@@ -22,7 +23,7 @@ class ExecutionFile:
     Attributes:
         goal: what is carried out, such as `drain 2:/disk3`.
         cordoned: the entries of `cordoned.log.dirs` that this execution has set or is about to set.
-        topics: those whose replicas may have throttles.
+        throttled: the throttled replicas that this execution has added to topics, or is about to.
         brokers: those that may have throttles.
         round: the text of the round that may be under way, in the format of Kafka's tool.
     """
@@ -31,7 +32,7 @@ class ExecutionFile:
     cluster_id: str
     goal: str
     cordoned: list[str] = field(default_factory=list)
-    topics: list[str] = field(default_factory=list)
+    throttled: ThrottledReplicas = field(default_factory=dict)
     brokers: list[int] = field(default_factory=list)
     round: str = ""
 
@@ -44,7 +45,7 @@ class ExecutionFile:
 
         That are the brokers with throttles, and the cordons that are still in `cordoned`.
         """
-        self.topics, self.round = [], ""
+        self.throttled, self.round = {}, ""
         if self.brokers or self.cordoned:
             self.save()
         else:
@@ -97,8 +98,8 @@ def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile
         return ExecutionFile(path, cluster_id, goal)
     try:
         found = ExecutionFile(path=path, **json.loads(path.read_text(encoding="utf-8")))
-        lists = (found.cordoned, found.topics, found.brokers)
-        if not isinstance(found.round, str) or not all(isinstance(each, list) for each in lists):
+        kinds = {"cordoned": list, "throttled": dict, "brokers": list, "round": str}
+        if not all(isinstance(getattr(found, name), kind) for name, kind in kinds.items()):
             raise TypeError(path)
     except (ValueError, TypeError, RecursionError):
         raise CommandFailed(f"{path} is not the file of an execution") from None

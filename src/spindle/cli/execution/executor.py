@@ -5,9 +5,17 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
+from spindle.cli.durations import span_text
 from spindle.cli.execution.execution_file import ExecutionFile
-from spindle.cli.execution.moves_under_way import MovesUnderWay, moves_under_way
+from spindle.cli.execution.moves_under_way import MovesUnderWay, Standstill, moves_under_way
 from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.execution.topic_throttles import (
+    add_entries,
+    remove_entries,
+    wanted_entries,
+    with_entries,
+    without_entries,
+)
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.files import round_texts
 from spindle.cli.tools.reassignment_moves import current_replicas, places_of
@@ -18,7 +26,6 @@ from spindle.cli.tools.reassignment_throttles import (
     has_throttle,
     remove_throttles,
     throttle_brokers,
-    throttle_topics,
 )
 from spindle.client.admin.partitions import (
     alter_reassignments,
@@ -38,8 +45,11 @@ PAUSE_S: Final = 0.5
 AWAY_S: Final = 30.0
 """Time after which a copy from or to a broker that is not running is given up."""
 
+STUCK_S: Final = 600.0
+"""Time after which moves of which nothing more is copied are not waited for."""
 CHECK_S: Final = 5.0
 """Time between two looks at throttles."""
+_MOST_NAMED: Final = 5
 _HAS_ENDED: Final = (
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -85,14 +95,16 @@ class RoundExecutor:
         moves, current = self._still_right(plan)
         if not moves.replicas:
             return
-        topics = sorted({partition.topic for partition in moves.replicas})
+        throttled = wanted_entries(self.client, moves, current)
         involved = {b for p, brokers in moves.replicas.items() for b in (*brokers, *current[p])}
-        self.file.topics = sorted({*self.file.topics, *topics})
+        former = self.file.throttled
+        self.file.throttled = with_entries(former, throttled)
         running = involved.intersection(self.client.metadata(()).brokers)
         self.file.brokers = sorted({*self.file.brokers, *running})
         self.file.round = plan_json(moves.replicas, moves.directories)
         self.file.save()
-        throttle_topics(self.client, moves, current)
+        remove_entries(self.client, without_entries(former, throttled))
+        self.file.throttled = throttled
         self.throttle()
         unnamed = self._name_directories(moves)
         between = {p: b for p, b in moves.replicas.items() if current[p] != b and p not in unnamed}
@@ -107,10 +119,14 @@ class RoundExecutor:
         Moves of the present round that cannot end are cancelled. A broker that comes back, or whose
         throttle another execution removes, gets the throttle of this run.
 
+        Moves that do not get further are cancelled, too, if they are of the present round.
+
         Raises:
-            CommandFailed: a move can neither end nor be cancelled.
+            CommandFailed: a move can neither end nor be cancelled, or those of others do not get
+                any further.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
+        standstill = Standstill(STUCK_S)
         told, began = 0, time.monotonic()
         checked = began
         last_seen: dict[int, float] = {}
@@ -128,6 +144,8 @@ class RoundExecutor:
             involved = {broker for each in now.reassigned.values() for broker in each.replicas}
             away = [each for each in involved if last_seen.get(each, began) < long_ago]
             self._cancel_lost(now, away)
+            if standstill.is_reached(now, time.monotonic()):
+                self._end_standstill(now)
             if time.monotonic() - checked >= CHECK_S:
                 self._miss_throttles()
                 checked = time.monotonic()
@@ -144,18 +162,48 @@ class RoundExecutor:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         lost = now.lost(parse_plan(self.file.round), away) if self.file.round else {}
-        if not lost:
+        if lost:
+            self._give_up(lost)
+
+    def _end_standstill(self, now: MovesUnderWay) -> None:
+        """Cancel the moves of the present round, of which nothing was copied for long.
+
+        Raises:
+            CommandFailed: others have begun the moves, or the cluster does not cancel one.
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        span = span_text(STUCK_S)
+        own = now.of_plan(parse_plan(self.file.round)) if self.file.round else {}
+        if own:
+            self._give_up(dict.fromkeys(own, f"nothing of it was copied for {span}"))
             return
-        for partition, reason in lost.items():
+        names = now.names()
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        raise CommandFailed(
+            f"{counted(len(names), 'replica')} that others move, or that stay behind, have not got "
+            f"any further for {span}: {', '.join(names[:_MOST_NAMED])}{more}. See the logs of "
+            "these brokers, or cancel the moves with spindle reassign --cancel; then give the same "
+            "command again"
+        )
+
+    def _give_up(self, reasons: Mapping[TopicPartition, str]) -> None:
+        """Cancel moves, and tell why.
+
+        Raises:
+            CommandFailed: the cluster does not cancel one of them.
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        for partition, reason in reasons.items():
             text = f"the move of {partition} is given up: {reason}"
             self.tell(
                 ExecutionStep("givenUp", text, {"partition": str(partition), "reason": reason})
             )
-        for partition, error in alter_reassignments(self.client, dict.fromkeys(lost)).items():
+        for partition, error in alter_reassignments(self.client, dict.fromkeys(reasons)).items():
             if error is not None and error.code not in _HAS_ENDED:
                 raise CommandFailed(
-                    f"the move of {partition} can neither end ({lost[partition]}) nor be cancelled "
-                    f"({refusal_text(error)}): start the broker, and give the same command again"
+                    f"the move of {partition} can neither end ({reasons[partition]}) nor be "
+                    f"cancelled ({refusal_text(error)}): start the broker, and give the same "
+                    "command again"
                 )
 
     def _still_right(
@@ -199,6 +247,7 @@ class RoundExecutor:
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
+        add_entries(self.client, self.file.throttled)
         rates = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
         for broker in self._alive():
             # One that goes down at this moment gets its throttle when it is back.
@@ -219,8 +268,8 @@ class RoundExecutor:
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
-        topics = self.client.metadata(self.file.topics).topics if self.file.topics else {}
-        remove_throttles(self.client, [], sorted(topics))
+        remove_entries(self.client, self.file.throttled)
+        self.file.throttled = {}
         for broker in self._alive():
             with suppress(BrokerNotRunning):
                 remove_throttles(self.client, [broker], [])
@@ -230,7 +279,7 @@ class RoundExecutor:
         """Remove the throttles while nothing moves; the file keeps what is still to be undone."""
         with suppress(ApiError, ClientError):
             self.unthrottle()
-            self.file.topics, self.file.round = [], ""
+            self.file.round = ""
         if self.file.path.exists():
             self.file.save()
 

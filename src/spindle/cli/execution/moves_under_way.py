@@ -16,15 +16,16 @@ class MovesUnderWay:
 
     Attributes:
         reassigned: partitions whose replicas go to other brokers.
-        copies: replicas that go to another directory of their broker. A copy whose replica was in a
-            directory that has failed does not count: it never ends (Kafka's brokers keep it).
-        online: the replicas that a broker can read.
+        copies: replicas that go to another directory of their broker, and the bytes that are there.
+            A copy whose replica was in a directory that has failed does not count: it never ends
+            (Kafka's brokers keep it).
+        online: the replicas that a broker can read, and their bytes.
         offline: the log directories that have failed, by broker.
     """
 
     reassigned: Mapping[TopicPartition, Reassignment]
-    copies: Collection[Replica]
-    online: Collection[Replica]
+    copies: Mapping[Replica, int]
+    online: Mapping[Replica, int]
     offline: Mapping[int, Collection[str]]
 
     @property
@@ -61,6 +62,23 @@ class MovesUnderWay:
             if set(plan.replicas.get(partition, ())) == set(each.replicas).difference(each.removing)
         }
 
+    def copied_bytes(self) -> dict[Replica, int]:
+        """Return how much each replica has that is on its way; 0 if its broker does not tell it."""
+        adding = {
+            Replica(broker, partition): self.online.get(Replica(broker, partition), 0)
+            for partition, each in self.reassigned.items()
+            for broker in each.adding
+        }
+        return {**adding, **self.copies}
+
+    def names(self) -> list[str]:
+        """Return the moves for people, such as `t-0 to broker 3`."""
+        names = []
+        for partition, each in self.reassigned.items():
+            targets = ", ".join(map(str, each.adding))
+            names.append(f"{partition} to broker {targets}" if targets else str(partition))
+        return [*names, *(f"{each.partition} inside broker {each.broker}" for each in self.copies)]
+
     def _is_lost(self, replica: Replica, away: Collection[int]) -> bool:
         has_failed = replica.broker in self.offline and replica not in self.online
         return replica.broker in away or has_failed
@@ -71,13 +89,41 @@ def moves_under_way(
     described: Mapping[int, Collection[LogDirView]],
 ) -> MovesUnderWay:
     """Return the moves from the answers of the controller and of the brokers."""
-    copies: set[Replica] = set()
-    online: set[Replica] = set()
+    copies: dict[Replica, int] = {}
+    online: dict[Replica, int] = {}
     offline: dict[int, set[str]] = {}
     for broker, views in described.items():
         for view in views:
             if view.error is not ErrorCode.NONE:
                 offline.setdefault(broker, set()).add(view.path)
             for partition, each in view.replicas.items():
-                (copies if each.is_future else online).add(Replica(broker, partition))
-    return MovesUnderWay(reassigned, copies & online, online, offline)
+                (copies if each.is_future else online)[Replica(broker, partition)] = each.size_bytes
+    copies = {replica: size for replica, size in copies.items() if replica in online}
+    return MovesUnderWay(reassigned, copies, online, offline)
+
+
+class Standstill:
+    """Notices that no move has got any further for a while.
+
+    Args:
+        limit_s: that time.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._seen: object = None
+        self._since_s = 0.0
+
+    def is_reached(self, now: MovesUnderWay, now_s: float) -> bool:
+        """Take note of a look at the moves; after a standstill, a new one begins.
+
+        Args:
+            now_s: the time of the look, by a clock that only goes forward.
+        """
+        seen = (dict(now.reassigned), now.copied_bytes())
+        if seen != self._seen:
+            self._seen, self._since_s = seen, now_s
+        if now_s - self._since_s < self._limit_s:
+            return False
+        self._since_s = now_s
+        return True

@@ -13,6 +13,7 @@ from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.steps import ExecutionStep, Tell, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.heal.heal_run import HealRun, HealSettings
+from spindle.cli.heal.hours import HoursOfDay, HoursParameter
 from spindle.cli.heal.memory import open_memory
 from spindle.cli.history.looking_ahead import ahead_options
 from spindle.cli.plan.plan_command import limit_options, limits_of
@@ -51,7 +52,7 @@ _PERCENT: Final = click.FloatRange(1, 100)
     default="30m",
     show_default=True,
     metavar="DURATION",
-    help="How long a directory or broker must be away before it is emptied.",
+    help="How long a directory or broker must be seen away before it is emptied.",
 )
 @click.option(
     "--max-per-day",
@@ -67,7 +68,14 @@ _PERCENT: Final = click.FloatRange(1, 100)
     default="5m",
     show_default=True,
     metavar="DURATION",
-    help="Time between two looks.",
+    help="Time between two looks; with --once, how often the command is given.",
+)
+@click.option(
+    "--between",
+    "hours",
+    type=HoursParameter(),
+    metavar="HH:MM-HH:MM",
+    help="Begin moves only in these hours of each day, in local time, such as 01:00-05:00.",
 )
 @click.option("--once", is_flag=True, help="Look once, act, and end.")
 @click.option("--dry-run", is_flag=True, help="Say what would move, and move nothing.")
@@ -91,6 +99,7 @@ def heal_command(
     grace_ms: int,
     most_per_day: int | None,
     interval_ms: int,
+    hours: HoursOfDay | None,
     once: bool,
     dry_run: bool,
     state: Path,
@@ -118,6 +127,8 @@ def heal_command(
         history,
         horizon_ms,
         grace_ms,
+        interval_ms,
+        hours,
         most_per_day,
         capacity,
         dry_run,

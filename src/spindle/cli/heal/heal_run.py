@@ -3,13 +3,16 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from spindle.cli.durations import span_text
 from spindle.cli.execution.executor import PAUSE_S, RoundExecutor
 from spindle.cli.execution.moves_under_way import moves_under_way
 from spindle.cli.execution.plan_rounds import round_progress
 from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.heal.hours import HoursOfDay
 from spindle.cli.heal.memory import HealMemory
 from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.snapshot import UNREADABLE, read_snapshot
@@ -36,6 +39,8 @@ class HealSettings:
         history: the folder of a history; None to look at the present fills only.
         horizon_ms: how far ahead fills are judged, with a history.
         grace_ms: the time for which a directory must be offline before it is emptied.
+        interval_ms: the time between two looks.
+        hours: the hours of the day in which moves begin; None for all.
         most_bytes_per_day: moved in 24 hours; None for no limit.
         capacity_bytes: of each directory; None to believe the brokers.
         is_dry: say what would move, and move nothing.
@@ -46,6 +51,8 @@ class HealSettings:
     history: Path | None
     horizon_ms: int
     grace_ms: int
+    interval_ms: int
+    hours: HoursOfDay | None
     most_bytes_per_day: int | None
     capacity_bytes: int | None
     is_dry: bool
@@ -80,10 +87,8 @@ class HealRun:
         before: list[str] = []
         while not self._is_occupied():
             plan = self._plan()
-            for remark in plan.remarks:
-                self._tell(ExecutionStep("remark", remark, {"remark": remark}))
             affordable = self._affordable(plan)
-            if affordable is None:
+            if affordable is None or not self._may_begin():
                 return
             moves = _move_texts(affordable)
             if moves == before:
@@ -158,20 +163,34 @@ class HealRun:
     def _plan(self) -> PlacementPlan:
         settings = self._settings
         snapshot = read_snapshot(self._client, settings.capacity_bytes)
-        # A remark that stays true is told once, not with every look.
-        for remark in sorted(set(snapshot.remarks) - self._told):
-            self._tell(ExecutionStep("remark", remark, {"remark": remark}))
-        self._told.update(snapshot.remarks)
+        remarks = list(snapshot.remarks)
         model = snapshot.model
         ahead = model
         found = look_ahead(settings.history, settings.horizon_ms, snapshot, settings.capacity_bytes)
         if found is not None:
             ahead = found.at_horizon(model)
-            for remark in found.remarks():
-                self._tell(ExecutionStep("remark", remark, {"remark": remark}))
+            remarks += found.remarks()
         failed = self._failed(model)
-        self._tell_reasons(model, ahead, failed)
-        return heal(model, ahead, failed, settings.healing, settings.limits)
+        self._tell_reasons(model, ahead)
+        plan = heal(model, ahead, failed, settings.healing, settings.limits)
+        self._tell_new([*remarks, *plan.remarks])
+        return plan
+
+    def _tell_new(self, remarks: Sequence[str]) -> None:
+        """Tell remarks; one that stays true is told once, not with every round and look."""
+        for remark in dict.fromkeys(remarks):
+            if remark not in self._told:
+                self._tell(ExecutionStep("remark", remark, {"remark": remark}))
+        self._told = set(remarks)
+
+    def _may_begin(self) -> bool:
+        """Return whether moves may begin at this time of the day."""
+        hours = self._settings.hours
+        if self._settings.is_dry or hours is None or hours.include(datetime.now().time()):
+            return True
+        text = f"the moves wait: they begin between {hours} only"
+        self._tell(ExecutionStep("outsideHours", text, {"between": str(hours)}))
+        return False
 
     def _failed(self, model: ClusterModel) -> list[int]:
         """Return the directories that have been offline for longer than the grace."""
@@ -182,23 +201,21 @@ class HealRun:
             for number, each in enumerate(model.directories)
             if not each.is_online and number in held
         }
-        self._memory.see_failed(offline.values(), now_ms)
+        self._memory.see_offline(offline.values(), now_ms, self._settings.interval_ms)
         failed = []
         for number, remembered in offline.items():
             name = str(model.directories[number])
-            since_ms = now_ms - self._memory.failed_since_ms[remembered]
+            since_ms = self._memory.offline_ms[remembered]
             is_over = since_ms >= self._settings.grace_ms
             end = "its replicas are made elsewhere" if is_over else "waiting for its return"
-            text = f"{name} is offline for {since_ms // _MS} s: {end}"
+            text = f"{name} was seen offline for {span_text(since_ms / _MS)}: {end}"
             facts = {"directory": name, "offlineMs": since_ms, "isEmptied": is_over}
             self._tell(ExecutionStep("offline", text, facts))
             if is_over:
                 failed.append(number)
         return failed
 
-    def _tell_reasons(
-        self, model: ClusterModel, ahead: ClusterModel, failed: Sequence[int]
-    ) -> None:
+    def _tell_reasons(self, model: ClusterModel, ahead: ClusterModel) -> None:
         above = self._settings.healing.above_fill
         count = 0
         for now, later in zip(model.directories, ahead.directories, strict=True):
@@ -210,7 +227,7 @@ class HealRun:
                 facts = {"directory": str(later), "fill": now.fill, "fillAhead": later.fill}
                 self._tell(ExecutionStep("tooFull", text, facts))
                 count += 1
-        if not count and not failed:
+        if not count and not self._memory.offline_ms:
             text = f"all directories are below {above:.0%}"
             self._tell(ExecutionStep("fine", text, {"directories": len(model.directories)}))
 

@@ -17,20 +17,30 @@ class HealMemory:
     """The content of the file.
 
     Attributes:
-        failed_since_ms: when each directory, as `BROKER:DIR`, was first seen offline.
+        offline_ms: for how long each directory, as `BROKER:DIR`, was seen offline in a row.
+        looked_ms: the time of the last look.
         moved: the times of rounds, and the bytes that they moved.
     """
 
     path: Path
     cluster_id: str
-    failed_since_ms: dict[str, int] = field(default_factory=dict)
+    offline_ms: dict[str, int] = field(default_factory=dict)
+    looked_ms: int = 0
     moved: list[tuple[int, int]] = field(default_factory=list)
 
-    def see_failed(self, names: Iterable[str], now_ms: int) -> None:
-        """Take note of the directories that are offline now."""
-        self.failed_since_ms = {
-            name: min(self.failed_since_ms.get(name, now_ms), now_ms) for name in names
+    def see_offline(self, names: Iterable[str], now_ms: int, most_ms: int) -> None:
+        """Take note of the directories that are offline now.
+
+        Args:
+            most_ms: the time between two looks. No more of the time since the last look counts:
+                nobody has looked meanwhile, or the clock was set.
+        """
+        passed_ms = min(max(0, now_ms - self.looked_ms), most_ms)
+        self.offline_ms = {
+            name: self.offline_ms[name] + passed_ms if name in self.offline_ms else 0
+            for name in names
         }
+        self.looked_ms = now_ms
         self.save()
 
     def spend(self, size_bytes: int, now_ms: int) -> None:
@@ -54,7 +64,8 @@ class HealMemory:
         """Replace the file in one step."""
         document = {
             "clusterId": self.cluster_id,
-            "failedSinceMs": self.failed_since_ms,
+            "offlineMs": self.offline_ms,
+            "lookedMs": self.looked_ms,
             "moved": self.moved,
         }
         replace_document(self.path, document)
@@ -71,7 +82,8 @@ def open_memory(path: Path, cluster_id: str) -> HealMemory:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         other = document["clusterId"]
-        failed = {str(name): int(ms) for name, ms in document["failedSinceMs"].items()}
+        offline = {str(name): int(ms) for name, ms in document["offlineMs"].items()}
+        looked_ms = int(document["lookedMs"])
         moved = [(int(ms), int(size)) for ms, size in document["moved"]]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise CommandFailed(f"{path} is not the memory of spindle heal") from None
@@ -79,4 +91,4 @@ def open_memory(path: Path, cluster_id: str) -> HealMemory:
         raise CommandFailed(
             f"{path} is of cluster {other}, not of {cluster_id}; name another folder with --state"
         )
-    return HealMemory(path, cluster_id, failed, moved)
+    return HealMemory(path, cluster_id, offline, looked_ms, moved)

@@ -86,9 +86,12 @@ def short_time_to_full_text(found: TimeToFull) -> str:
 
 def growth_text(found: TimeToFull) -> str:
     """Return the growth per day, with its sign; `-` if it is unknown."""
-    if found.growth is None:
-        return "-"
-    per_day = round(found.growth.slope * _DAY_S)
+    return "-" if found.growth is None else growth_bytes_text(found.growth.slope)
+
+
+def growth_bytes_text(bytes_per_second: float) -> str:
+    """Return a growth per day, with its sign."""
+    per_day = round(bytes_per_second * _DAY_S)
     return f"{'-' if per_day < 0 else '+'}{size_text(abs(per_day))}/d"
 
 

@@ -97,7 +97,7 @@ def _tiles(document: Mapping[str, Any]) -> Markup:
         ("Moved bytes", size_text(moved), f"lower bound {size_text(bound)}{above}"),
         (
             "Duration, at least",
-            duration_text(document["durationMs"] / _MS),
+            duration_text(max(_MS, document["durationMs"]) / _MS) if rounds else "none",
             f"with {throttle}/s for each broker",
         ),
         ("Spread after", f"{after:.1f} points", f"before: {before:.1f} points"),

@@ -12,4 +12,4 @@ from spindle.planner.plans import balance
 @plan_command
 def balance_command() -> Goal:
     """Plan the fewest moved bytes after which all directories are about equally full."""
-    return "fill all directories equally", balance
+    return Goal("fill all directories equally", balance, "spindle balance")

@@ -21,4 +21,4 @@ def decommission_command(broker: int) -> Goal:
         find_directories(cluster, broker, None)
         return decommission(cluster, broker, limits)
 
-    return f"empty broker {broker}", make
+    return Goal(f"empty broker {broker}", make, f"spindle drain {broker} --then unregister")

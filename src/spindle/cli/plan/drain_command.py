@@ -22,4 +22,4 @@ def drain_command(place: str) -> Goal:
         found = find_directories(cluster, broker_id, path)
         return drain(cluster, found, limits)
 
-    return f"empty {place_text(place)}", make
+    return Goal(f"empty {place_text(place)}", make, f"spindle drain {place}")

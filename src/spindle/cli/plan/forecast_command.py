@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from shutil import get_terminal_size
@@ -18,6 +19,8 @@ from spindle.cli.history.forecasts import (
     time_to_full_text,
 )
 from spindle.cli.history.history_folder import RecordedHistory, read_history
+from spindle.cli.pages.forecast_page import forecast_page
+from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.cli.table import narrowed_table_lines
 from spindle.cli.terminal import QUIET, UNUSUAL, Line, show, wrapped
@@ -34,8 +37,9 @@ _COLUMNS: Final = ("BROKER", "DIRECTORY", "CAPACITY", "FILL", "GROWTH", "FULL")
 
 @click.command("forecast")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@HTML
 @cluster_command
-def forecast_command(client: WireClient, as_json: bool, folder: Path) -> None:
+def forecast_command(client: WireClient, as_json: bool, folder: Path, html: Path | None) -> None:
     """Show when each log directory is full, by the history in FOLDER of spindle plan record.
 
     FULL is the time at the usual growth; in parentheses at the highest and at the lowest growth of
@@ -46,14 +50,22 @@ def forecast_command(client: WireClient, as_json: bool, folder: Path) -> None:
     forecasts = Forecasts(history)
     found = [(each, _forecast(forecasts, each)) for each in snapshot.model.directories]
     remarks = [*history_remarks(history), *snapshot.remarks]
+    document = {
+        "timeMs": time.time_ns() // 1_000_000,
+        "clusterId": snapshot.cluster_id,
+        "remarks": remarks,
+        "directories": [_document(each, full) for each, full in found],
+        "partitions": _partition_documents(history),
+    }
+    if html is not None:
+        write_page(html, forecast_page(document))
     if as_json:
-        directories = [_document(each, full) for each, full in found]
-        partitions = _partition_documents(history)
-        document = {"remarks": remarks, "directories": directories, "partitions": partitions}
         click.echo(json.dumps(document))
         return
     width = get_terminal_size().columns if sys.stdout.isatty() else None
     show(forecast_lines(found, remarks, width))
+    if html is not None:
+        click.echo(f"\nDrew {html}")
 
 
 def forecast_lines(

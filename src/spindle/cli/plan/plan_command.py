@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from shutil import get_terminal_size
@@ -30,8 +31,21 @@ from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import Infeasible, PlacementPlan
 
-Goal = tuple[str, Callable[[ClusterModel, PlanLimits], PlacementPlan]]
-"""The goal of a plan in words, and the function that makes the plan."""
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a plan is for.
+
+    Attributes:
+        text: the goal in words.
+        make: makes the plan.
+        carried_out_by: the commands that reach the goal.
+    """
+
+    text: str
+    make: Callable[[ClusterModel, PlanLimits], PlacementPlan]
+    carried_out_by: str
+
 
 _LIMITS = (
     click.option(
@@ -131,7 +145,7 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         **own: Any,
     ) -> None:
         limits = limits_of(max_fill, throttle, parallel, fewer_racks, spread)
-        goal, maker = make(**own)
+        goal = make(**own)
         snapshot = read_snapshot(client, capacity)
         ahead = look_ahead(history, horizon_ms, snapshot, capacity)
         if ahead is not None:
@@ -140,9 +154,9 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
                 f"the limits must hold until {span_text(horizon_ms / 1000)} after the end of the "
                 "plan, for the sizes that replicas will have then"
             )
-        head = head_document(goal, limits, snapshot, time.time_ns() // 1_000_000)
+        head = head_document(goal.text, limits, snapshot, time.time_ns() // 1_000_000)
         try:
-            plan, outlook = plan_with(ahead, snapshot.model, lambda model: maker(model, limits))
+            plan, outlook = plan_with(ahead, snapshot.model, lambda model: goal.make(model, limits))
         except (Infeasible, ValueError) as error:
             if isinstance(error, Infeasible):
                 _deliver(refusal_document(head, snapshot.model, error), as_json, html)
@@ -153,17 +167,20 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         if as_json:
             return
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        show(plan_lines(goal, plan, limits, snapshot.remarks, width))
+        show(plan_lines(goal.text, plan, limits, snapshot.remarks, width))
         if outlook is not None:
             show([Line(""), *outlook_lines(plan, outlook, width)])
+        if plan.rounds and out is None:
+            click.echo(f"\nTo carry it out: {goal.carried_out_by}, with the same limits")
         if html is not None:
             click.echo(f"\nDrew {html}")
         if out is not None:
             click.echo(f"\nWrote {counted(len(written), 'file')} to {out}")
         if out is not None and plan.rounds:
             click.echo(_HOW_TO_EXECUTE)
+            servers = ",".join(map(str, client.settings.bootstrap_servers))
             click.echo(
-                "kafka-reassign-partitions --bootstrap-server HOST:PORT --execute "
+                f"kafka-reassign-partitions --bootstrap-server {servers} --execute "
                 f"--reassignment-json-file {out / round_file_name(1)} "
                 f"--throttle {throttle} --replica-alter-log-dirs-throttle {throttle}"
             )

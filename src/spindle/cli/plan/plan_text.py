@@ -60,10 +60,9 @@ def _summary(goal: str, plan: PlacementPlan, limits: PlanLimits) -> Iterator[str
         count = sum(len(each.moves) for each in plan.rounds)
         moves, rounds = counted(count, "move"), counted(len(plan.rounds), "round")
         yield f"moves       {moves} in {rounds}, {size_text(plan.moved_bytes)}"
-        yield (
-            f"duration    at least {duration_text(plan.duration_ms / _MS)} at "
-            f"{size_text(limits.throttle_bytes_per_second)}/s for each broker"
-        )
+        throttle = f"{size_text(limits.throttle_bytes_per_second)}/s for each broker"
+        least = f"at least {duration_text(plan.duration_ms / _MS)}"
+        yield f"duration    {least if plan.duration_ms >= _MS else 'about a second'} at {throttle}"
     yield f"lower bound {size_text(plan.lower_bound_bytes)}{_above_bound(plan)}"
     where = ", among the directories that stay" if plan.leaving else ""
     before, after = 100 * plan.spread_before, 100 * plan.spread

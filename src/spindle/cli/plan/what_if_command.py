@@ -61,7 +61,12 @@ def what_if_command(
         *(f"without broker {each}" for each in removed),
         *(f"without directory {each}" for each in retired),
     ]
-    return f"balance the cluster {', '.join(parts)}", make
+    steps = [
+        *(["add what is new"] if added or directories else []),
+        *(f"spindle drain {each}" for each in (*removed, *retired)),
+        "spindle balance",
+    ]
+    return Goal(f"balance the cluster {', '.join(parts)}", make, ", then ".join(steps))
 
 
 def _directory(text: str) -> DirectoryModel:

@@ -25,6 +25,7 @@ from spindle.cli.tools.options import (
 )
 from spindle.cli.tools.record_format import DEFAULT_FORMATTER, RecordFormat, check_formatter
 from spindle.client.offsets import EARLIEST, LATEST
+from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 
 _MS: Final = 1000
@@ -88,6 +89,8 @@ def _run(options: Options) -> int:
             options.one("bootstrap-server"), properties, client_id="console-consumer"
         ) as client,
     ):
+        if not options.is_kafka:
+            _tell_missing_topic(client, start.topic)
         consumption = Consumption(client, start, group_id)
         try:
             with executing():
@@ -170,6 +173,15 @@ def _client_properties(options: Options) -> dict[str, str]:
     if level is not None:
         properties["isolation.level"] = level
     return properties
+
+
+def _tell_missing_topic(client: WireClient, topic: str | None) -> None:
+    """Say that a topic does not exist yet; it may be created meanwhile."""
+    if topic is None:
+        return
+    with executing():
+        if topic not in client.metadata([topic]).topics:
+            click.echo(f"topic {topic} does not exist yet: waiting for it", err=True)
 
 
 def _format_properties(options: Options) -> dict[str, str]:

@@ -254,6 +254,17 @@ def describe_features(client: WireClient) -> tuple[list[FeatureLevels], int]:
     return sorted(levels, key=lambda f: f.name), answer.finalized_features_epoch
 
 
+def finalized_level(client: WireClient, feature: str) -> int:
+    """Return the level of a feature that is in force; 0 if the broker tells none.
+
+    Raises:
+        ApiError: the broker refused.
+        ClientError: no broker could be asked.
+    """
+    features, _ = describe_features(client)
+    return next((each.finalized for each in features if each.name == feature), 0)
+
+
 def update_features(
     client: WireClient,
     levels: Mapping[str, int],

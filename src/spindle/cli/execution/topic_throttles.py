@@ -1,0 +1,132 @@
+"""Throttled replicas of topics: an execution adds its own entries, and takes only these away.
+
+Another execution may throttle other replicas of the same topic at the same time.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from spindle.cli.tools.reassignment_plan import Plan
+from spindle.cli.tools.reassignment_throttles import throttled_replicas
+from spindle.client.admin import configs
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.config.resources import ResourceType
+
+ThrottledReplicas = dict[str, dict[str, list[str]]]
+"""Entries such as `0:1` (partition 0 on broker 1), by topic and by key of its configuration."""
+
+_EVERY_REPLICA: Final = "*"
+_GONE_S: Final = 5.0
+"""Time in which a broker hears that entries were removed."""
+_PAUSE_S: Final = 0.1
+
+
+def wanted_entries(
+    client: WireClient, plan: Plan, current: Mapping[TopicPartition, tuple[int, ...]]
+) -> ThrottledReplicas:
+    """Return the entries for the partitions whose replicas go to other brokers.
+
+    A topic all of whose replicas are throttled already needs none.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    between = {p: brokers for p, brokers in plan.replicas.items() if current[p] != brokers}
+    found: ThrottledReplicas = {}
+    for topic, settings in throttled_replicas(Plan(between), current).items():
+        known = _own_values(client, topic, list(settings))
+        found[topic] = {
+            key: text.split(",")
+            for key, text in settings.items()
+            if text and _EVERY_REPLICA not in known.get(key, [])
+        }
+    return found
+
+
+def with_entries(one: ThrottledReplicas, other: ThrottledReplicas) -> ThrottledReplicas:
+    """Return the entries of both."""
+    return {
+        topic: {
+            key: sorted({*one.get(topic, {}).get(key, []), *other.get(topic, {}).get(key, [])})
+            for key in {**one.get(topic, {}), **other.get(topic, {})}
+        }
+        for topic in {**one, **other}
+    }
+
+
+def without_entries(one: ThrottledReplicas, other: ThrottledReplicas) -> ThrottledReplicas:
+    """Return the entries of the first that the second has not."""
+    return {
+        topic: {
+            key: left
+            for key, entries in by_key.items()
+            if (left := [each for each in entries if each not in other.get(topic, {}).get(key, [])])
+        }
+        for topic, by_key in one.items()
+    }
+
+
+def add_entries(client: WireClient, entries: ThrottledReplicas) -> None:
+    """Let the limits of brokers count for these replicas, too. A deleted topic is passed over.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    for topic, by_key in entries.items():
+        appended = {key: ",".join(each) for key, each in by_key.items()}
+        if appended:
+            with _deleted_topic_ignored():
+                configs.alter(client, ResourceType.TOPIC, topic, {}, (), appended=appended)
+
+
+def remove_entries(client: WireClient, entries: ThrottledReplicas) -> None:
+    """Take entries away; those of others stay. A deleted topic is passed over.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    for topic, by_key in entries.items():
+        if by_key:
+            with _deleted_topic_ignored():
+                _remove(client, topic, by_key)
+
+
+@contextmanager
+def _deleted_topic_ignored() -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+
+
+def _remove(client: WireClient, topic: str, by_key: Mapping[str, list[str]]) -> None:
+    subtracted = {key: ",".join(each) for key, each in by_key.items()}
+    configs.alter(client, ResourceType.TOPIC, topic, {}, (), subtracted=subtracted)
+    deadline = time.monotonic() + _GONE_S
+    while True:
+        known = _own_values(client, topic, list(by_key))
+        stale = [key for key, each in by_key.items() if set(each) & set(known.get(key, []))]
+        if not stale or time.monotonic() >= deadline:
+            break
+        time.sleep(_PAUSE_S)
+    # An entry of another execution is added to an empty value, so an empty one is nobody's.
+    empty = [key for key in by_key if key in known and not known[key]]
+    if empty:
+        configs.alter(client, ResourceType.TOPIC, topic, {}, empty)
+
+
+def _own_values(client: WireClient, topic: str, keys: list[str]) -> dict[str, list[str]]:
+    """Return the entries of the keys that are set for the topic itself."""
+    return {
+        each.name: [entry for entry in (each.value or "").split(",") if entry]
+        for each in configs.describe(client, ResourceType.TOPIC, topic, keys)
+        if each.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
+    }

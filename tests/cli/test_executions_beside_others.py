@@ -1,0 +1,161 @@
+"""Executions beside others: throttled replicas of one topic, moves that stand still, refusals."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spindle.cli.drain import drain_run
+from spindle.cli.execution import executor as executor_module
+from spindle.cli.execution.execution_file import ExecutionFile, open_execution_file
+from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.moves_under_way import MovesUnderWay
+from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.execution.topic_throttles import (
+    add_entries,
+    remove_entries,
+    wanted_entries,
+    with_entries,
+    without_entries,
+)
+from spindle.cli.failure import CommandFailed
+from spindle.cli.main import run
+from spindle.cli.tools.bootstrap import connect
+from spindle.cli.tools.reassignment_plan import Plan, Replica
+from spindle.client.admin import configs
+from spindle.client.admin.cluster import describe_brokers
+from spindle.client.admin.partitions import Reassignment
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.config.resources import ResourceType
+
+LEADERS = "leader.replication.throttled.replicas"
+FOLLOWERS = "follower.replication.throttled.replicas"
+
+
+def throttled(client: WireClient, topic: str) -> dict[str, str | None]:
+    """Return the throttled replicas that are set for a topic."""
+    return {
+        each.name: each.value
+        for each in configs.describe(client, ResourceType.TOPIC, topic, (LEADERS, FOLLOWERS))
+        if each.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
+    }
+
+
+def test_two_executions_throttle_replicas_of_one_topic(bootstrap: str) -> None:
+    assert run(("topic", "create", "shared", "-p", "2", "-r", "1")) == 0
+    first, second = (TopicPartition("shared", number) for number in range(2))
+    current = {first: (1,), second: (1,)}
+    with connect(bootstrap, {}) as client:
+        one = wanted_entries(client, Plan({first: (2,), second: (1,)}), current)
+        other = wanted_entries(client, Plan({second: (3,)}), current)
+        assert one == {"shared": {LEADERS: ["0:1"], FOLLOWERS: ["0:2"]}}
+        add_entries(client, {**one, "deleted": {LEADERS: ["0:1"]}})
+        add_entries(client, other)
+        assert throttled(client, "shared") == {LEADERS: "0:1,1:1", FOLLOWERS: "0:2,1:3"}
+        remove_entries(client, {**one, "deleted": {LEADERS: ["0:1"]}})
+        assert throttled(client, "shared") == {LEADERS: "1:1", FOLLOWERS: "1:3"}
+        remove_entries(client, other)
+        assert throttled(client, "shared") == {}
+        configs.alter(client, ResourceType.TOPIC, "shared", {LEADERS: "*"}, ())
+        assert wanted_entries(client, Plan({first: (2,)}), current) == {
+            "shared": {FOLLOWERS: ["0:2"]}
+        }
+    both = {"shared": {LEADERS: ["0:1", "1:1"], FOLLOWERS: ["0:2", "1:3"]}}
+    assert with_entries(one, other) == both
+    assert without_entries(both, one) == other
+    assert without_entries(one, both) == {"shared": {}}
+
+
+def stand_still(monkeypatch: pytest.MonkeyPatch, found: MovesUnderWay) -> None:
+    """Let the same moves be under way until they are cancelled, and the limit be short."""
+
+    def cancel(_: object, partitions: dict[TopicPartition, None]) -> dict[TopicPartition, None]:
+        moves.pop()
+        return partitions
+
+    moves = [MovesUnderWay({}, {}, {}, {}), found]
+    monkeypatch.setattr(executor_module, "moves_under_way", lambda *_: moves[-1])
+    monkeypatch.setattr(executor_module, "alter_reassignments", cancel)
+    monkeypatch.setattr(executor_module, "STUCK_S", 0.0)
+
+
+def test_moves_of_others_that_stand_still_are_named_and_not_waited_for(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    partition = TopicPartition("t", 0)
+    copy = Replica(1, TopicPartition("u", 3))
+    moves = MovesUnderWay({partition: Reassignment((1, 3), (3,), ())}, {copy: 5}, {}, {})
+    stand_still(monkeypatch, moves)
+    with connect(bootstrap, {}) as client:
+        file = ExecutionFile(tmp_path / "drain.json", "id", "drain")
+        executor = RoundExecutor(client, file, 2**20, lambda _: None)
+        with pytest.raises(CommandFailed, match="t-0 to broker 3, u-3 inside broker 1"):
+            executor.wait()
+
+
+def test_a_move_of_the_round_that_stands_still_is_cancelled(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    partition = TopicPartition("t", 0)
+    moves = MovesUnderWay({partition: Reassignment((1, 3, 2), (3,), (2,))}, {}, {}, {})
+    stand_still(monkeypatch, moves)
+    told: list[ExecutionStep] = []
+    plan = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,3]}]}'
+    with connect(bootstrap, {}) as client:
+        file = ExecutionFile(tmp_path / "drain.json", "id", "drain", round=plan)
+        RoundExecutor(client, file, 2**20, told.append).wait()
+    assert [each.event for each in told] == ["moving", "givenUp"]
+
+
+def test_a_cluster_without_cordons_is_told_before_the_drain_which_goes_on(
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(drain_run, "finalized_level", lambda *_: 27)
+    assert run(("disks", "list", "--json")) == 0
+    (broker,) = json.loads(capsys.readouterr().out)["brokers"]
+    path = broker["directories"][0]["path"]
+    words = ("--capacity", "1GiB", "--state", str(tmp_path / "drain.json"))
+    assert run(("drain", f"1:{path}", *words)) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("this cluster knows no cordons: its metadata.version is 4.1-IV1, and")
+    assert "it is not cordoned, so new topics may use it" in last
+
+
+def test_a_cluster_that_refuses_in_the_middle_says_what_is_left_to_undo(
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+    assert run(("topic", "create", "refused", "-p", "6", "-r", "1")) == 0
+    monkeypatch.setattr(RoundExecutor, "begin", refuse)
+    state = tmp_path / "drain.json"
+    with connect(bootstrap, {}) as client:
+        cluster_id = describe_brokers(client).cluster_id
+    capsys.readouterr()
+    assert run(("disks", "list", "--json")) == 0
+    (broker,) = json.loads(capsys.readouterr().out)["brokers"]
+    place = f"1:{max(broker['directories'], key=lambda each: each['partitions'])['path']}"
+    words = ("drain", place, "--capacity", "1GiB", "--state", str(state))
+    assert run(words) == 1
+    error = capsys.readouterr().err
+    assert "Cluster authorization failed." in error
+    assert f"{state} has the cordons and throttles of this drain" in error
+    assert open_execution_file(state, cluster_id, f"drain {place}").cordoned
+    assert run((*words, "--cancel")) == 0
+
+
+def test_a_consumer_says_that_its_topic_does_not_exist_yet(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("consume", "--topic", "nope", "--group", "g", "--timeout-ms", "0")
+    run(words)
+    assert "topic nope does not exist yet: waiting for it" in capsys.readouterr().err
