@@ -90,6 +90,7 @@ def _is_assigned(drained: DrainedCluster, tools: JavaTools) -> bool:
 
 
 def _check(drained: DrainedCluster) -> None:
+    drained.until(drained.knows_all_brokers, "a broker is missing")
     drained.until(lambda: drained.traces() == {}, "a throttle is left")
     drained.check_directories()
     drained.written.wait_for_more()

@@ -9,9 +9,10 @@ from generated_clusters import GIB
 from replayed_plans import verify
 
 from spindle.common.ids import TopicPartition
+from spindle.planner.changes import ClusterChanges
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
-from spindle.planner.plans import balance, drain
+from spindle.planner.plans import balance, drain, what_if
 
 FIVE_POINTS = 0.05
 
@@ -79,3 +80,28 @@ def test_a_drain_moves_every_byte_once() -> None:
     plan = drain(cluster, [3, 4], limits)
     verify(plan, limits)
     assert plan.moved_bytes == plan.lower_bound_bytes
+
+
+def test_a_directory_that_is_much_larger_than_the_others_takes_what_its_broker_can_have() -> None:
+    """Three brokers, two replicas: a broker can have half of all bytes, and no more."""
+    random = Random(1)
+    used, partitions = [0] * 6, []
+    for number in range(120):
+        brokers, size = random.sample(range(3), 2), random.randint(1, 20) * GIB
+        places = tuple(2 * broker + random.randrange(2) for broker in brokers)
+        for place in places:
+            used[place] += size
+        name = TopicPartition("t", number)
+        partitions.append(PartitionModel(name, places, (size, size), leader=brokers[0]))
+    capacity = 2 * max(used)
+    cluster = ClusterModel(
+        [BrokerModel(broker) for broker in range(3)],
+        [DirectoryModel(d // 2, f"/d{d}", capacity, used[d]) for d in range(6)],
+        partitions,
+    )
+    huge = DirectoryModel(0, "/huge", 40 * capacity, 0)
+    plan = what_if(cluster, ClusterChanges(added_directories=[huge]), PlanLimits())
+    verify(plan, PlanLimits())
+    assert plan.moved_bytes <= 1.1 * plan.lower_bound_bytes
+    (remark,) = [each for each in plan.remarks if "points apart" in each]
+    assert "a broker has each partition at most once" in remark

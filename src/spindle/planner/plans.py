@@ -122,6 +122,8 @@ def _remarks(
     if spread <= limits.spread:
         return remarks
     reason = "no further move of a whole replica brings the fills closer together"
+    if not window.is_wanted_spread:
+        reason = "a broker has each partition at most once, and one of them has room for more"
     if not window.is_wanted_spread and len(zones) > 1:
         reason = (
             "replication and racks keep the replicas in "

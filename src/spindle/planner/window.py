@@ -136,16 +136,45 @@ def cheapest_window(layout: Layout, zones: Sequence[Zone], spread: float) -> Fil
     # The highest fill of any plan is at least the level of each zone, and what no move can take
     # away. Its lowest fill may be above the level of a zone only if replicas leave cordoned or
     # offline directories; the plan does without this, but the bound must not.
-    highest = max(*levels, *(each.fixed_fill() for each in fills))
-    width = max(spread, highest - min(levels))
+    ceiling, rest = _broker_bounds(layout)
+    highest = max(*levels, rest, *(each.fixed_fill() for each in fills))
+    lowest = min(*levels, ceiling)
+    width = max(spread, highest - lowest)
 
     def cost(low: float) -> float:
         return sum(each.bound_bytes(low, low + width) for each in fills)
 
-    begin, end = max(0.0, highest - width), min(levels)
-    low = _cheapest(cost, begin, end)
-    bound = cost(_cheapest(cost, begin, max(end, 1.0)))
+    begin = max(0.0, highest - width)
+    low = _cheapest(cost, begin, lowest)
+    bound = cost(_cheapest(cost, begin, min(ceiling, max(lowest, 1.0))))
     return FillWindow(low, low + width, int(bound * _ROUNDING), width <= spread)
+
+
+def _broker_bounds(layout: Layout) -> tuple[float, float]:
+    """Return what fills a broker can reach that has each partition at most once.
+
+    Returns:
+        The fill that the emptiest directory cannot exceed, and the fill that the fullest one
+        exceeds because the others of the cluster have the rest.
+    """
+    most_bytes = sum(max(each.size_bytes, default=0) for each in layout.cluster.partitions)
+    fixed: dict[int, int] = {}
+    capacity: dict[int, int] = {}
+    total_bytes = sum(layout.replica_bytes[each] for each in layout.leaving)
+    for number, each in enumerate(layout.cluster.directories):
+        if layout.receives[number]:
+            other_bytes = layout.used[number] - layout.replica_bytes[number]
+            fixed[each.broker_id] = fixed.get(each.broker_id, 0) + other_bytes
+            capacity[each.broker_id] = capacity.get(each.broker_id, 0) + each.capacity_bytes
+            total_bytes += layout.used[number]
+    whole = sum(capacity.values())
+    ceilings, rests = [1.0], [0.0]
+    for broker, size in capacity.items():
+        held = fixed[broker] + most_bytes
+        ceilings.append(held / size)
+        if whole > size:
+            rests.append((total_bytes - held) / (whole - size))
+    return min(ceilings), max(rests)
 
 
 def _cheapest(cost: Callable[[float], float], begin: float, end: float) -> float:

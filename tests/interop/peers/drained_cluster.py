@@ -107,6 +107,12 @@ class DrainedCluster:
         self.written.wait_for_more()
         self.watched.check()
 
+    def knows_all_brokers(self) -> bool:
+        """Return whether all brokers run. A client asks no broker that it has not heard of."""
+        return len(self.admin.list_topics(TOPIC, timeout=LIMIT_S).brokers) == len(
+            self.cluster.seats
+        )
+
     def replicas(self) -> dict[int, set[int]]:
         """Return the brokers of each partition."""
         known = self.admin.list_topics(TOPIC, timeout=LIMIT_S).topics[TOPIC].partitions
