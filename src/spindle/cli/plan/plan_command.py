@@ -34,7 +34,7 @@ from spindle.planner.plan import Infeasible, PlacementPlan
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a plan is for.
+    """The goal of a plan.
 
     Attributes:
         text: the goal in words.

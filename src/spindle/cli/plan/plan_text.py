@@ -62,7 +62,7 @@ def _summary(goal: str, plan: PlacementPlan, limits: PlanLimits) -> Iterator[str
         yield f"moves       {moves} in {rounds}, {size_text(plan.moved_bytes)}"
         throttle = f"{size_text(limits.throttle_bytes_per_second)}/s for each broker"
         least = f"at least {duration_text(plan.duration_ms / _MS)}"
-        yield f"duration    {least if plan.duration_ms >= _MS else 'about a second'} at {throttle}"
+        yield f"duration    {least if plan.duration_ms >= _MS else 'under 0:01'} at {throttle}"
     yield f"lower bound {size_text(plan.lower_bound_bytes)}{_above_bound(plan)}"
     where = ", among the directories that stay" if plan.leaving else ""
     before, after = 100 * plan.spread_before, 100 * plan.spread
@@ -199,7 +199,7 @@ def _round_table(plan: PlacementPlan, blocks: int) -> list[str]:
             str(last) if len(group) == 1 else f"{first + 1}-{last}",
             str(len(moves)),
             size_text(sum(move.size_bytes for move in moves)),
-            duration_text(duration_ms / _MS),
+            duration_text(duration_ms / _MS) if duration_ms >= _MS else "<0:01",
         )
         rows.append((*row, bar) if blocks else row)
         start_ms += duration_ms
