@@ -11,17 +11,16 @@ import json
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from orders import POLL_S, TIMEOUT_S, has_read_all
 
 ORDERS = "orders"
 INVOICES = "invoices"
 GROUP = "invoices"
 TRANSACTIONAL_ID = "invoices-1"
-IDLE_S = 5.0
-TIMEOUT_S = 60.0
 
 
 def write_invoices(bootstrap: str) -> int:
-    """Write invoices until no order has come for a while; their number.
+    """Write invoices until there is one for each order; their number.
 
     A second process with the same transactional id fences this one, whose next transaction fails.
 
@@ -42,7 +41,12 @@ def write_invoices(bootstrap: str) -> int:
     consumer.subscribe([ORDERS])
     written = 0
     try:
-        while messages := consumer.consume(100, timeout=IDLE_S):
+        while True:
+            messages = consumer.consume(100, timeout=POLL_S)
+            if not messages:
+                if has_read_all(consumer):
+                    return written
+                continue
             for message in messages:
                 if message.error():
                     raise KafkaException(message.error())
@@ -54,7 +58,6 @@ def write_invoices(bootstrap: str) -> int:
                     raise
                 producer.abort_transaction(TIMEOUT_S)
                 _read_again(consumer)
-        return written
     finally:
         consumer.close()
 

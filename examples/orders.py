@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 TOPIC = "orders"
 CUSTOMERS = ("ann", "bob", "cleo")
 GROUP = "order-totals"
-IDLE_S = 5.0
+POLL_S = 1.0
+TIMEOUT_S = 60.0
 
 
 def send_orders(bootstrap: str, count: int) -> None:
@@ -46,7 +47,7 @@ def send_orders(bootstrap: str, count: int) -> None:
 
 
 def add_up(bootstrap: str, totals: Counter[str], lock: threading.Lock) -> None:
-    """Read orders as a member of the group until none has come for a while.
+    """Read orders as a member of the group until its partitions have been read to the end.
 
     The positions are committed after the orders were counted: after a crash the next member
     counts some orders again, and loses none.
@@ -62,9 +63,11 @@ def add_up(bootstrap: str, totals: Counter[str], lock: threading.Lock) -> None:
     consumer.subscribe([TOPIC])
     try:
         while True:
-            messages = consumer.consume(500, timeout=IDLE_S)
+            messages = consumer.consume(500, timeout=POLL_S)
             if not messages:
-                return
+                if has_read_all(consumer):
+                    return
+                continue
             for message in messages:
                 if message.error():
                     raise KafkaException(message.error())
@@ -74,6 +77,20 @@ def add_up(bootstrap: str, totals: Counter[str], lock: threading.Lock) -> None:
             consumer.commit(asynchronous=False)
     finally:
         consumer.close()
+
+
+def has_read_all(consumer: Consumer) -> bool:
+    """Tell whether the group gave this member partitions, and has committed the end of each.
+
+    Silence alone tells nothing: a member also hears nothing while the group shares out
+    partitions, and while another broker takes over from one that died.
+    """
+    assigned = consumer.assignment()
+    for position in consumer.committed(assigned, timeout=TIMEOUT_S) if assigned else ():
+        low, high = consumer.get_watermark_offsets(position, timeout=TIMEOUT_S)
+        if max(position.offset, low) < high:  # negative: nothing was committed yet
+            return False
+    return bool(assigned)
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ pytest examples/test_invoices.py
 """
 
 import json
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import invoices
 import orders
@@ -57,11 +57,11 @@ def test_there_is_one_invoice_for_each_order(
     for topic in (invoices.ORDERS, invoices.INVOICES):
         cluster.create_topic(topic, partitions=PARTITIONS, configs={"min.insync.replicas": 2})
     orders.send_orders(bootstrap, COUNT)
-    application = threading.Thread(target=invoices.write_invoices, args=(bootstrap,))
-    application.start()
-    wait_for_invoices(bootstrap, BEFORE_THE_KILL)
-    cluster.broker(cluster.wait_for_leader(invoices.INVOICES)).kill()
-    application.join()
+    with ThreadPoolExecutor(1) as threads:
+        application = threads.submit(invoices.write_invoices, bootstrap)
+        wait_for_invoices(bootstrap, BEFORE_THE_KILL, application)
+        cluster.broker(cluster.wait_for_leader(invoices.INVOICES)).kill()
+        application.result()
 
     history = h.ClientHistory()
     sent = records(bootstrap, invoices.ORDERS, "coins")
@@ -74,8 +74,8 @@ def test_there_is_one_invoice_for_each_order(
     assert findings.copied == COUNT
 
 
-def wait_for_invoices(bootstrap: str, count: int) -> None:
-    """Return when so many invoices are committed."""
+def wait_for_invoices(bootstrap: str, count: int, application: Future[int]) -> None:
+    """Return when so many invoices are committed, or the application has ended."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -85,6 +85,6 @@ def wait_for_invoices(bootstrap: str, count: int) -> None:
         }
     )
     consumer.subscribe([invoices.INVOICES])
-    while count > 0:
+    while count > 0 and not application.done():
         count -= len(consumer.consume(count, timeout=1))
     consumer.close()

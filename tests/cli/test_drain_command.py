@@ -81,12 +81,20 @@ def directories(capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[int, bool
     }
 
 
+def count_replicas(found: dict[str, tuple[int, bool]]) -> int:
+    return sum(count for count, _ in found.values())
+
+
 def test_a_directory_is_drained_and_cordoned_and_cancelling_needs_a_drain(
     bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert run(("topic", "create", "drained", "-p", "6", "-r", "1")) == 0
     before = directories(capsys)
     path = max(before)
+    assert run(("topic", "create", "drained", "-p", "6", "-r", "1")) == 0
+    # The broker makes the replicas after the controller has answered.
+    replicas = count_replicas(before) + 6
+    while count_replicas(before := directories(capsys)) < replicas:
+        pass
     assert before[path][0] > 0
     state = ("--state", str(tmp_path / "drain.json"))
     words = ("drain", f"1:{path}", "--capacity", "1GiB", "--parallel", "1", *state)
@@ -97,9 +105,7 @@ def test_a_directory_is_drained_and_cordoned_and_cancelling_needs_a_drain(
     (end,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert end == {"place": f"1:{path}", "event": "empty", "isCordoned": True}
     assert directories(capsys)[path] == (0, True)
-    assert sum(count for count, _ in directories(capsys).values()) == sum(
-        count for count, _ in before.values()
-    )
+    assert count_replicas(directories(capsys)) == replicas
     assert not list(tmp_path.iterdir())
     assert run((*words, "--cancel")) == 1
     assert "there is no drain to cancel" in capsys.readouterr().err
