@@ -1,15 +1,20 @@
 """Scenarios of `spindle heal`, for the clusters of two modules.
 
-They run in the order of this file, on one cluster and under one traffic. After each, throttles are
-gone, and an audit of all directories finds no error.
+In one of them Kafka's own tool carries out a plan. They run in the order of this file, on one
+cluster and under one traffic. After each, throttles are gone, and an audit of all directories finds
+no error.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from peers.drained_cluster import FAST, SLOW, TOPIC, DrainedCluster
 from peers.execution_process import ExecutionProcess
 from peers.java_tools import JavaTools
 from peers.metadata_view import directories, directory_id
+
+from spindle.cli.main import run
 
 _FINE = "all directories are below"
 _AT_ONCE = ("--grace", "1s")
@@ -43,6 +48,27 @@ def wait_for_a_killed_broker(drained: DrainedCluster) -> None:
     _check(drained)
 
 
+def cancel_a_plan_of_kafkas_tool(drained: DrainedCluster, tools: JavaTools, folder: Path) -> None:
+    """Execute a plan with Kafka's tool, kill a broker, and look and cancel with Spindle's."""
+    before = drained.replicas()
+    words = ("decommission", "2", "--capacity", "200MiB", "--out", str(folder))
+    assert run(("plan", *words, "-b", drained.bootstrap)) == 0
+    file = ("--reassignment-json-file", str(folder / "round-0001.json"))
+    server = ("--bootstrap-server", drained.bootstrap)
+    throttle = ("--execute", "--throttle", "20480")
+    tools.run("reassign-partitions", *server, *file, *throttle).check()
+    drained.cluster.seats[3].kill()
+    assert "is still in progress" in _reassign(drained, *file, "--verify")
+    assert "Successfully cancelled" in _reassign(drained, *file, "--cancel")
+    drained.cluster.restart(3, is_killed=True)
+    drained.until(drained.knows_all_brokers, "a broker is missing")
+    # The killed broker has kept its throttle until now.
+    assert "There is no active reassignment" in _reassign(drained, *file, "--verify")
+    drained.until(drained.is_whole, "not every replica is in sync")
+    assert drained.replicas() == before
+    _check(drained)
+
+
 def heal_a_killed_broker(drained: DrainedCluster) -> None:
     """Make the replicas of a killed broker elsewhere, and start it again at the end."""
     drained.cluster.seats[3].kill()
@@ -68,6 +94,12 @@ def _kill_and_finish(drained: DrainedCluster) -> None:
     heal = drained.heal(*_AT_ONCE, *FAST)
     heal.until(_FINE)
     _interrupt(heal)
+
+
+def _reassign(drained: DrainedCluster, *words: str) -> str:
+    code, out = ExecutionProcess(drained.bootstrap, "reassign", *words).ended()
+    assert code == 0, out
+    return out
 
 
 def _interrupt(heal: ExecutionProcess) -> None:

@@ -6,6 +6,7 @@ The tests depend on their order.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import drain_scenarios
 import heal_scenarios
@@ -31,6 +32,12 @@ def test_the_replicas_of_a_dead_disk_are_made_elsewhere(
 
 def test_a_killed_broker_is_waited_for_within_its_grace(drained: DrainedCluster) -> None:
     heal_scenarios.wait_for_a_killed_broker(drained)
+
+
+def test_a_plan_that_kafkas_tool_executes_is_cancelled_after_a_broker_was_killed(
+    drained: DrainedCluster, java_tools: JavaTools, tmp_path: Path
+) -> None:
+    heal_scenarios.cancel_a_plan_of_kafkas_tool(drained, java_tools, tmp_path / "plan")
 
 
 def test_the_replicas_of_a_killed_broker_are_made_elsewhere(drained: DrainedCluster) -> None:
