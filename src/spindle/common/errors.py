@@ -233,6 +233,18 @@ class CorruptLog(Exception):
         return f"{self.path} at byte {self.position}: {self.finding}"
 
 
+class ShortRead(Exception):
+    """A file ends before bytes that it had, because another program has cut it."""
+
+    def __init__(self, path: str, position: int) -> None:
+        super().__init__(path, position)
+        self.path = path
+        self.position = position
+
+    def __str__(self) -> str:
+        return f"{self.path} ends at byte {self.position}, before the end of its batches"
+
+
 def is_out_of_descriptors(error: object) -> bool:
     """Return whether an operation failed because the process or the system has no descriptors."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)

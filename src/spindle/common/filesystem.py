@@ -71,6 +71,9 @@ class OsFile:
             data += more
         return data
 
+    def send(self, socket_descriptor: int, size_bytes: int, position: int, /) -> int:
+        return os.sendfile(socket_descriptor, self._fd, position, size_bytes)
+
     def append(self, parts: Sequence[Bytes], /) -> int:
         total = sum(map(len, parts))
         end = self._end_position()

@@ -21,6 +21,14 @@ class File(Protocol):
         """Read up to `size_bytes` from `position`; fewer only at the end of the file."""
         ...
 
+    def send(self, socket_descriptor: int, size_bytes: int, position: int, /) -> int:
+        """Send up to `size_bytes` from `position` to a socket; return how many the socket took.
+
+        0 at the end of the file. The OSError may be the socket's (BlockingIOError if it is full),
+        or say that this file cannot be sent: only an error of `pread` is one of the disk.
+        """
+        ...
+
     def append(self, parts: Sequence[Bytes], /) -> int:
         """Write all parts at the end; return the count of bytes written (always all)."""
         ...

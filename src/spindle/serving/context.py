@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from spindle.protocol.message import Message
+from spindle.serving.direct_answers import SentAnswer, SocketOwner
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request: its header, and the client that sent it."""
+    """One request: its header, and the client that sent it.
+
+    Attributes:
+        socket_owner: the connection, if it may lend its socket for the answer.
+    """
 
     api_key: int
     api_version: int
@@ -20,9 +25,11 @@ class RequestContext:
     principal: str = "User:ANONYMOUS"
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
+    socket_owner: SocketOwner | None = None
 
 
-Response = Message | None
+Answered = Message | None
+Response = Answered | SentAnswer
 """None sends nothing, such as for a produce request with acks=0."""
 
-Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
+Handler = Callable[[RequestContext, Any], Answered | Awaitable[Response]]

@@ -1,13 +1,14 @@
 """One partition of a fetch: whether this fetcher may read it here, how far, and what it is told."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
+from spindle.log.segments.file_range import FileRange
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replicas.partition import Partition
@@ -38,7 +39,7 @@ _AHEAD_ERRORS: Final = (
 class Found(NamedTuple):
     """The result of a read; `aborted` are the transactions whose records consumers skip."""
 
-    records: memoryview
+    records: memoryview | FileRange
     aborted: Sequence[AbortedTransaction]
 
 
@@ -323,7 +324,8 @@ class PartitionRead:
         if isinstance(result, ApiError):
             self.fail(result.code)
             return 0
-        self.data.records = result.records
+        # The codec hands large records on as they are, so a range of a file can stand for them.
+        self.data.records = cast(memoryview, result.records)
         if self.data.aborted_transactions is not None:
             self.data.aborted_transactions = [
                 PartitionData.AbortedTransaction(

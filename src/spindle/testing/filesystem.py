@@ -118,6 +118,9 @@ class MemoryFile:
         self._use("pread")
         return self._file.read(position, position + size_bytes)
 
+    def send(self, socket_descriptor: int, size_bytes: int, position: int, /) -> int:
+        raise OSError(errno.EINVAL, "a file in memory cannot be sent", self.path)
+
     def append(self, parts: Sequence[Bytes], /) -> int:
         self._use("append")
         data = b"".join(parts)

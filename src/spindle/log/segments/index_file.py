@@ -117,11 +117,13 @@ class IndexFile:
             self._handles.get(self.path, create=True).sync()
             self._is_dirty = False
 
-    def floor(self, number: int) -> int:
+    def floor(self, number: int, at: int = 0) -> int:
         """Return the index of the last entry whose leading number is <= `number`; -1 if there is
         none.
 
-        -1 if there is none.
+        Args:
+            at: byte of the entry where a number of the same size is to be compared instead; it must
+                ascend, too.
         """
         size = self._entry.size
         low, high = 0, self.count
@@ -131,7 +133,7 @@ class IndexFile:
         key = self._key
         while (high - low) * size > _SEARCH_BYTES:
             middle = (low + high) // 2
-            if key.unpack(file.pread(key.size, middle * size))[0] <= number:
+            if key.unpack(file.pread(key.size, middle * size + at))[0] <= number:
                 low = middle
             else:
                 high = middle
@@ -139,7 +141,7 @@ class IndexFile:
         first = low
         while low < high:
             middle = (low + high) // 2
-            if key.unpack_from(block, (middle - first) * size)[0] <= number:
+            if key.unpack_from(block, (middle - first) * size + at)[0] <= number:
                 low = middle + 1
             else:
                 high = middle

@@ -63,6 +63,13 @@ class OffsetIndex:
         index = self.file.floor(offset - self.base_offset)
         return self.file.entry_at(index)[1] if index >= 0 else 0
 
+    def batch_before(self, position: int) -> int:
+        """Return where a batch starts at or before `position`, as near as the index knows."""
+        if position >= self.last.position:
+            return self.last.position
+        index = self.file.floor(position, OFFSET_ENTRY_KEY.size)
+        return self.file.entry_at(index)[1] if index >= 0 else 0
+
     def truncate_to(self, offset: int) -> None:
         """Drop entries of `offset` and later."""
         self.file.keep(self.file.floor(offset - self.base_offset - 1) + 1)

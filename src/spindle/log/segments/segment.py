@@ -24,6 +24,7 @@ from spindle.log.formats.names import (
 from spindle.log.handles import FileHandles
 from spindle.log.log_config import LogConfig
 from spindle.log.segments.batch_cut import cut_at_batch
+from spindle.log.segments.file_range import FileRange
 from spindle.log.segments.index_progress import IndexPoint, IndexProgress
 from spindle.log.segments.offset_index import OffsetIndex
 from spindle.log.segments.time_index import TimeIndex
@@ -394,14 +395,7 @@ class Segment:
         Raises:
             CorruptLog: the bytes are not batches.
         """
-        # Where the last read ended a reader goes on; where it began another one follows.
-        position: int | None
-        if offset == self._next_read_offset:
-            position = self._next_read_position
-        elif offset == self._last_read_offset:
-            position = self._last_read_position
-        else:
-            position = self._position_of(offset)
+        position = self._start_of_read(offset)
         if position is None or position >= self.size_bytes:
             return None
         file = self._handles.get(self.path)
@@ -428,6 +422,55 @@ class Segment:
         self._next_read_offset = cut.last_base_offset + delta + 1
         self._next_read_position = position + cut.end
         return data[: cut.end]
+
+    def _start_of_read(self, offset: int) -> int | None:
+        """Return what `_position_of` does, at once for an offset where a reader was before.
+
+        Where the last read ended a reader goes on; where it began another one follows.
+        """
+        if offset == self._next_read_offset:
+            return self._next_read_position
+        if offset != self._last_read_offset:
+            position = self._position_of(offset)
+            if position is None:
+                return None
+            self._last_read_offset, self._last_read_position = offset, position
+        return self._last_read_position
+
+    def locate(
+        self, offset: int, max_bytes: int, end_offset: int, segment_end: int, least_bytes: int
+    ) -> FileRange | None:
+        """Return a stretch of whole batches like that of `read`, without reading it.
+
+        It ends at the last batch in reach that the index knows, so it may be a little shorter. None
+        if `read` must find out what there is, or if that is less than `least_bytes`.
+
+        Args:
+            segment_end: the offset after the last one of the segment.
+        """
+        position = self._start_of_read(offset)
+        if position is None or self.size_bytes - position < least_bytes:
+            return None
+        if max_bytes >= self.size_bytes - position:
+            end, next_offset = self.size_bytes, segment_end
+        else:
+            end = self.offset_index.batch_before(position + max_bytes)
+            if end - position < least_bytes:
+                return None
+            next_offset = self._base_offset_at(end)
+        if not offset < next_offset <= end_offset:
+            return None
+        self._last_read_offset, self._last_read_position = offset, position
+        self._next_read_offset, self._next_read_position = next_offset, end
+        return FileRange(self._handles, self.path, position, end - position)
+
+    def _base_offset_at(self, position: int) -> int:
+        """Return the base offset of the batch that starts there; -1 if none does."""
+        data = self._handles.get(self.path).pread(HEADER_BYTES, position)
+        try:
+            return read_header(data, 0).base_offset
+        except CorruptRecords:
+            return -1
 
     def _position_of(self, offset: int) -> int | None:
         """Return where the batch with `offset` starts, or the first batch after it; None if there
@@ -456,12 +499,7 @@ class Segment:
         """Return whether a batch starts there that begins at `offset` or before."""
         if not 0 < position <= self.size_bytes - HEADER_BYTES:
             return False
-        data = self._handles.get(self.path).pread(HEADER_BYTES, position)
-        try:
-            header = read_header(data, 0)
-        except CorruptRecords:
-            return False
-        return self.base_offset <= header.base_offset <= offset
+        return self.base_offset <= self._base_offset_at(position) <= offset
 
     def _rebuild_offset_index(self) -> None:
         self.offset_index.reset()

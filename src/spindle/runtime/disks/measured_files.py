@@ -49,6 +49,13 @@ class _MeasuredFile(OsFile):
         self._io.reads.observe(perf_counter_ns() - began_ns, len(data))
         return data
 
+    def send(self, socket_descriptor: int, size_bytes: int, position: int, /) -> int:
+        # An error may be the socket's, so none is counted.
+        began_ns = perf_counter_ns()
+        count = OsFile.send(self, socket_descriptor, size_bytes, position)
+        self._io.reads.observe(perf_counter_ns() - began_ns, count)
+        return count
+
     def append(self, parts: Sequence[Bytes], /) -> int:
         began_ns = perf_counter_ns()
         try:

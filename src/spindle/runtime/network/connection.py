@@ -18,6 +18,8 @@ from spindle.common.ports import Bytes
 from spindle.protocol.api import PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.request_limits import RequestLimits
+from spindle.runtime.network.socket_loan import Patience, SocketLoan, hang_up, lend_socket
+from spindle.serving.direct_answers import AnswerCutOff
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_read_paused = False
         self._is_closing = False
         self._mute: asyncio.TimerHandle | None = None
+        self._patience = Patience()
 
     # -- the transport's callbacks
 
@@ -253,7 +256,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None:
-            if isinstance(error, ProtocolViolation):
+            if isinstance(error, AnswerCutOff):
+                log.warning("closing the connection of %s: %s", self.client_address, error)
+                self._hang_up()
+            elif isinstance(error, ProtocolViolation):
                 log.warning("closing the connection of %s: %s", self.client_address, error)
             else:
                 log.error("request of %s failed", self.client_address, exc_info=error)
@@ -276,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, answer: Answer) -> None:
         transport = self._transport
-        if answer is None or transport is None or self._is_closing:
+        if not answer or transport is None or self._is_closing:
             return
         self._dispatcher.bytes_sent(sum(map(len, answer)))
         self.last_active_s = self._loop.time()
@@ -284,6 +290,22 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(answer[0])
         else:
             transport.writelines(answer)
+
+    # -- answers that a directory's thread sends
+
+    def lend(self) -> SocketLoan | None:
+        """See `SocketOwner`: nothing may be under way that has to be sent before the answer."""
+        transport = self._transport
+        if transport is None or self._is_closing or len(self._pending) > 1:
+            return None
+        if transport.get_write_buffer_size():
+            return None
+        return lend_socket(transport, self._patience)
+
+    def _hang_up(self) -> None:
+        self._is_closing = True
+        if self._transport is not None:
+            hang_up(self._transport)
 
     def _flow(self) -> None:
         """Read from the peer only while its requests can be handled."""

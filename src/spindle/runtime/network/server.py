@@ -13,14 +13,7 @@ from typing import Final
 from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.common.log_text import quoted
 from spindle.common.ports import Bytes
-from spindle.protocol.api import (
-    API_VERSIONS,
-    APIS,
-    FETCH,
-    PRODUCE,
-    request_class,
-    response_header_version,
-)
+from spindle.protocol.api import API_VERSIONS, APIS, FETCH, PRODUCE, request_class
 from spindle.protocol.codec import TooManyElements, decode, encode_parts
 from spindle.protocol.framing import RequestHeader, read_request_header, response_prefix
 from spindle.protocol.message import Message
@@ -32,6 +25,7 @@ from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequest
 from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.serving.context import RequestContext, Response
+from spindle.serving.direct_answers import SentAnswer, frame_of
 from spindle.serving.quotas.enforcement import ClientQuotas, set_throttle_time, throttle_time
 
 log = logging.getLogger(__name__)
@@ -224,7 +218,11 @@ class RequestServer:
             quotas.charge_time(context, perf_counter() - started_s)
 
         def finish(response: Response) -> Answer:
-            if quotas.is_active:
+            frame: Answer
+            if isinstance(response, SentAnswer):
+                self.bytes_sent(response.sent_bytes)
+                frame = response.rest
+            elif quotas.is_active:
                 frame = self._throttled(connection, context, frame_bytes, response)
             else:
                 frame = answer(context, response)
@@ -246,6 +244,7 @@ class RequestServer:
             connection.principal,
             connection.client_software_name,
             connection.client_software_version,
+            connection,
         )
 
     async def _serve_large(
@@ -253,6 +252,7 @@ class RequestServer:
     ) -> Answer:
         """Serve a large request beside the event loop where possible (see `large_requests`)."""
         cls, version = request_class(context.api_key), context.api_version
+        context.socket_owner = None  # the answer is encoded beside the event loop
         large = self._large
         async with large.turn(len(frame)):
             started_s = perf_counter()
@@ -262,6 +262,7 @@ class RequestServer:
             result = self._listener.handlers[context.api_key](context, request)
             if self._quotas.is_active:
                 self._quotas.charge_time(context, perf_counter() - started_s)
+            response: Response
             if result is None or isinstance(result, Message):
                 response = result
             else:
@@ -295,12 +296,9 @@ def _same(answer: Answer) -> Answer:
 
 def answer(context: RequestContext, response: Response) -> Answer:
     """Return the frame of a response, in pieces."""
-    if response is None:
+    if not isinstance(response, Message):
         return None
-    parts = encode_parts(response, context.api_version)
-    header_version = response_header_version(context.api_key, context.api_version)
-    size = sum(map(len, parts))
-    prefix = response_prefix(size, context.correlation_id, header_version)
-    if size <= _JOINED_BYTES and len(parts) == 1:
-        return [prefix + parts[0]]
-    return [prefix, *parts]
+    frame = frame_of(response, context.api_key, context.api_version, context.correlation_id)
+    if len(frame) == 2 and len(frame[1]) <= _JOINED_BYTES:
+        return [b"".join(frame)]
+    return frame

@@ -7,11 +7,13 @@ of its session to which something has happened. Reads run on the I/O threads of 
 one hop for each, within the limits of the request.
 """
 
-from collections.abc import Awaitable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode, error_code
+from spindle.common.ports import Bytes
 from spindle.log.log import Log
+from spindle.log.segments.file_range import FileRange
 from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.batch import HEADER_BYTES
@@ -23,6 +25,7 @@ from spindle.replication.fetch_session import (
     SessionError,
 )
 from spindle.serving.context import RequestContext
+from spindle.serving.direct_answers import AnswerCutOff, SentAnswer, SocketLoan, frame_of
 from spindle.serving.fetch_memory import FetchMemory
 from spindle.serving.fetch_states import (
     ON_CHANGE,
@@ -44,6 +47,8 @@ from spindle.serving.services import BrokerServices
 from spindle.serving.topology import endpoint_of
 
 Topic = FetchResponse.FetchableTopicResponse
+LEAST_SENT_BYTES: Final = 64 * 1024
+"""Records of a partition go from its file to the socket if they are at least so large."""
 
 
 class _Fetch:
@@ -52,6 +57,8 @@ class _Fetch:
     Attributes:
         reads: the partitions that it has looked at.
         granted: bytes of memory that the present read may use.
+        loan: the socket of the client, while a directory's thread may use it.
+        shown: the reads that an answer shows which was sent by a directory's thread.
     """
 
     def __init__(
@@ -72,6 +79,8 @@ class _Fetch:
         self.state = FetchState.PARKED
         self.granted = 0
         self.reads: dict[PartitionKey, PartitionRead] = {}
+        self.loan: SocketLoan | None = None
+        self.shown: list[PartitionRead] = []
 
     # -- deciding
 
@@ -199,6 +208,7 @@ class _Fetch:
         directory = reads[0].directory
         group = [read for read in reads if read.directory is directory]
         rest = [read for read in reads if read.directory is not directory]
+        self.loan = loan = None if rest else self._borrow(room)
         items = [
             (r.partition.log, r.wanted.fetch_offset, r.wanted.max_bytes, r.end_offset)
             for r in group
@@ -206,9 +216,13 @@ class _Fetch:
         ]
 
         def done(results: Any, error: BaseException | None) -> None:
+            if loan is not None and not loan.take_back():
+                self._done_sending(results, error)
+                return
             if error is not None:
                 for read in group:
                     read.fail(error_code(error))
+                    read.put_back()
                 self._read_logs(rest, room, has_any)
                 return
             left, found = room, has_any
@@ -218,24 +232,69 @@ class _Fetch:
                 found = found or size > 0
             self._read_logs(rest, max(left, 0), found)
 
-        directory.executor.call(done, read_logs, items, room, has_any, self.fetcher.is_committed)
+        is_committed = self.fetcher.is_committed
+        if loan is None:
+            directory.executor.call(done, read_logs, items, room, has_any, is_committed)
+            return
+        missing_bytes = 0 if self._must_answer() else self._min_bytes() - self._found_bytes()
+        work = ReadAndSend(loan, missing_bytes, lambda results: self._compose(group, results))
+        directory.executor.call(done, work.run, items, room, has_any, is_committed)
+
+    def _borrow(self, room: int) -> SocketLoan | None:
+        """Return the connection's socket if records may go straight from a file to the client.
+
+        A follower may be sent records that a truncation replaces, and the answer to a client with a
+        quota is charged before it is sent: both are answered from memory.
+        """
+        owner = self.context.socket_owner
+        if owner is None or room < LEAST_SENT_BYTES or self.fetcher.is_replica:
+            return None
+        return None if self.services.quotas.is_active else owner.lend()
+
+    def _must_answer(self) -> bool:
+        return self.state is FetchState.FINISHING or any(
+            read.state.must_answer for read in self.reads.values()
+        )
+
+    def _min_bytes(self) -> int:
+        return min(self.request.min_bytes, self.granted)
+
+    def _found_bytes(self) -> int:
+        return sum(len(read.data.records or b"") for read in self.reads.values())
+
+    def _compose(self, group: list[PartitionRead], results: list[ReadResult]) -> list[Bytes]:
+        """Make the answer on the directory's thread; nothing else uses the reads meanwhile."""
+        for read, result in zip(group, results, strict=True):
+            read.take(result)
+        response, self.shown = self._response()
+        context = self.context
+        return frame_of(response, context.api_key, context.api_version, context.correlation_id)
+
+    def _done_sending(self, sent: SentAnswer | None, error: BaseException | None) -> None:
+        """Go on after the directory's thread has sent the answer, as far as the client took it."""
+        self._memory.give_back(self.granted)
+        if self.state is FetchState.ANSWERED:
+            return
+        self.state = FetchState.ANSWERED
+        if sent is None:
+            self.promise.set_exception(AnswerCutOff(f"its answer cannot be completed: {error}"))
+            return
+        self._note_shown(self.shown)
+        self.promise.set_result(sent)
 
     def _done_reading(self) -> None:
         """Answer, or park again if that is too little."""
         self._memory.give_back(self.granted)
         if self.state is FetchState.ANSWERED:
             return
-        reads = self.reads.values()
-        total = sum(len(read.data.records or b"") for read in reads)
-        min_bytes = min(self.request.min_bytes, self.granted)
         was_changed = self.state is FetchState.READING_AGAIN
+        is_enough = self._must_answer() or self._found_bytes() >= self._min_bytes()
         self.state = ON_TOO_LITTLE[self.state]
-        is_parked = self.state is FetchState.PARKED
-        if not is_parked or total >= min_bytes or any(read.state.must_answer for read in reads):
+        if is_enough or self.state is not FetchState.PARKED:
             self._answer()
             return
         # A parked fetch holds no memory; it reads anew when there is more.
-        for read in reads:
+        for read in self.reads.values():
             read.put_back()
         if was_changed:
             self._on_dirty()
@@ -251,6 +310,11 @@ class _Fetch:
         if wait_ms:
             self.promise.set_result(self._throttled(wait_ms))
             return
+        self._note_shown(shown)
+        self.promise.set_result(response)
+
+    def _note_shown(self, shown: list[PartitionRead]) -> None:
+        """Take notice of what the fetcher is told."""
         if self.fetcher.is_replica:
             self._count_replicated(shown)
         else:
@@ -258,7 +322,6 @@ class _Fetch:
         for read in shown:
             read.wanted.remember(read.data.high_watermark, read.data.log_start_offset)
         self._mark_unsettled()
-        self.promise.set_result(response)
 
     def _mark_unsettled(self) -> None:
         """Have the next fetch look at what is not settled: first what found no room here."""
@@ -311,6 +374,8 @@ class _Fetch:
         self.state = FetchState.ANSWERED
         if self.timer is not None:
             self.timer.cancel()
+        if self.loan is not None:
+            self.loan.take_back()
         self.services.metadata.forget(self._on_metadata)
         if self.session.on_dirty == self._on_dirty:
             self.session.on_dirty = None
@@ -372,31 +437,76 @@ def _is_news(read: PartitionRead) -> bool:
 
 
 def read_logs(
-    items: list[tuple[Log, int, int, int]], room: int, has_any: bool, is_committed: bool
+    items: list[tuple[Log, int, int, int]],
+    room: int,
+    has_any: bool,
+    is_committed: bool,
+    *,
+    may_locate: bool = False,
 ) -> list[ReadResult]:
     """Read several logs of one directory, on its thread, within `room` bytes.
 
     The first batch of an answer is given whole, however large (KIP-74), so that a consumer can
     always get on; None where there was no room left. `is_committed` asks for the aborted
-    transactions, too (KIP-98).
+    transactions, too (KIP-98). With `may_locate` large records are not read, but found.
     """
     results: list[ReadResult] = []
     for log, offset, max_bytes, end_offset in items:
         if room < HEADER_BYTES and has_any:
             results.append(None)
             continue
+        records: memoryview | FileRange | None = None
+        size_bytes = min(max_bytes, room)
         try:
-            found = log.read(offset, min(max_bytes, room), end_offset, min_one_batch=not has_any)
+            if may_locate:
+                records = log.locate(offset, size_bytes, end_offset, LEAST_SENT_BYTES)
+            if records is None:
+                found = log.read(offset, size_bytes, end_offset, min_one_batch=not has_any)
+                records = found.records
         except ApiError as error:
             results.append(error)
             continue
-        records = found.records
         aborted = log.aborted_transactions(offset, end_offset) if is_committed and records else ()
         results.append(Found(records, aborted))
         if len(records):
             has_any = True
             room -= len(records)
     return results
+
+
+class ReadAndSend(NamedTuple):
+    """A read on a directory's thread, which sends the answer itself if its records are large.
+
+    Attributes:
+        missing_bytes: the least that is an answer; less is returned as `read_logs` returns it.
+        compose: makes the frame of the answer from the results.
+    """
+
+    loan: SocketLoan
+    missing_bytes: int
+    compose: Callable[[list[ReadResult]], list[Bytes]]
+
+    def run(
+        self,
+        items: list[tuple[Log, int, int, int]],
+        room: int,
+        has_any: bool,
+        is_committed: bool,
+    ) -> list[ReadResult] | SentAnswer | None:
+        """Return the results of the read, or the answer; None if the loan was taken back."""
+        results = read_logs(items, room, has_any, is_committed, may_locate=True)
+        found = [result for result in results if isinstance(result, Found)]
+        if not any(isinstance(each.records, FileRange) for each in found):
+            return results
+        if sum(len(each.records) for each in found) >= self.missing_bytes:
+            return self.loan.send(lambda: self.compose(results))
+        return [_in_memory(result) for result in results]
+
+
+def _in_memory(result: ReadResult) -> ReadResult:
+    if isinstance(result, Found) and isinstance(result.records, FileRange):
+        return result._replace(records=result.records.read())
+    return result
 
 
 def fetch(

@@ -182,7 +182,8 @@ class FaultyConnection(asyncio.BufferedProtocol):
             self._transport.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        if self._transport is None:
+        # Bytes that are sent to the socket itself would get around a cut.
+        if self._transport is None or (name == "socket" and self._holds_out):
             return default
         return self._transport.get_extra_info(name, default)
 

@@ -28,6 +28,10 @@ class FaultyFile:
         self._enter(DiskOperation.READ)
         return self._file.pread(size_bytes, position)
 
+    def send(self, socket_descriptor: int, size_bytes: int, position: int, /) -> int:
+        self._enter(DiskOperation.READ)
+        return self._file.send(socket_descriptor, size_bytes, position)
+
     def append(self, parts: Sequence[Bytes], /) -> int:
         self._enter(DiskOperation.WRITE)
         total = sum(map(len, parts))

@@ -1,0 +1,244 @@
+"""Large answers to fetches: the directory's thread sends them from the file to the socket."""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from struct import pack
+from typing import Any
+
+import pytest
+from node_harness import Client, Home, batch_of, connected, fetch_request, records_in, running
+
+from spindle.common.errors import ErrorCode
+from spindle.common.filesystem import OsFile
+from spindle.protocol.codec import decode, encode
+from spindle.protocol.framing import request_prefix
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.runtime.node import Node
+
+BATCH_BYTES = 200_000
+BATCHES = 16
+
+
+def value_of(number: int) -> bytes:
+    return bytes([number]) * BATCH_BYTES
+
+
+class Sends:
+    """Counts what goes from files to sockets, and lets a test interfere with it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent_bytes = 0
+        self.calls = 0
+        self.before: Callable[[OsFile, int], None] = lambda file, descriptor: None
+        send = OsFile.send
+
+        def counted(file: OsFile, descriptor: int, size_bytes: int, position: int) -> int:
+            self.calls += 1
+            self.before(file, descriptor)
+            count = send(file, descriptor, size_bytes, position)
+            self.sent_bytes += count
+            return count
+
+        monkeypatch.setattr(OsFile, "send", counted)
+
+
+@pytest.fixture
+def sends(monkeypatch: pytest.MonkeyPatch) -> Sends:
+    return Sends(monkeypatch)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def play(
+    folder: Path,
+    scenario: Callable[[Node, Client], Coroutine[Any, Any, None]],
+    directories: int = 1,
+) -> None:
+    """Run a scenario on a node with topic `t` of `BATCHES` batches."""
+
+    async def play_it() -> None:
+        home = Home(folder, directories=directories).format()
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t")
+            for number in range(BATCHES):
+                assert not (await client.produce("t", 0, batch_of(value_of(number)))).error_code
+            await scenario(node, client)
+
+    asyncio.run(asyncio.wait_for(play_it(), 60))
+
+
+async def read_all(client: Client, max_bytes: int = 1 << 20) -> list[bytes]:
+    """Read the topic as a consumer does; every checksum is checked."""
+    values: list[bytes] = []
+    while len(values) < BATCHES:
+        request = fetch_request("t", 0, len(values))
+        request.topics[0].partitions[0].partition_max_bytes = max_bytes
+        answer = (await client.ask(request, version=12)).responses[0].partitions[0]
+        assert answer.error_code == 0
+        found = records_in(answer.records)
+        assert found, answer
+        values += [record.value or b"" for record in found]
+    return values
+
+
+EXPECTED = [value_of(number) for number in range(BATCHES)]
+
+
+def test_large_answers_go_from_the_file_to_the_socket(tmp_path: Path, sends: Sends) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        open_before = descriptors()
+        for _ in range(3):
+            assert await read_all(client) == EXPECTED
+        assert sends.sent_bytes > 3 * BATCH_BYTES * (BATCHES - 1)
+        assert descriptors() <= open_before + 2
+
+    play(tmp_path, scenario)
+
+
+def test_answers_of_every_version_and_isolation_are_whole(tmp_path: Path, sends: Sends) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        for version in range(4, 13):
+            for isolation_level in (0, 1):
+                request = fetch_request("t", 0, 3)
+                request.isolation_level = isolation_level
+                request.topics[0].partitions[0].partition_max_bytes = 2 * BATCH_BYTES + 1000
+                before = sends.sent_bytes
+                answer = (await client.ask(request, version)).responses[0].partitions[0]
+                found = [record.value for record in records_in(answer.records)]
+                assert found == EXPECTED[3:5]
+                assert answer.high_watermark == BATCHES
+                assert answer.aborted_transactions == (None, [])[isolation_level]
+                assert sends.sent_bytes == before + len(answer.records)
+
+    play(tmp_path, scenario)
+
+
+def test_the_answers_of_a_session_and_of_several_directories(tmp_path: Path, sends: Sends) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        topic_id = await client.create_topic("u", 4)
+        for number in range(4):
+            for index in range(4):
+                await client.produce("u", index, batch_of(value_of(number)))
+        wanted = FetchRequest.FetchTopic
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=1 << 25,
+            session_epoch=0,
+            topics=[
+                wanted(
+                    topic_id=topic_id,
+                    partitions=[
+                        wanted.FetchPartition(partition=index, partition_max_bytes=1 << 24)
+                        for index in range(4)
+                    ],
+                )
+            ],
+        )
+        answer = await client.ask(request)
+        assert sends.sent_bytes > BATCH_BYTES
+        partitions = answer.responses[0].partitions
+        assert {p.partition_index for p in partitions} == set(range(4))
+        for partition in partitions:
+            assert [r.value for r in records_in(partition.records)] == EXPECTED[:4]
+        request.session_id, request.session_epoch = answer.session_id, 1
+        for partition in request.topics[0].partitions:
+            partition.fetch_offset = 4
+        request.max_wait_ms = 1
+        assert (await client.ask(request)).responses == []
+
+    play(tmp_path, scenario, directories=2)
+
+
+def test_a_client_that_reads_late_gets_everything_and_holds_up_nobody(
+    tmp_path: Path, sends: Sends
+) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        async with connected(node) as slow:
+            request = request_prefix(1, 12, 1, "slow") + encode(fetch_request("t", 0, 0), 12)
+            for _ in range(5):  # the later ones wait for the first
+                await slow.send(request)
+            assert await read_all(client) == EXPECTED
+            for _ in range(5):
+                frame = await slow.receive()
+                answer, end = decode(FetchResponse, 12, frame, 5)
+                assert end == len(frame)
+                records = answer.responses[0].partitions[0].records
+                assert [record.value for record in records_in(records)] == EXPECTED
+
+    play(tmp_path, scenario)
+
+
+def test_clients_that_leave_in_the_middle_harm_nobody(tmp_path: Path, sends: Sends) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        assert node.broker is not None
+        address = ("127.0.0.1", node.broker.listeners[0].port)
+        request = request_prefix(1, 12, 1, "gone") + encode(fetch_request("t", 0, 0), 12)
+        before = descriptors()
+        for _ in range(10):
+            with socket.create_connection(address) as gone:
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                gone.sendall(pack(">i", len(request)) + request)
+                await asyncio.sleep(0)
+                await client.fetch("t", 0, BATCHES, max_wait_ms=1)
+        assert await read_all(client) == EXPECTED
+        assert not any(d.is_offline for d in node.broker.replicas.directories)
+        for _ in range(1000):  # the loop has yet to hear of the last ones
+            if descriptors() <= before:
+                break
+            await client.fetch("t", 0, BATCHES, max_wait_ms=1)
+        assert descriptors() <= before
+
+    play(tmp_path, scenario)
+
+
+def test_without_a_free_descriptor_answers_are_read(
+    tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptor(_: int) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    async def scenario(node: Node, client: Client) -> None:
+        monkeypatch.setattr(os, "dup", no_descriptor)
+        assert await read_all(client) == EXPECTED
+        assert sends.calls == 0
+
+    play(tmp_path, scenario)
+
+
+def test_a_file_that_ends_too_early_cuts_only_the_connection(tmp_path: Path, sends: Sends) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        sends.before = lambda file, _: os.truncate(file.path, 5 * BATCH_BYTES)
+        async with connected(node) as other:
+            with pytest.raises(asyncio.IncompleteReadError):
+                await other.fetch("t", 0, 0)
+        assert node.broker is not None
+        assert not any(d.is_offline for d in node.broker.replicas.directories)
+
+    play(tmp_path, scenario)
+
+
+def test_a_disk_that_dies_in_an_answer_goes_offline_and_the_answer_is_cut(
+    tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        def die(file: OsFile, _: int) -> None:
+            monkeypatch.setattr(OsFile, "pread", dead)
+            raise OSError(errno.EIO, "dead", file.path)
+
+        def dead(*_: object) -> bytes:
+            raise OSError(errno.EIO, "dead")
+
+        sends.before = die
+        async with connected(node) as other:
+            with pytest.raises(asyncio.IncompleteReadError):
+                await other.fetch("t", 0, 0)
+        assert (await client.fetch("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    play(tmp_path, scenario, directories=2)
