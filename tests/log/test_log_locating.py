@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builders import NOW_MS, ROOT, append, new_log, new_storage
 
+from spindle.log.locating import locate
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
@@ -27,7 +28,7 @@ def add(log: Log, first: int, count: int) -> None:
 
 def check(log: Log, offset: int, max_bytes: int, end_offset: int, least_bytes: int) -> int:
     """Compare what is located with what is read; return its bytes."""
-    found = log.locate(offset, max_bytes, end_offset, least_bytes)
+    found = locate(log, offset, max_bytes, end_offset, least_bytes)
     if found is None:
         return 0
     assert least_bytes <= len(found) <= max_bytes
@@ -58,7 +59,7 @@ def test_a_reader_that_locates_gets_nearly_all_from_files() -> None:
     log = filled()
     offset = located = 0
     while offset < log.log_end_offset:
-        found = log.locate(offset, 1500, log.log_end_offset, 300)
+        found = locate(log, offset, 1500, log.log_end_offset, 300)
         records = found.read() if found else log.read(offset, 1500, log.log_end_offset).records
         located += len(found) if found else 0
         (first, *_), last = (header for _, header in batches(records)), None
@@ -72,17 +73,17 @@ def test_a_reader_that_locates_gets_nearly_all_from_files() -> None:
 def test_nothing_at_or_above_the_end_is_located() -> None:
     log = filled()
     for end_offset in range(0, log.log_end_offset, 3):
-        found = log.locate(0, 10**6, end_offset, 1)
+        found = locate(log, 0, 10**6, end_offset, 1)
         last = list(batches(found.read()))[-1][1] if found else None
         assert last is None or last.last_offset < end_offset
 
 
 def test_too_little_is_not_located() -> None:
     log = filled()
-    assert log.locate(0, 10**6, log.log_end_offset, 100) is not None
-    assert log.locate(0, 10**6, log.log_end_offset, 4001) is None
-    assert log.locate(log.log_end_offset, 10**6, log.log_end_offset, 1) is None
-    assert log.locate(log.log_end_offset + 1, 10**6, log.log_end_offset, 1) is None
+    assert locate(log, 0, 10**6, log.log_end_offset, 100) is not None
+    assert locate(log, 0, 10**6, log.log_end_offset, 4001) is None
+    assert locate(log, log.log_end_offset, 10**6, log.log_end_offset, 1) is None
+    assert locate(log, log.log_end_offset + 1, 10**6, log.log_end_offset, 1) is None
 
 
 @settings(max_examples=25)
@@ -91,7 +92,7 @@ def test_after_a_truncation_the_new_records_are_located(
     end: int, offset: int, max_bytes: int
 ) -> None:
     log = filled()
-    before = log.locate(0, 1500, log.log_end_offset, 1)
+    before = locate(log, 0, 1500, log.log_end_offset, 1)
     assert before is not None
     log.truncate_to(end)
     add(log, 1000, 20)
@@ -109,10 +110,10 @@ def test_a_damaged_index_is_not_believed() -> None:
         file.pwrite((relative_offset).to_bytes(4) + (position + 3).to_bytes(4), entry * 8)
     assert log.segments.first.path.startswith(ROOT)
     for max_bytes in range(100, 3500, 50):
-        assert log.locate(0, max_bytes, log.log_end_offset, 1) is None
+        assert locate(log, 0, max_bytes, log.log_end_offset, 1) is None
 
 
 def test_a_deleted_log_locates_nothing() -> None:
     log = filled()
     log.mark_deleted("orders-0.x-delete")
-    assert log.locate(0, 1000, log.log_end_offset, 1) is None
+    assert locate(log, 0, 1000, log.log_end_offset, 1) is None

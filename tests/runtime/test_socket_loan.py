@@ -16,7 +16,7 @@ from spindle.common.filesystem import OsFile, OsFileSystem
 from spindle.log.handles import FileHandles
 from spindle.log.segments.file_range import FileRange
 from spindle.runtime.network import socket_loan
-from spindle.runtime.network.socket_loan import Patience, SocketLoan, lend_socket
+from spindle.runtime.network.socket_loan import LentSocket, Patience, lend_socket
 
 HEAD, TAIL = b"head" * 10, b"tail"
 CONTENT = bytes(range(256)) * 32 * 1024  # 8 MiB, more than a socket takes
@@ -46,7 +46,7 @@ class Pair:
         self.handles = FileHandles(OsFileSystem())
         self.patience = Patience()
 
-    def lend(self) -> SocketLoan | None:
+    def lend(self) -> LentSocket | None:
         return lend_socket(Transport(self.own), self.patience)
 
     def parts(self, size_bytes: int = len(CONTENT)) -> list[Any]:

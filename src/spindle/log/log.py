@@ -29,7 +29,6 @@ from spindle.log.producers.changes import find_duplicate, producer_changes, repl
 from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
 from spindle.log.producers.state import ProducerState
 from spindle.log.producers.verification import NO_TERMS, TransactionTerms
-from spindle.log.segments.file_range import FileRange
 from spindle.log.segments.lookup import TimestampOffset, find_max_timestamp, find_timestamp
 from spindle.log.segments.retention import deletable_segments
 from spindle.log.segments.segment import Segment
@@ -388,22 +387,6 @@ class Log:
                     first = int.from_bytes(data[:8], "big") if data else offset
                     return FetchedRecords(data, first)
         return FetchedRecords(_NOTHING, offset)
-
-    def locate(
-        self, offset: int, max_bytes: int, end_offset: int, least_bytes: int
-    ) -> FileRange | None:
-        """Return where in a file the batches are that `read` would return, or fewer.
-
-        At least `least_bytes`; None if there is less, or if only `read` can tell.
-        """
-        limit = min(end_offset, self.log_end_offset)
-        if self.is_deleted or not self.log_start_offset <= offset < limit:
-            return None
-        segment = self.segments.from_offset(offset)[0]
-        segment_end = self.segments.next_base(segment)
-        if segment_end is None:
-            segment_end = self.log_end_offset
-        return segment.locate(offset, max_bytes, limit, segment_end, least_bytes)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return aborted transactions with records in [start_offset, end_offset), in the order of

@@ -41,8 +41,8 @@ class SocketLoan(Protocol):
     def send(self, compose: Callable[[], Sequence[Part]]) -> SentAnswer | None:
         """Send an answer on the directory's thread, without waiting for a slow client.
 
-        What the socket does not take is read, and returned. An error of the socket is left to the
-        connection, which meets it when it sends the rest.
+        The bytes that the socket does not take are read, and returned. An error of the socket is
+        left to the connection, which meets it when it sends the rest.
 
         Args:
             compose: makes the frame.

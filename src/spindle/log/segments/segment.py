@@ -27,6 +27,7 @@ from spindle.log.segments.batch_cut import cut_at_batch
 from spindle.log.segments.file_range import FileRange
 from spindle.log.segments.index_progress import IndexPoint, IndexProgress
 from spindle.log.segments.offset_index import OffsetIndex
+from spindle.log.segments.read_positions import ReadPositions
 from spindle.log.segments.time_index import TimeIndex
 from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.protocol.records.batch import (
@@ -69,10 +70,6 @@ class Segment:
         "_bytes_since_index_entry",
         "_handles",
         "_is_dirty",
-        "_last_read_offset",
-        "_last_read_position",
-        "_next_read_offset",
-        "_next_read_position",
         "base_offset",
         "created_ms",
         "index_interval_bytes",
@@ -80,6 +77,7 @@ class Segment:
         "max_timestamp_offset",
         "offset_index",
         "path",
+        "positions",
         "roll_timestamp",
         "size_bytes",
         "time_index",
@@ -111,8 +109,7 @@ class Segment:
         self.roll_timestamp: int | None = NO_TIMESTAMP
         self._bytes_since_index_entry = 0
         self._is_dirty = False
-        self._last_read_offset = self._next_read_offset = -1
-        self._last_read_position = self._next_read_position = 0
+        self.positions = ReadPositions()
 
     # Life of the files.
 
@@ -166,7 +163,7 @@ class Segment:
         self._handles.get(self.path).truncate(size_bytes)
         self._is_dirty = True
         self.size_bytes = size_bytes
-        self._last_read_offset = self._next_read_offset = -1
+        self.positions.forget()
         if size_bytes == 0:
             self.roll_timestamp = NO_TIMESTAMP
 
@@ -395,7 +392,7 @@ class Segment:
         Raises:
             CorruptLog: the bytes are not batches.
         """
-        position = self._start_of_read(offset)
+        position = self.start_of_read(offset)
         if position is None or position >= self.size_bytes:
             return None
         file = self._handles.get(self.path)
@@ -418,53 +415,20 @@ class Segment:
         except CorruptRecords as error:
             raise CorruptLog(self.path, position, str(error)) from error
         (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, cut.last + _LAST_OFFSET_DELTA_POSITION)
-        self._last_read_offset, self._last_read_position = offset, position
-        self._next_read_offset = cut.last_base_offset + delta + 1
-        self._next_read_position = position + cut.end
+        next_offset = cut.last_base_offset + delta + 1
+        self.positions.note(offset, position, next_offset, position + cut.end)
         return data[: cut.end]
 
-    def _start_of_read(self, offset: int) -> int | None:
-        """Return what `_position_of` does, at once for an offset where a reader was before.
+    def start_of_read(self, offset: int) -> int | None:
+        """Return what `_position_of` does, at once where a reader was before."""
+        position = self.positions.at(offset)
+        return self._position_of(offset) if position is None else position
 
-        Where the last read ended a reader goes on; where it began another one follows.
-        """
-        if offset == self._next_read_offset:
-            return self._next_read_position
-        if offset != self._last_read_offset:
-            position = self._position_of(offset)
-            if position is None:
-                return None
-            self._last_read_offset, self._last_read_position = offset, position
-        return self._last_read_position
-
-    def locate(
-        self, offset: int, max_bytes: int, end_offset: int, segment_end: int, least_bytes: int
-    ) -> FileRange | None:
-        """Return a stretch of whole batches like that of `read`, without reading it.
-
-        It ends at the last batch in reach that the index knows, so it may be a little shorter. None
-        if `read` must find out what there is, or if that is less than `least_bytes`.
-
-        Args:
-            segment_end: the offset after the last one of the segment.
-        """
-        position = self._start_of_read(offset)
-        if position is None or self.size_bytes - position < least_bytes:
-            return None
-        if max_bytes >= self.size_bytes - position:
-            end, next_offset = self.size_bytes, segment_end
-        else:
-            end = self.offset_index.batch_before(position + max_bytes)
-            if end - position < least_bytes:
-                return None
-            next_offset = self._base_offset_at(end)
-        if not offset < next_offset <= end_offset:
-            return None
-        self._last_read_offset, self._last_read_position = offset, position
-        self._next_read_offset, self._next_read_position = next_offset, end
+    def range_of(self, position: int, end: int) -> FileRange:
+        """Return the bytes between two positions of the data, which are not read."""
         return FileRange(self._handles, self.path, position, end - position)
 
-    def _base_offset_at(self, position: int) -> int:
+    def base_offset_at(self, position: int) -> int:
         """Return the base offset of the batch that starts there; -1 if none does."""
         data = self._handles.get(self.path).pread(HEADER_BYTES, position)
         try:
@@ -499,7 +463,7 @@ class Segment:
         """Return whether a batch starts there that begins at `offset` or before."""
         if not 0 < position <= self.size_bytes - HEADER_BYTES:
             return False
-        return self.base_offset <= self._base_offset_at(position) <= offset
+        return self.base_offset <= self.base_offset_at(position) <= offset
 
     def _rebuild_offset_index(self) -> None:
         self.offset_index.reset()

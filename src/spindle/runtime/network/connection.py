@@ -18,7 +18,7 @@ from spindle.common.ports import Bytes
 from spindle.protocol.api import PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.request_limits import RequestLimits
-from spindle.runtime.network.socket_loan import Patience, SocketLoan, hang_up, lend_socket
+from spindle.runtime.network.socket_loan import LentSocket, Patience, hang_up, lend_socket
 from spindle.serving.direct_answers import AnswerCutOff
 
 log = logging.getLogger(__name__)
@@ -293,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- answers that a directory's thread sends
 
-    def lend(self) -> SocketLoan | None:
+    def lend(self) -> LentSocket | None:
         """See `SocketOwner`: nothing may be under way that has to be sent before the answer."""
         transport = self._transport
         if transport is None or self._is_closing or len(self._pending) > 1:

@@ -1,8 +1,8 @@
 """A socket that the thread of a log directory sends one answer on.
 
 The thread uses a duplicate of the descriptor: the loop may close the connection at any time, and
-another client's connection would then get the number. Whoever takes the duplicate, the thread for
-sending or the loop for ending the loan, closes it.
+another client's connection would then get the number. The duplicate is closed by the side that
+takes it: the thread to send, or the loop to end the loan.
 """
 
 import os
@@ -54,7 +54,7 @@ class Patience:
             self._pause = min(2 * self._pause, _MOST_WITHOUT_WAITING)
 
 
-class SocketLoan:
+class LentSocket:
     """See `serving.direct_answers.SocketLoan`."""
 
     __slots__ = ("_patience", "_sockets")
@@ -143,7 +143,7 @@ def _rest(parts: Sequence[Part], sent_bytes: int) -> list[Bytes]:
     return rest
 
 
-def lend_socket(transport: Any, patience: Patience) -> SocketLoan | None:
+def lend_socket(transport: Any, patience: Patience) -> LentSocket | None:
     """Return a loan of the transport's socket; None if its bytes must go through the transport.
 
     That is so for TLS, for transports that are no sockets, and while no descriptor is free.
@@ -154,7 +154,7 @@ def lend_socket(transport: Any, patience: Patience) -> SocketLoan | None:
     if own is None:
         return None
     try:
-        return SocketLoan(_duplicate(own), patience)
+        return LentSocket(_duplicate(own), patience)
     except OSError:
         return None
 

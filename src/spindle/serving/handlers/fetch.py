@@ -7,16 +7,13 @@ of its session to which something has happened. Reads run on the I/O threads of 
 one hop for each, within the limits of the request.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable
+from typing import Any
 
-from spindle.common.errors import ApiError, ErrorCode, error_code
+from spindle.common.errors import ErrorCode, error_code
 from spindle.common.ports import Bytes
-from spindle.log.log import Log
-from spindle.log.segments.file_range import FileRange
 from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
-from spindle.protocol.records.batch import HEADER_BYTES
 from spindle.replication.fetch_session import (
     INVALID_SESSION_ID,
     FetchContext,
@@ -26,6 +23,7 @@ from spindle.replication.fetch_session import (
 )
 from spindle.serving.context import RequestContext
 from spindle.serving.direct_answers import AnswerCutOff, SentAnswer, SocketLoan, frame_of
+from spindle.serving.fetch_answers import fetch_answer
 from spindle.serving.fetch_memory import FetchMemory
 from spindle.serving.fetch_states import (
     ON_CHANGE,
@@ -35,20 +33,15 @@ from spindle.serving.fetch_states import (
     FetchState,
     ReadState,
 )
+from spindle.serving.log_reads import LEAST_SENT_BYTES, ReadAndSend, read_logs
 from spindle.serving.partition_read import (
     FIRST_TOPIC_ID_VERSION,
-    Found,
     PartitionRead,
     ReadResult,
     fetcher_of,
 )
 from spindle.serving.ports import CATCH_UP_S
 from spindle.serving.services import BrokerServices
-from spindle.serving.topology import endpoint_of
-
-Topic = FetchResponse.FetchableTopicResponse
-LEAST_SENT_BYTES: Final = 64 * 1024
-"""Records of a partition go from its file to the socket if they are at least so large."""
 
 
 class _Fetch:
@@ -369,6 +362,9 @@ class _Fetch:
             session_id = INVALID_SESSION_ID
         return FetchResponse(session_id=session_id, throttle_time_ms=wait_ms)
 
+    def _response(self) -> tuple[FetchResponse, list[PartitionRead]]:
+        return fetch_answer(self.services, self.context, self.fetched, self.fetcher, self.reads)
+
     def close(self) -> None:
         """Stop waiting; leave what was not told to the next fetch."""
         self.state = FetchState.ANSWERED
@@ -383,130 +379,6 @@ class _Fetch:
             self.session.dirty[key] = read.wanted
         if not self.fetched.is_remembered:
             self.session.close()
-
-    def _response(self) -> tuple[FetchResponse, list[PartitionRead]]:
-        """Return the answer and the reads that it shows.
-
-        An answer of a session leaves out partitions about which there is nothing new.
-        """
-        response = FetchResponse(session_id=self.fetched.session_id)
-        topics: dict[tuple[str, bytes], Topic] = {}
-        shown: list[PartitionRead] = []
-        by_id = self.context.api_version >= FIRST_TOPIC_ID_VERSION
-        leaders: dict[int, None] = {}
-        for topic_key, read in self.reads.items():
-            data = read.data
-            if self.fetched.is_incremental and not (data.records or _is_news(read)):
-                continue
-            shown.append(read)
-            name = "" if by_id else read.name
-            key = (name, topic_key.topic_id)
-            if key not in topics:
-                topics[key] = Topic(topic=name, topic_id=topic_key.topic_id)
-                response.responses.append(topics[key])
-            topics[key].partitions.append(data)
-            if data.current_leader.leader_id >= 0:
-                leaders[data.current_leader.leader_id] = None
-        if not self.fetcher.is_replica:  # a replica knows its leaders from the metadata
-            self._add_endpoints(response, leaders)
-        return response, shown
-
-    def _add_endpoints(self, response: FetchResponse, leaders: dict[int, None]) -> None:
-        image = self.services.metadata.image
-        for leader in leaders:
-            endpoint = endpoint_of(image, leader, self.context.listener)
-            if endpoint is not None:
-                response.node_endpoints.append(
-                    FetchResponse.NodeEndpoint(
-                        node_id=leader,
-                        host=endpoint.host,
-                        port=endpoint.port,
-                        rack=image.cluster.brokers[leader].rack,
-                    )
-                )
-
-
-def _is_news(read: PartitionRead) -> bool:
-    """Return True if the fetcher has to hear of the partition even without records."""
-    if read.state is ReadState.AHEAD:
-        return False
-    data = read.data
-    return read.state is ReadState.REFUSED or read.wanted.is_news(
-        data.high_watermark, data.log_start_offset
-    )
-
-
-def read_logs(
-    items: list[tuple[Log, int, int, int]],
-    room: int,
-    has_any: bool,
-    is_committed: bool,
-    *,
-    may_locate: bool = False,
-) -> list[ReadResult]:
-    """Read several logs of one directory, on its thread, within `room` bytes.
-
-    The first batch of an answer is given whole, however large (KIP-74), so that a consumer can
-    always get on; None where there was no room left. `is_committed` asks for the aborted
-    transactions, too (KIP-98). With `may_locate` large records are not read, but found.
-    """
-    results: list[ReadResult] = []
-    for log, offset, max_bytes, end_offset in items:
-        if room < HEADER_BYTES and has_any:
-            results.append(None)
-            continue
-        records: memoryview | FileRange | None = None
-        size_bytes = min(max_bytes, room)
-        try:
-            if may_locate:
-                records = log.locate(offset, size_bytes, end_offset, LEAST_SENT_BYTES)
-            if records is None:
-                found = log.read(offset, size_bytes, end_offset, min_one_batch=not has_any)
-                records = found.records
-        except ApiError as error:
-            results.append(error)
-            continue
-        aborted = log.aborted_transactions(offset, end_offset) if is_committed and records else ()
-        results.append(Found(records, aborted))
-        if len(records):
-            has_any = True
-            room -= len(records)
-    return results
-
-
-class ReadAndSend(NamedTuple):
-    """A read on a directory's thread, which sends the answer itself if its records are large.
-
-    Attributes:
-        missing_bytes: the least that is an answer; less is returned as `read_logs` returns it.
-        compose: makes the frame of the answer from the results.
-    """
-
-    loan: SocketLoan
-    missing_bytes: int
-    compose: Callable[[list[ReadResult]], list[Bytes]]
-
-    def run(
-        self,
-        items: list[tuple[Log, int, int, int]],
-        room: int,
-        has_any: bool,
-        is_committed: bool,
-    ) -> list[ReadResult] | SentAnswer | None:
-        """Return the results of the read, or the answer; None if the loan was taken back."""
-        results = read_logs(items, room, has_any, is_committed, may_locate=True)
-        found = [result for result in results if isinstance(result, Found)]
-        if not any(isinstance(each.records, FileRange) for each in found):
-            return results
-        if sum(len(each.records) for each in found) >= self.missing_bytes:
-            return self.loan.send(lambda: self.compose(results))
-        return [_in_memory(result) for result in results]
-
-
-def _in_memory(result: ReadResult) -> ReadResult:
-    if isinstance(result, Found) and isinstance(result.records, FileRange):
-        return result._replace(records=result.records.read())
-    return result
 
 
 def fetch(

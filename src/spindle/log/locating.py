@@ -1,0 +1,39 @@
+"""Finds where in a file large records are, so that they can be sent without being read."""
+
+from spindle.log.log import Log
+from spindle.log.segments.file_range import FileRange
+from spindle.log.segments.segment import Segment
+
+
+def locate(
+    log: Log, offset: int, max_bytes: int, end_offset: int, least_bytes: int
+) -> FileRange | None:
+    """Return where the batches are that `Log.read` would return, or the first of them.
+
+    The range ends at the last batch in reach that the index knows, so nothing is scanned. None if
+    there is less than `least_bytes`, or if only a read can tell.
+    """
+    limit = min(end_offset, log.log_end_offset)
+    if log.is_deleted or not log.log_start_offset <= offset < limit:
+        return None
+    segment = log.segments.from_offset(offset)[0]
+    position = segment.start_of_read(offset)
+    if position is None or segment.size_bytes - position < least_bytes:
+        return None
+    if max_bytes >= segment.size_bytes - position:
+        end, next_offset = segment.size_bytes, _end_offset(log, segment)
+    else:
+        end = segment.offset_index.batch_before(position + max_bytes)
+        if end - position < least_bytes:
+            return None
+        next_offset = segment.base_offset_at(end)
+    if not offset < next_offset <= limit:
+        return None
+    segment.positions.note(offset, position, next_offset, end)
+    return segment.range_of(position, end)
+
+
+def _end_offset(log: Log, segment: Segment) -> int:
+    """Return the offset from which on a segment has no records."""
+    next_base = log.segments.next_base(segment)
+    return log.log_end_offset if next_base is None else next_base

@@ -1,0 +1,77 @@
+"""The answer to a fetch, from the reads of its partitions."""
+
+from collections.abc import Iterable, Mapping
+
+from spindle.protocol.messages.fetch import FetchResponse
+from spindle.replication.fetch_session import FetchContext, PartitionKey
+from spindle.serving.context import RequestContext
+from spindle.serving.fetch_states import ReadState
+from spindle.serving.partition_read import FIRST_TOPIC_ID_VERSION, FetchRequester, PartitionRead
+from spindle.serving.services import BrokerServices
+from spindle.serving.topology import endpoint_of
+
+_Topic = FetchResponse.FetchableTopicResponse
+
+
+def fetch_answer(
+    services: BrokerServices,
+    context: RequestContext,
+    fetched: FetchContext,
+    fetcher: FetchRequester,
+    reads: Mapping[PartitionKey, PartitionRead],
+) -> tuple[FetchResponse, list[PartitionRead]]:
+    """Return the answer and the reads that it shows.
+
+    An answer of a session leaves out partitions about which there is nothing new.
+    """
+    response = FetchResponse(session_id=fetched.session_id)
+    topics: dict[tuple[str, bytes], _Topic] = {}
+    shown: list[PartitionRead] = []
+    by_id = context.api_version >= FIRST_TOPIC_ID_VERSION
+    leaders: dict[int, None] = {}
+    for topic_key, read in reads.items():
+        data = read.data
+        if fetched.is_incremental and not (data.records or _is_news(read)):
+            continue
+        shown.append(read)
+        name = "" if by_id else read.name
+        key = (name, topic_key.topic_id)
+        if key not in topics:
+            topics[key] = _Topic(topic=name, topic_id=topic_key.topic_id)
+            response.responses.append(topics[key])
+        topics[key].partitions.append(data)
+        if data.current_leader.leader_id >= 0:
+            leaders[data.current_leader.leader_id] = None
+    if not fetcher.is_replica:  # a replica knows its leaders from the metadata
+        _add_endpoints(services, context, response, leaders)
+    return response, shown
+
+
+def _add_endpoints(
+    services: BrokerServices,
+    context: RequestContext,
+    response: FetchResponse,
+    leaders: Iterable[int],
+) -> None:
+    image = services.metadata.image
+    for leader in leaders:
+        endpoint = endpoint_of(image, leader, context.listener)
+        if endpoint is not None:
+            response.node_endpoints.append(
+                FetchResponse.NodeEndpoint(
+                    node_id=leader,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=image.cluster.brokers[leader].rack,
+                )
+            )
+
+
+def _is_news(read: PartitionRead) -> bool:
+    """Return True if the fetcher has to hear of the partition even without records."""
+    if read.state is ReadState.AHEAD:
+        return False
+    data = read.data
+    return read.state is ReadState.REFUSED or read.wanted.is_news(
+        data.high_watermark, data.log_start_offset
+    )

@@ -1,0 +1,89 @@
+"""The reads of a fetch in the logs of one directory, on the directory's thread."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ApiError
+from spindle.common.ports import Bytes
+from spindle.log.locating import locate
+from spindle.log.log import Log
+from spindle.log.segments.file_range import FileRange
+from spindle.protocol.records.batch import HEADER_BYTES
+from spindle.serving.direct_answers import SentAnswer, SocketLoan
+from spindle.serving.partition_read import Found, ReadResult
+
+LEAST_SENT_BYTES: Final = 64 * 1024
+"""Records of a partition go from its file to the socket if they are at least so large."""
+
+
+def read_logs(
+    items: list[tuple[Log, int, int, int]],
+    room: int,
+    has_any: bool,
+    is_committed: bool,
+    *,
+    may_locate: bool = False,
+) -> list[ReadResult]:
+    """Read several logs of one directory, on its thread, within `room` bytes.
+
+    The first batch of an answer is given whole, however large (KIP-74), so that a consumer can
+    always get on; None where there was no room left. `is_committed` asks for the aborted
+    transactions, too (KIP-98). With `may_locate` large records are not read, but found.
+    """
+    results: list[ReadResult] = []
+    for log, offset, max_bytes, end_offset in items:
+        if room < HEADER_BYTES and has_any:
+            results.append(None)
+            continue
+        records: memoryview | FileRange | None = None
+        size_bytes = min(max_bytes, room)
+        try:
+            if may_locate:
+                records = locate(log, offset, size_bytes, end_offset, LEAST_SENT_BYTES)
+            if records is None:
+                found = log.read(offset, size_bytes, end_offset, min_one_batch=not has_any)
+                records = found.records
+        except ApiError as error:
+            results.append(error)
+            continue
+        aborted = log.aborted_transactions(offset, end_offset) if is_committed and records else ()
+        results.append(Found(records, aborted))
+        if len(records):
+            has_any = True
+            room -= len(records)
+    return results
+
+
+class ReadAndSend(NamedTuple):
+    """A read on a directory's thread, which sends the answer itself if its records are large.
+
+    Attributes:
+        missing_bytes: the least that is an answer; less is returned as `read_logs` returns it.
+        compose: makes the frame of the answer from the results.
+    """
+
+    loan: SocketLoan
+    missing_bytes: int
+    compose: Callable[[list[ReadResult]], list[Bytes]]
+
+    def run(
+        self,
+        items: list[tuple[Log, int, int, int]],
+        room: int,
+        has_any: bool,
+        is_committed: bool,
+    ) -> list[ReadResult] | SentAnswer | None:
+        """Return the results of the read, or the answer; None if the loan was taken back."""
+        results = read_logs(items, room, has_any, is_committed, may_locate=True)
+        found = [result for result in results if isinstance(result, Found)]
+        if not any(isinstance(each.records, FileRange) for each in found):
+            return results
+        if sum(len(each.records) for each in found) >= self.missing_bytes:
+            return self.loan.send(lambda: self.compose(results))
+        return [_in_memory(result) for result in results]
+
+
+def _in_memory(result: ReadResult) -> ReadResult:
+    if isinstance(result, Found) and isinstance(result.records, FileRange):
+        return result._replace(records=result.records.read())
+    return result
