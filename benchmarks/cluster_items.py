@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from peers.clients import settings
 from peers.node import Node
 
-from benchmarks.clusters import COMBINED, CONTROLLER, Cluster, begin_stop, live_bytes
+from benchmarks.clusters import COMBINED, CONTROLLER, Cluster, begin_stop, wait_until_idle
 from benchmarks.items import (
     CONSUME_METRICS,
     MIB,
@@ -32,6 +32,7 @@ from benchmarks.items import (
     one_in_flight,
     produce,
 )
+from benchmarks.memory import live_bytes
 from benchmarks.registrar import (
     LIMIT_S,
     PARTITIONS_PER_TOPIC,
@@ -46,7 +47,6 @@ from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 NODES = 3
 IMAGE_PARTITIONS = (10_000, 100_000)
 SNAPSHOT_LIMIT_S = 15.0
-IDLE_S = 20.0
 REPLICATED_PARTITIONS = (1_000, 10_000)
 # The options of Kafka's own scripts, with half of their heap, because there are three nodes.
 KAFKA_JVM = ("-Xms512m", "-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
@@ -87,7 +87,7 @@ def controller_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
         empty = cluster.rss_bytes()
         seconds = controllers.fill(partitions)
         controllers.change()
-        cluster.wait_until_idle()
+        wait_until_idle(cluster)
         grown = cluster.rss_bytes() - empty
         victim = cluster.node(controllers.active)
         begin = time.perf_counter()
@@ -116,7 +116,7 @@ def _wait_until_caught_up(cluster: Cluster, controllers: Controllers) -> None:
         if time.monotonic() > deadline:
             raise RuntimeError("a controller does not catch up")
         time.sleep(0.05)
-    cluster.wait_until_idle()
+    wait_until_idle(cluster)
 
 
 def metadata_snapshot(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
@@ -134,7 +134,7 @@ def metadata_snapshot(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
         cluster.configure({"metadata.max.idle.interval.ms": "0", **limit})
         node.start()
         controllers.change()
-        cluster.wait_until_idle()
+        wait_until_idle(cluster)
         written, newest = _snapshot_of_a_change(folder, controllers)
         size = newest.stat().st_size
         node.stop()
@@ -209,15 +209,6 @@ def broker_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
             "create": partitions / seconds,
             "memory": cluster.rss_bytes() / NODES / MIB,
         }
-
-
-def idle(cluster: Cluster, _: Sizes) -> Metrics:
-    """Measure three warm nodes without any request."""
-    cluster.wait_until_idle()
-    begin, before = time.perf_counter(), cluster.cpu_s()
-    time.sleep(IDLE_S)
-    cpu = (cluster.cpu_s() - before) / (time.perf_counter() - begin)
-    return {"cpu": 100 * cpu / NODES, "memory": cluster.rss_bytes() / NODES / MIB}
 
 
 def _create_replicated(cluster: Cluster, partitions: int) -> float:
@@ -327,19 +318,10 @@ CLUSTER_ITEMS: tuple[Item, ...] = (
         )
         for partitions in REPLICATED_PARTITIONS
     ),
-    Item(
-        "idle",
-        idle,
-        (
-            Metric("cpu", "% of a core per node", False, 0.5),
-            Metric("memory", "MiB resident per node", False),
-        ),
-        THREE_NODES,
-    ),
     *(
         Item(
             f"rf3-produce-{label}",
-            produce(size, "all"),
+            produce(size, "all", share=0.5),
             (
                 Metric("rate", "MB/s", True, 1.0),
                 Metric("broker_cpu", "CPU-s of all brokers per GB", False),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
-from peers.java_tools import java_command
-from peers.node import KafkaNode, Node, random_uuid
+from peers.node import Node, random_uuid
 
 from benchmarks.items import named_brokers
 
@@ -111,15 +109,6 @@ class Cluster:
         """Return the CPU time of all running nodes."""
         return sum(node.cpu_s() for node in self.running)
 
-    def wait_until_idle(self) -> None:
-        """Wait until all nodes together use less than a third of a core for a second."""
-        deadline = time.monotonic() + START_LIMIT_S
-        used, before = IDLE_CORES, self.cpu_s()
-        while used >= IDLE_CORES and time.monotonic() < deadline:
-            time.sleep(1)
-            now = self.cpu_s()
-            used, before = now - before, now
-
     def rss_bytes(self) -> int:
         """Return the resident memory of all running nodes."""
         return sum(node.rss_bytes() for node in self.running)
@@ -142,24 +131,14 @@ class Cluster:
             node.kill()
 
 
-def live_bytes(node: Node) -> int:
-    """Return the memory in use: the JVM's heap after a full collection, else the resident set.
-
-    The resident memory of a JVM shows only how much it was allowed to take.
-    """
-    if not isinstance(node, KafkaNode):
-        return node.rss_bytes()
-    jcmd = str(Path(java_command()[0]).with_name("jcmd"))
-
-    def ask(command: str) -> str:
-        done = subprocess.run(
-            [jcmd, str(node.pid), command], capture_output=True, text=True, check=True
-        )
-        return done.stdout
-
-    ask("GC.run")
-    words = ask("GC.heap_info").replace(",", " ").split()
-    return int(words[words.index("used") + 1].rstrip("K")) * 1024
+def wait_until_idle(subject: Node | Cluster) -> None:
+    """Wait until the processes together use less than a third of a core for a second."""
+    deadline = time.monotonic() + START_LIMIT_S
+    used, before = IDLE_CORES, subject.cpu_s()
+    while used >= IDLE_CORES and time.monotonic() < deadline:
+        time.sleep(1)
+        now = subject.cpu_s()
+        used, before = now - before, now
 
 
 def begin_stop(node: Node) -> None:

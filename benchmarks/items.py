@@ -22,6 +22,7 @@ from peers.node import Node
 
 from benchmarks import native_client
 from benchmarks.floor import Floor
+from benchmarks.memory import live_bytes
 
 Metrics = dict[str, float]
 MIB = 2**20
@@ -110,12 +111,13 @@ def topic_of(node: Node | Floor, partitions: int = 1) -> Iterator[str]:
         time.sleep(1.5)
 
 
-def produce(size: int, acks: str) -> Callable[[Node | Floor, Sizes], Metrics]:
-    """Return a benchmark that produces records of `size` bytes."""
+def produce(size: int, acks: str, share: float = 1.0) -> Callable[[Node | Floor, Sizes], Metrics]:
+    """Return a benchmark that produces records of `size` bytes: a share of the volume of a run."""
 
     def run(node: Node | Floor, sizes: Sizes) -> Metrics:
+        count = int(sizes.of_records(size) * share) // size
         with topic_of(node) as topic:
-            return fill(node, topic, sizes.of_records(size) // size, size, acks)
+            return fill(node, topic, count, size, acks)
 
     return run
 
@@ -256,6 +258,8 @@ def restart(node: Node, sizes: Sizes) -> Metrics:
     """Stop and start a node that leads many partitions of one record; then kill and start it."""
     node.format()
     node.start()
+    time.sleep(1)
+    empty = live_bytes(node)
     client = AdminClient(settings(node))
     wanted = sizes.restart_partitions
     names = [f"restart-{number}" for number in range(wanted // 10)]
@@ -264,6 +268,8 @@ def restart(node: Node, sizes: Sizes) -> Metrics:
         future.result(LIMIT_S)
     wait_for_leaders(node, wanted, "restart-")
     one_record_each(node, names)
+    time.sleep(1)
+    grown = live_bytes(node) - empty
     begin = time.perf_counter()
     node.stop()
     stop = time.perf_counter() - begin
@@ -271,6 +277,7 @@ def restart(node: Node, sizes: Sizes) -> Metrics:
     node.kill()
     killed, killed_cpu = _restarted(node, wanted)
     return {
+        "memory": grown / wanted / 1024,
         "stop": stop,
         "clean": clean,
         "clean_cpu": clean_cpu,
@@ -435,6 +442,7 @@ ITEMS: tuple[Item, ...] = (
         "restart",
         restart,
         (
+            Metric("memory", "KiB in use per partition", False, 1.0, goal_of_before=1.05),
             Metric("stop", "s to stop", False),
             Metric("clean", "s after a clean stop", False, 0.25),
             Metric("clean_cpu", "CPU-s", False),

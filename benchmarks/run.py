@@ -6,6 +6,7 @@ python -m benchmarks.run [--quick] [--items produce-1KiB-acks1,one-in-flight] [-
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import click
 from peers.node import KafkaNode, Node, SpindleNode
@@ -28,17 +30,12 @@ from rich.progress import (
 )
 
 from benchmarks import native_client, spark
-from benchmarks.cluster_items import CLUSTER_ITEMS
-from benchmarks.compaction import COMPACTION_ITEMS
+from benchmarks.catalogue import NODE_ITEMS, selected
 from benchmarks.compiled import compiled
-from benchmarks.disks import DISK_ITEMS
 from benchmarks.environment import environment, summary
-from benchmarks.groups import GROUP_ITEMS
-from benchmarks.items import GIB, ITEMS, MIB, Sizes
-from benchmarks.moves import MOVE_ITEMS
-from benchmarks.report import FLOOR, Results, show
+from benchmarks.items import GIB, MIB, Sizes
+from benchmarks.report import FLOOR, Line, Results, show
 from benchmarks.session import Session
-from benchmarks.transactions import TRANSACTION_ITEMS
 
 QUICK = Sizes(
     volume_bytes=256 * MIB,
@@ -52,7 +49,11 @@ QUICK = Sizes(
 
 
 @click.command(help=__doc__)
-@click.option("--items", "names", help="Comma-separated items; all when left out.")
+@click.option(
+    "--items",
+    "names",
+    help="Comma-separated items and sets (data-plane, spark); all when left out.",
+)
 @click.option("--list", "list_items", is_flag=True, help="Name the items and stop.")
 @click.option("--runs", default=5, show_default=True, help="Measurements for each program.")
 @click.option("--quick", is_flag=True, help="Small sizes and two runs: a smoke test.")
@@ -85,17 +86,11 @@ def main(
     """Run the benchmarks and print their table."""
     # Leave as after Ctrl-C: the nodes are stopped and their folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    console = Console(width=180 if not sys.stdout.isatty() else None)
-    everything = (
-        *ITEMS, *MOVE_ITEMS, *COMPACTION_ITEMS, *DISK_ITEMS, *CLUSTER_ITEMS, *TRANSACTION_ITEMS,
-        *GROUP_ITEMS,
-    )  # fmt: skip
-    known = {item.name: item for item in everything}
+    console = _console()
     if list_items:
-        console.print("\n".join([*known, *spark.ITEMS]))
+        console.print("\n".join([*NODE_ITEMS, *spark.ITEMS]))
         return
-    all_names = [*known, *(spark.ITEMS if against is None else [])]
-    wanted = _wanted(names, all_names)
+    wanted = selected(names, with_kafka or against is None)
     rows = [row for name, row in spark.ITEMS.items() if name in wanted]
     sizes = _sizes(quick, volume_mib, partitions)
     runs = min(runs, 2) if quick else runs
@@ -105,47 +100,48 @@ def main(
         compiled("floor")
     except PeerUnavailable as missing:
         raise click.ClickException(str(missing)) from None
-    chosen = [known[name] for name in wanted if name in known]
+    chosen = [NODE_ITEMS[name] for name in wanted if name in NODE_ITEMS]
     results = Results(tuple(node_class.kind for node_class in classes))
     spark_records = spark_records or (400_000 if quick else 3_000_000)
     found: spark.Found = {}
     checkouts = {SpindleNode.kind: ROOT} | ({against.name: against} if against else {})
     with _folder(data) as folder, _progress(console) as progress:
-        surroundings = environment(folder, checkouts, KafkaNode in classes)
+        document = {
+            "environment": environment(folder, checkouts, KafkaNode in classes),
+            "settings": {**asdict(sizes), "runs": runs, "spark_records": spark_records},
+        }
         bar = progress.add_task("measuring")
-        Session(classes, sizes, runs, folder, results, progress, bar).measure(chosen)
-        if rows:
-            found = spark.measure(folder, rows, spark_records, runs, results, progress)
-    lines = [*results.lines(chosen), *spark.lines(found)]
-    console.print(summary(surroundings), markup=False, highlight=False)
+        try:
+            Session(classes, sizes, runs, folder, results, progress, bar).measure(chosen)
+            if rows:
+                found = spark.measure(folder, rows, spark_records, runs, results, progress)
+        finally:
+            # After Ctrl-C, too: what is measured is not lost.
+            progress.stop()
+            _report(document, [*results.lines(chosen), *spark.lines(found)], results, json_file)
+    sys.exit(1 if results.failures else 0)
+
+
+def _report(
+    document: dict[str, Any], lines: list[Line], results: Results, json_file: Path | None
+) -> None:
+    """Print the environment and the table, and write the JSON."""
+    console = _console()
+    console.print(summary(document["environment"]), markup=False, highlight=False)
     show(lines, results, console)
     if json_file is not None:
-        document = {
-            "environment": surroundings,
-            "settings": {**asdict(sizes), "runs": runs, "spark_records": spark_records},
+        document |= {
+            "load_average_at_end": list(os.getloadavg()),
+            "programs": results.programs,
             "lines": [line.as_json() for line in lines],
             "failures": results.failures,
             "skipped": results.skipped,
         }
         json_file.write_text(json.dumps(document, indent=1))
-    sys.exit(1 if results.failures else 0)
 
 
-def _wanted(names: str | None, known: list[str]) -> list[str]:
-    """Return the items of a comma-separated list; `spark` stands for all of Spark's."""
-    if names is None:
-        return known
-    wanted = [name.strip() for name in names.split(",")]
-    if "spark" in wanted:
-        wanted += [name for name in known if name in spark.ITEMS]
-        wanted.remove("spark")
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        raise click.UsageError(
-            f"unknown item {unknown[0]!r}; known: {', '.join(known)}. Items spark-* compare with "
-            "Apache Kafka only, and do not go with --against"
-        )
-    return wanted
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 180)
 
 
 def _sizes(quick: bool, volume_mib: int | None, partitions: int | None) -> Sizes:

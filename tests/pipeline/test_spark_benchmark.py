@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from benchmarks import spark
-from benchmarks.process_cpu import CpuTimes, cpu_times
+from benchmarks.process_cpu import CpuTimes, cpu_times, threads_s
 from benchmarks.spark_table import BUILT_IN, ROWS, TOPICS, Row, Samples, Topic
 
 BURN = "import time\nwhile time.process_time() < 0.2: pass"
@@ -35,6 +35,9 @@ def test_cpu_time_includes_processes_that_run() -> None:
         process.stdout.readline()
         assert sum(cpu_times(process.pid).seconds.values()) >= 0.15
         assert used_s(before) >= 0.15
+        assert threads_s(process.pid) == pytest.approx(
+            cpu_times(process.pid).seconds[process.pid], abs=0.05
+        )
         process.communicate(b"\n")
 
 
