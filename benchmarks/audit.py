@@ -4,6 +4,10 @@ python -m benchmarks.audit [--volume-mib 1024] [--value-bytes 1024] [--jobs 2]
 
 `DumpLogSegments` computes the checksum of each batch; with `--deep-iteration` it also reads every
 record. It is called for all segments in one Java machine, so its start counts once.
+
+python -m benchmarks.audit --cold [--folder FOLDER] drops the page cache before each pass, which
+needs root, and puts the rate of the audit beside that of a plain loop of reads over the same files
+of the same disk. FOLDER says which disk it is.
 """
 
 from __future__ import annotations
@@ -37,6 +41,8 @@ _PARTITIONS: Final = 8
 _BATCH_BYTES: Final = 16 * 1024
 _SEGMENT_BYTES: Final = 64 * MIB
 _NOW_MS: Final = 1_700_000_000_000
+_DROP_CACHES: Final = Path("/proc/sys/vm/drop_caches")
+_FREE_ALL: Final = "3"
 
 
 def write_logs(root: Path, volume_bytes: int, value_bytes: int) -> int:
@@ -88,18 +94,72 @@ def dumped(segments: list[Path], *options: str) -> float:
     return time.monotonic() - started
 
 
+def drop_caches() -> None:
+    """Empty the page cache, so that the next reads come from the disk.
+
+    Raises:
+        SystemExit: only root may do that.
+    """
+    os.sync()
+    try:
+        _DROP_CACHES.write_text(_FREE_ALL)
+    except OSError as error:
+        sys.exit(f"--cold cannot empty the page cache, which needs root: {error}")
+
+
+def read_once(segments: list[Path]) -> float:
+    """Return the seconds of a plain loop of reads over all segments."""
+    buffer = memoryview(bytearray(MIB))
+    started = time.monotonic()
+    for path in segments:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+    return time.monotonic() - started
+
+
+def cold_rates(root: Path, segments: list[Path], jobs: int, runs: int) -> dict[str, object]:
+    """Return the rates of the disk and of the audit in MiB/s: the best of each, in turns."""
+    volume = sum(path.stat().st_size for path in segments)
+    times: dict[str, list[float]] = {}
+    for _ in range(runs):
+        drop_caches()
+        times.setdefault("plain reads", []).append(read_once(segments))
+        drop_caches()
+        times.setdefault("audit", []).append(audited(root, jobs)[1])
+        drop_caches()
+        seconds = audited(root, jobs, checks_records=True)[1]
+        times.setdefault("audit, records", []).append(seconds)
+    rates = {name: round(volume / min(found) / MIB, 1) for name, found in times.items()}
+    return {
+        "volume_bytes": volume,
+        "jobs": jobs,
+        "cold_mib_per_second": rates,
+        "share_of_disk": round(rates["audit"] / rates["plain reads"], 2),
+        "share_of_disk_records": round(rates["audit, records"] / rates["plain reads"], 2),
+    }
+
+
 @click.command()
 @click.option("--volume-mib", type=click.IntRange(min=1), default=1024, show_default=True)
 @click.option("--value-bytes", type=click.IntRange(min=1), default=1024, show_default=True)
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True)
-def main(volume_mib: int, value_bytes: int, jobs: int, runs: int) -> None:
+@click.option("--cold", is_flag=True, help="From the disk instead of the page cache; needs root.")
+@click.option("--folder", "parent", type=click.Path(file_okay=False), help="Where the files go.")
+def main(
+    volume_mib: int, value_bytes: int, jobs: int, runs: int, cold: bool, parent: str | None
+) -> None:
     """Print the rates as JSON: the best of each, in MiB/s."""
     compile_kernel()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
         root = Path(folder) / "log"
         records = write_logs(root, volume_mib * MIB, value_bytes)
         segments = sorted(root.glob("*/*.log"))
+        if cold:
+            audited(root, 1, checks_records=True)  # compiles
+            click.echo(json.dumps(cold_rates(root, segments, jobs, runs), indent=1))
+            return
         volume = sum(path.stat().st_size for path in segments)
         for path in segments:
             path.read_bytes()

@@ -3,7 +3,7 @@
 import errno
 import random
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from broker_directories import clean_directory
 from seeded_faults import FAULTS
 
+from spindle.audit import spark_job
 from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import AuditFinding
 from spindle.audit.log_directory import list_log_directory
@@ -20,16 +21,18 @@ from spindle.audit.part_folder import PartFolder, segment_fingerprint
 from spindle.audit.replica import ReplicaPass, SegmentTask
 from spindle.audit.run import run_audit
 from spindle.audit.segment_audit import SegmentAudit
+from spindle.audit.spark_groups import grouped, shares, tasks_at_once
 from spindle.audit.spark_job import (
-    DirectoryNotVisible,
     SegmentUnit,
     SparkWorkers,
+    TaskAnswer,
+    TaskFailed,
     TaskLimits,
-    grouped,
     read_group,
-    shares,
 )
 from spindle.common.errors import CorruptRecords
+
+NO_CONF: Mapping[str, str] = {}
 
 
 class JobKilled(Exception):
@@ -41,7 +44,8 @@ class TasksHere:
 
     defaultParallelism = 2
 
-    def __init__(self, dies_after: int = 1000) -> None:
+    def __init__(self, dies_after: int = 1000, conf: Mapping[str, str] = NO_CONF) -> None:
+        self._conf = conf
         self.groups_read: list[list[SegmentUnit]] = []
         self._dies_after = dies_after
 
@@ -49,6 +53,9 @@ class TasksHere:
         found = SimpleNamespace(value=value)
         found.add = lambda more: setattr(found, "value", found.value + more)
         return found
+
+    def getConf(self) -> Any:
+        return SimpleNamespace(get=lambda key, other: self._conf.get(key, other))
 
     def setJobGroup(self, *_: Any, **__: Any) -> None:
         pass
@@ -129,12 +136,14 @@ def test_an_audit_whose_driver_died_reads_only_the_rest(
 ) -> None:
     with pytest.raises(JobKilled):
         in_tasks(damaged_roots, TasksHere(dies_after=2), PartFolder(tmp_path / "parts"))
-    (tmp_path / "parts" / "half.unfinished").write_text('{"version": 1, "par')
+    (tmp_path / "parts" / "half.audit-parts.unfinished").write_text('{"version": 1, "par')
     (tmp_path / "parts" / "foreign.audit-parts.json").write_text("[1, 2]")
     context = TasksHere()
     report = in_tasks(damaged_roots, context, PartFolder(tmp_path / "parts"))
     assert len(context.groups_read) == 1
     assert report.findings == here(damaged_roots)
+    PartFolder(tmp_path / "parts").remove_parts()
+    assert list((tmp_path / "parts").iterdir()) == []
 
 
 def test_a_segment_that_has_changed_is_read_again(clean_root: Path, tmp_path: Path) -> None:
@@ -177,13 +186,59 @@ def test_a_finding_in_a_directory_in_use_needs_two_passes(
     assert report.findings == here(damaged_roots[:1])
 
 
-def test_a_machine_that_does_not_see_a_directory_is_named(clean_root: Path, tmp_path: Path) -> None:
+def test_a_machine_that_does_not_see_a_directory_hands_its_segments_back(
+    clean_root: Path, tmp_path: Path
+) -> None:
     gone = tmp_path / "gone"
     shutil.copytree(clean_root, gone)
     units = [SegmentUnit(0, tasks_of(gone)[0], 1, "")]
     shutil.rmtree(gone)
-    with pytest.raises(DirectoryNotVisible, match=f"does not see {gone}"):
-        read_group(units, TaskLimits(None, {}), lambda size_bytes: None)
+    answer = read_group(units, TaskLimits(None, {}), lambda size_bytes: None)
+    assert answer.parts is None
+    assert answer.hosts
+
+
+def test_segments_that_were_handed_back_go_to_the_host_that_has_seen_the_directory(
+    damaged_roots: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[list[str]]] = []
+    blind_for = {"a": 2}
+
+    def on_one_of_two_hosts(group: Any, *others: Any) -> TaskAnswer:
+        if blind_for["a"]:
+            blind_for["a"] -= 1
+            return TaskAnswer(("a",), None)
+        return TaskAnswer(("b",), read_group(group, *others).parts)
+
+    def run_here(_: Any, read: Any, groups: Any, *, hosts: Any, **__: Any) -> list[Any]:
+        asked.append(list(hosts))
+        return [read(group) for group in groups]
+
+    monkeypatch.setattr(spark_job, "read_group", on_one_of_two_hosts)
+    monkeypatch.setattr(spark_job, "run_watched", run_here)
+    named = dict.fromkeys(damaged_roots, ("broker-1", "10.0.0.1"))
+    session: Any = SimpleNamespace(sparkContext=TasksHere())
+    workers = SparkWorkers(session, None, named).audit_all
+    report = run_audit(damaged_roots, second_look_ms=0, workers=workers)
+    assert report.findings == here(damaged_roots)
+    first, second = asked
+    assert first == [["broker-1", "10.0.0.1"]] * 3
+    assert second == [["broker-1", "10.0.0.1"]] * 2
+
+
+def test_a_directory_that_no_executor_sees_is_named_with_the_hosts(
+    clean_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_job, "read_group", lambda *_: TaskAnswer(("a", "10.0.0.2"), None))
+    with pytest.raises(TaskFailed, match=f"no executor sees {clean_root}; tried: 10.0.0.2, a"):
+        in_tasks([clean_root], TasksHere())
+
+
+def test_all_tasks_share_the_limit_if_executors_may_be_added() -> None:
+    still: Any = TasksHere()
+    growing: Any = TasksHere(conf={"spark.dynamicAllocation.enabled": "true"})
+    assert tasks_at_once(still) == 2
+    assert tasks_at_once(growing) is None
 
 
 def test_tasks_read_one_directory_each_and_share_its_limit(
@@ -193,11 +248,13 @@ def test_tasks_read_one_directory_each_and_share_its_limit(
     units = [
         SegmentUnit(n, task, 40 << 20, segment_fingerprint(task)) for n, task in enumerate(tasks)
     ]
-    groups = grouped(units, 1000)
+    groups = grouped(units, 250)
     assert sorted(unit.number for group in groups for unit in group) == list(range(len(units)))
     assert all(len({unit.task.place.path.parent for unit in group}) == 1 for group in groups)
     assert all(len(group) == 1 for group in groups)
     assert shares(groups, 4, None) == {}
     assert shares(groups, 4, 1000) == dict.fromkeys(damaged_roots, 250)
+    count = len(groups) // len(damaged_roots)
+    assert shares(groups, None, 1000) == dict.fromkeys(damaged_roots, 1000 // count)
     one_each = grouped(units[:1], 1)
     assert shares(one_each, 4, 1000) == {damaged_roots[0]: 1000}

@@ -133,6 +133,13 @@ def test_damage_on_a_disk_that_is_not_seen_is_found_in_what_its_broker_sends(
         ("batch-checksum", f"broker 2:{damaged.parent}"),
         ("replica-differs", f"broker 3:{differing.parent}"),
     ]
+    # Tasks of Spark fetch ranges of offsets, and find the same.
+    code, found = audit(trio, capsys, "--fetch", "--spark", "local[2]")
+    assert code == 1
+    assert sorted(kinds(found)) == [
+        ("batch-checksum", f"broker 2:{damaged.parent}"),
+        ("replica-differs", f"broker 3:{differing.parent}"),
+    ]
     # One disk is seen now: its file is compared with what the other brokers send.
     code, found = audit(trio, capsys, "--fetch", *map(str, trio.nodes[3].log_dirs))
     assert code == 1

@@ -43,7 +43,10 @@ def roots(tmp_path: Path) -> list[Path]:
 def test_a_session_finds_what_the_audit_here_finds(roots: list[Path], tmp_path: Path) -> None:
     spark = get_spark("audit", "local[2]", {"spark.driver.memory": "1g"})
     try:
-        found = audit_directories(spark, roots, checks_records=True, folder=tmp_path / "parts")
+        hosts = dict.fromkeys(roots[:2], ("elsewhere.invalid", "localhost"))
+        found = audit_directories(
+            spark, roots, checks_records=True, folder=tmp_path / "parts", hosts=hosts
+        )
         expected = run_audit(roots, checks_records=True, second_look_ms=0)
         assert found.report.findings == expected.findings
         rows = [(row.kind, row.path) for row in found.findings.collect()]

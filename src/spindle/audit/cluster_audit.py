@@ -1,36 +1,30 @@
 """The part of an audit that asks brokers: metadata, directories, and replicas on other machines."""
 
-from collections.abc import Sequence
-from functools import partial
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from spindle.audit.closing_state import ClosingState
 from spindle.audit.cluster_checks import compare_reports, place_on_broker
-from spindle.audit.fetched_replica import audit_fetched_replica
+from spindle.audit.fetched_replicas import (
+    BrokerReplicas,
+    ReplicaFetch,
+    WantedReplica,
+    not_fetched,
+)
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.placement import ClusterPlacement
-from spindle.audit.replica import AuditedReplica, ReplicaPlace, unreadable_replica
+from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.reported_cluster import ReportedCluster, read_cluster, read_placement
 from spindle.audit.second_looks import confirm
-from spindle.audit.throttle import ReadThrottle
-from spindle.audit.workers import log_bytes
-from spindle.client.cluster import BrokerAddress
+from spindle.audit.workers import AuditProgress, log_bytes
 from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.every_broker import BROKER_FAILURES, ask_every_broker
-from spindle.common.errors import ApiError, ConfigError
+from spindle.common.errors import ConfigError
 from spindle.common.ids import TopicPartition
-from spindle.common.uuids import Uuid
 from spindle.log.formats.names import DirectoryKind
 
 _SILENT_LEADER: Final = "the leader of its partition does not answer, which knows where it begins"
-
-
-class _Wanted(NamedTuple):
-    place: ReplicaPlace
-    topic_id: Uuid
 
 
 class ClusterAudit:
@@ -67,9 +61,13 @@ class ClusterAudit:
                 )
 
     def fetched_replicas(
-        self, here: Sequence[ReplicaPlace], bytes_per_second: int | None
+        self,
+        here: Sequence[ReplicaPlace],
+        bytes_per_second: int | None,
+        fetch: ReplicaFetch,
+        on_progress: Callable[[AuditProgress], None],
     ) -> list[AuditedReplica]:
-        """Fetch the replicas that are not on this machine, from all brokers at the same time.
+        """Fetch the replicas that are not on this machine.
 
         Args:
             here: the replicas on this machine.
@@ -84,48 +82,24 @@ class ClusterAudit:
             broker: [each for each in places if (broker, each.place.partition) not in seen]
             for broker, places in _reported_places(self.cluster).items()
         }
-        directories = {each.place.path.parent for places in wanted.values() for each in places}
-        throttle = ReadThrottle(bytes_per_second, directories, get_context("fork"))
-        nodes = [node for node in self.cluster.nodes.values() if wanted.get(node.node_id)]
-        answers = ask_every_broker(
-            self._client,
-            nodes,
-            lambda client, broker: self._fetch(client, broker, wanted[broker.node_id], throttle),
+        found: list[AuditedReplica] = []
+        for replicas in wanted.values():
+            silent = [each for each in replicas if self._has_silent_leader(each.place.partition)]
+            found += [not_fetched(each.place, _SILENT_LEADER) for each in silent]
+            for each in silent:
+                replicas.remove(each)
+        brokers = [
+            BrokerReplicas(node, wanted[node.node_id])
+            for node in self.cluster.nodes.values()
+            if wanted.get(node.node_id)
+        ]
+        return found + fetch(
+            self._client, brokers, bytes_per_second=bytes_per_second, on_progress=on_progress
         )
-        found = []
-        for answer in answers.values():
-            if isinstance(answer, Exception):
-                raise answer
-            found += answer
-        return found
 
-    def _fetch(
-        self,
-        client: WireClient,
-        broker: BrokerAddress,
-        wanted: Sequence[_Wanted],
-        throttle: ReadThrottle,
-    ) -> list[AuditedReplica]:
-        found = []
-        for number, (place, topic_id) in enumerate(wanted):
-            if isinstance(self.cluster.log_dirs.get(self._leader(place.partition), ""), str):
-                found.append(_not_fetched(place, _SILENT_LEADER))
-                continue
-            wait = partial(throttle.wait, place.path.parent)
-            try:
-                found.append(audit_fetched_replica(client, broker, place, topic_id, on_bytes=wait))
-            except ApiError as error:
-                if not _has_moved(client, place):
-                    found.append(_not_fetched(place, str(error)))
-            except BROKER_FAILURES as error:
-                # Each further request might take as long to fail.
-                reason = f"{error}; with it {len(wanted) - number - 1} more replicas of the broker"
-                found.append(_not_fetched(place, reason))
-                break
-        return found
-
-    def _leader(self, partition: TopicPartition) -> int:
-        return self.cluster.view.topics[partition.topic].partitions[partition.partition].leader
+    def _has_silent_leader(self, partition: TopicPartition) -> bool:
+        leader = self.cluster.view.topics[partition.topic].partitions[partition.partition].leader
+        return isinstance(self.cluster.log_dirs.get(leader, ""), str)
 
     def confirmed_findings(
         self, directories: Sequence[ListedLogDirectory], second_look_ms: int
@@ -143,9 +117,9 @@ class ClusterAudit:
         return confirm(look, second_look_ms)
 
 
-def _reported_places(cluster: ReportedCluster) -> dict[int, list[_Wanted]]:
+def _reported_places(cluster: ReportedCluster) -> dict[int, list[WantedReplica]]:
     """Return the replicas that are where the metadata places them, by broker."""
-    places: dict[int, list[_Wanted]] = {}
+    places: dict[int, list[WantedReplica]] = {}
     for broker, answer in cluster.log_dirs.items():
         for directory in () if isinstance(answer, str) else answer:
             for partition, replica in sorted(directory.replicas.items()):
@@ -163,20 +137,10 @@ def _reported_places(cluster: ReportedCluster) -> dict[int, list[_Wanted]]:
                     broker,
                     is_compacted=cluster.policies.get(partition.topic),
                 )
-                places.setdefault(broker, []).append(_Wanted(place, topic.topic_id))
+                places.setdefault(broker, []).append(
+                    WantedReplica(place, topic.topic_id, replica.size_bytes)
+                )
     return places
-
-
-def _has_moved(client: WireClient, place: ReplicaPlace) -> bool:
-    """Return whether the metadata has taken the replica from its broker meanwhile."""
-    name, number = place.partition
-    topic = client.metadata().topics.get(name)
-    found = None if topic is None else topic.partitions.get(number)
-    return found is None or place.node_id not in found.replicas
-
-
-def _not_fetched(place: ReplicaPlace, reason: str) -> AuditedReplica:
-    return unreadable_replica(place, OSError(f"it was not fetched: {reason}"))
 
 
 def short_replicas(

@@ -6,8 +6,12 @@ compaction explains: a tombstone that one replica has removed already, and a rec
 has removed because of a later one that the other does not have yet.
 """
 
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -18,8 +22,10 @@ from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.key_digests import KeyDigests
 from spindle.audit.placement import ClusterPlacement
+from spindle.audit.processes import forked_pool, submitted_to
 from spindle.audit.replica import AuditedReplica
 from spindle.audit.replica_comparison import committed_until, replica_groups, right_one
+from spindle.audit.throttle import ReadThrottle
 from spindle.pipeline.records.record_walk import CONTENT, KEY_HIGH, KEY_LOW, OFFSET, TOMBSTONE
 
 _BYTES_OF_A_BUCKET: Final = 64 << 20
@@ -54,26 +60,25 @@ def compare_compacted(
     replicas: Sequence[AuditedReplica],
     placement: ClusterPlacement | None,
     *,
-    pause: Callable[[], None],
-    throttle: Callable[[Path, int], None],
+    jobs: int,
+    pause_ms: int,
+    throttle: ReadThrottle,
 ) -> list[AuditFinding]:
     """Return the compacted replicas whose latest records are not those of the right replica.
 
     Args:
         placement: says which replica leads, and which ones are in sync, if it is known.
-        pause: waits before replicas of directories in use are read again.
-        throttle: is told the log directory and the bytes that were read from it, and may wait.
+        jobs: processes that compare at the same time, each the replicas of one partition.
+        pause_ms: the wait before replicas of directories in use are read again.
+        throttle: of the log directories, which the processes share.
     """
     findings = Collector()
-    for (partition, topic_id), group in replica_groups(replicas, are_compacted=True).items():
-        try:
-            found = _differences(group, throttle)
-            if found and any(each.place.state is ClosingState.IN_USE for each in group):
-                pause()
-                again = _differences(group, throttle)
-                found = {pair: found[pair] & again[pair] for pair in found.keys() & again.keys()}
-        except OSError:
-            continue  # moved, deleted or unreadable, which the audit of the replica reports
+    groups = replica_groups(replicas, are_compacted=True)
+    compared = _compared(list(groups.values()), jobs, _Comparing(pause_ms, throttle))
+    for ((partition, topic_id), group), found in zip(groups.items(), compared, strict=True):
+        if found is None:
+            _add_killed(findings, group)
+            continue
         # As many as have the same latest records, itself included.
         votes = [
             sum(not found.get((index, other)) for other in range(len(group)))
@@ -86,6 +91,66 @@ def compare_compacted(
             if keys and replica.place.node_id != best.place.node_id:
                 _add(findings, replica, best, reason, sorted(keys, key=_last_offset))
     return findings.found
+
+
+Differences = dict[tuple[int, int], set[DifferentKey]]
+"""The keys that differ, by the indexes of the replica and of the one it is held against."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparing:
+    """How the replicas of a partition are compared."""
+
+    pause_ms: int
+    throttle: ReadThrottle
+
+    def differences(self, group: Sequence[AuditedReplica]) -> Differences:
+        """Return what differs, twice if a broker may be at work; nothing if a replica is gone."""
+        try:
+            found = _differences(group, self.throttle.wait)
+            if found and any(each.place.state is ClosingState.IN_USE for each in group):
+                time.sleep(self.pause_ms / 1000)
+                again = _differences(group, self.throttle.wait)
+                found = {pair: found[pair] & again[pair] for pair in found.keys() & again.keys()}
+        except OSError:
+            return {}  # moved, deleted or unreadable, which the audit of the replica reports
+        return found
+
+
+_comparing: list[_Comparing] = []
+"""The one of this process, in a worker process."""
+
+
+def _compared(
+    groups: Sequence[Sequence[AuditedReplica]], jobs: int, comparing: _Comparing
+) -> list[Differences | None]:
+    """Return the differences in each group; None if its process was killed."""
+    if jobs == 1 or len(groups) < 2:
+        return [comparing.differences(group) for group in groups]
+    context = get_context("fork")
+    found: list[Differences | None] = []
+    with forked_pool(min(jobs, len(groups)), context, _comparing.append, comparing) as pool:
+        for future in [submitted_to(pool, _compare_in_worker, group) for group in groups]:
+            try:
+                found.append(future.result())
+            except BrokenProcessPool:
+                found.append(None)
+    return found
+
+
+def _compare_in_worker(group: Sequence[AuditedReplica]) -> Differences:
+    return _comparing[0].differences(group)
+
+
+def _add_killed(findings: Collector, group: Sequence[AuditedReplica]) -> None:
+    for replica in group:
+        findings.replica = str(replica.place.path)
+        findings.add(
+            FindingKind.UNREADABLE,
+            replica.place.path,
+            "its latest records were not compared with those of other replicas: a process of the "
+            "audit was killed, perhaps because there was no memory left",
+        )
 
 
 def _last_offset(key: DifferentKey) -> int:
@@ -113,8 +178,8 @@ def _add(
 
 def _differences(
     group: Sequence[AuditedReplica], throttle: Callable[[Path, int], None]
-) -> dict[tuple[int, int], set[DifferentKey]]:
-    """Return the keys that differ, by the indexes of the replica and of the one it is held against.
+) -> Differences:
+    """Return the keys that differ in each pair of replicas.
 
     Raises:
         OSError: a replica is gone, or cannot be read.
@@ -123,7 +188,7 @@ def _differences(
     count = 1
     while count < _MAX_BUCKETS and count * _BYTES_OF_A_BUCKET < largest_bytes:
         count *= 2
-    found: dict[tuple[int, int], set[DifferentKey]] = {}
+    found: Differences = {}
     with TemporaryDirectory(prefix="spindle-audit-") as folder:
         logs = []
         for index, each in enumerate(group):

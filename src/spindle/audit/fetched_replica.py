@@ -6,12 +6,14 @@ snapshots and checkpoints stay unseen.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from spindle.audit.batch_checks import BatchChecks
-from spindle.audit.digests import DigestBuilder
+import numpy as np
+
+from spindle.audit.batch_checks import BatchChecks, BatchPart
+from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.log_join import JoinedBatches
 from spindle.audit.replica import AuditedReplica, CheckpointedOffsets, ReplicaPlace
@@ -21,7 +23,7 @@ from spindle.client.offsets import EARLIEST, READ_UNCOMMITTED
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.pipeline.records.headers import BASE_OFFSET, SIZE_BYTES, HeaderWalk
+from spindle.pipeline.records.headers import BASE_OFFSET, LAST_DELTA, SIZE_BYTES, HeaderWalk
 from spindle.pipeline.records.memory import address_of
 from spindle.protocol.messages.fetch import FetchResponse
 
@@ -54,24 +56,128 @@ def audit_fetched_replica(
         ApiError: the broker has no such replica, or refused.
         ClientError: it could not be asked.
     """
+    start = client.list_offsets({place.partition: EARLIEST})[place.partition].offset
+    wanted = ReplicaRange(start, None, is_first=True)
+    part = fetch_range(client, broker, place, topic_id, wanted, on_bytes=on_bytes)
+    return join_ranges(place, topic_id, [wanted], [part])
+
+
+class ReplicaRange(NamedTuple):
+    """A part of a replica: the batches with base offsets in [start, end).
+
+    Attributes:
+        end: None for the high watermark when the fetching begins.
+        is_first: batches that begin before it belong to it, too.
+    """
+
+    start: int
+    end: int | None
+    is_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPart:
+    """The result of a range: findings, and the batches as far as the replica needs them.
+
+    Attributes:
+        end_offset: the offset after the last one that was fetched.
+        high_watermark: of the replica when the fetching began, but at most the end of the range.
+        left_out: findings beyond those that are listed, by kind.
+    """
+
+    end_offset: int
+    high_watermark: int
+    findings: tuple[AuditFinding, ...]
+    left_out: Mapping[FindingKind, int]
+    batches: BatchPart
+    digest: LogDigest
+    size_bytes: int
+    batch_count: int
+
+
+def fetch_range(
+    client: WireClient,
+    broker: BrokerAddress,
+    place: ReplicaPlace,
+    topic_id: Uuid,
+    wanted: ReplicaRange,
+    *,
+    on_bytes: Callable[[int], None] = lambda size_bytes: None,
+) -> FetchedPart:
+    """Fetch a part of a replica, and check it.
+
+    Raises:
+        ApiError: the broker has no such replica, or refused.
+        ClientError: it could not be asked.
+    """
     for attempt in range(_STARTS):
-        start = client.list_offsets({place.partition: EARLIEST})[place.partition].offset
         try:
-            return _Fetching(client, broker, place, topic_id, on_bytes).run(start)
+            return _Fetching(client, broker, place, topic_id, wanted, on_bytes).run()
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or attempt == _STARTS - 1:
                 raise
+        earliest = client.list_offsets({place.partition: EARLIEST})[place.partition].offset
+        if earliest <= wanted.start and not wanted.is_first:
+            return _empty(wanted.start)  # the replica is behind its leader
+        start = max(earliest, wanted.start)
+        if wanted.end is not None and start >= wanted.end:
+            return _empty(wanted.end)  # retention removed it
+        wanted = wanted._replace(start=start)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _empty(offset: int) -> FetchedPart:
+    batches = BatchPart(None, None, False, ())
+    return FetchedPart(offset, offset, (), {}, batches, LogDigest({}), 0, 0)
+
+
+def join_ranges(
+    place: ReplicaPlace,
+    topic_id: Uuid,
+    ranges: Sequence[ReplicaRange],
+    parts: Sequence[FetchedPart],
+) -> AuditedReplica:
+    """Return the result for a replica from its parts, in their order."""
+    findings = Collector(str(place.path))
+    batches = JoinedBatches(findings)
+    digest = DigestBuilder()
+    high_watermark = end = ranges[0].start
+    is_going_on = True
+    for wanted, part in zip(ranges, parts, strict=True):
+        if is_going_on:
+            high_watermark, end = part.high_watermark, max(end, part.end_offset)
+        is_going_on = is_going_on and wanted.end is not None and high_watermark >= wanted.end
+        # A batch at the border may be checked on both sides.
+        new = [each for each in part.findings if each not in findings.found]
+        findings.take(tuple(new), part.left_out)
+        if part.batches.first_offset is not None:
+            batches.take(place.path, part.batches.first_offset, part.batches)
+        digest.take(part.digest)
+    is_compacted = batches.has_holes or place.is_compacted is True
+    return AuditedReplica(
+        replace(place, checkpointed=CheckpointedOffsets(high_watermark=high_watermark)),
+        topic_id,
+        ranges[0].start if batches.first_offset is None else batches.first_offset,
+        end,
+        batches.epoch_runs[-1].epoch if batches.epoch_runs else -1,
+        sum(part.size_bytes for part in parts),
+        sum(part.batch_count for part in parts),
+        tuple(findings.found),
+        digest.digest(),
+        is_compacted,
+        findings.left_out.total(),
+    )
 
 
 @dataclass(slots=True)
 class _Fetching:
-    """One pass over a replica."""
+    """One pass over a range of a replica."""
 
     client: WireClient
     broker: BrokerAddress
     place: ReplicaPlace
     topic_id: Uuid
+    wanted: ReplicaRange
     on_bytes: Callable[[int], None]
     findings: Collector = field(init=False)
     digest: DigestBuilder = field(default_factory=DigestBuilder)
@@ -83,11 +189,12 @@ class _Fetching:
         self.findings = Collector(str(self.place.path))
         self.batches = JoinedBatches(self.findings)
 
-    def run(self, start: int) -> AuditedReplica:
-        """Fetch from an offset on."""
-        fetched = self._fetch(start)
-        end = high_watermark = fetched.high_watermark
-        position = start
+    def run(self) -> FetchedPart:
+        """Fetch the range."""
+        position, until = self.wanted.start, self.wanted.end
+        fetched = self._fetch(position)
+        high_watermark = fetched.high_watermark
+        end = high_watermark if until is None else min(until, high_watermark)
         while position < end:
             following = self._check(fetched, position)
             if following is None:
@@ -96,19 +203,20 @@ class _Fetching:
             if position < end:
                 fetched = self._fetch(position)
         batches = self.batches
-        is_compacted = batches.has_holes or self.place.is_compacted is True
-        return AuditedReplica(
-            replace(self.place, checkpointed=CheckpointedOffsets(high_watermark=high_watermark)),
-            self.topic_id,
-            start if batches.first_offset is None else batches.first_offset,
+        return FetchedPart(
             position,
-            batches.epoch_runs[-1].epoch if batches.epoch_runs else -1,
+            end,
+            tuple(_without_position(each) for each in self.findings.found),
+            dict(self.findings.left_out),
+            BatchPart(
+                batches.first_offset,
+                batches.next_offset,
+                batches.has_holes,
+                tuple(batches.epoch_runs),
+            ),
+            self.digest.digest(),
             self.size_bytes,
             self.batch_count,
-            tuple(_without_position(each) for each in self.findings.found),
-            self.digest.digest(),
-            is_compacted,
-            self.findings.left_out.total(),
         )
 
     def _fetch(self, offset: int) -> FetchedBatches:
@@ -140,22 +248,21 @@ class _Fetching:
         walk = HeaderWalk(_FIRST_OFFSET, _LAST_OFFSET, check_crcs=True)
         address = address_of(data) if len(data) else 0
         checks: BatchChecks | None = None
+        following: int | None = None
         while walk.position < len(data):
             before = walk.position
             fields = walk.fields(address + before, len(data) - before, before, len(data))
             if fields.shape[1]:
                 # Segments do not show on the wire: each answer counts as one.
-                checks = checks or BatchChecks(
-                    self.findings, self.place.path, int(fields[BASE_OFFSET, 0])
-                )
+                base = int(fields[BASE_OFFSET, 0])
+                checks = checks or BatchChecks(self.findings, self.place.path, base)
                 checks.window(fields)
-                self._note(fields)
+                own = self._own(fields)
+                if own.shape[1]:
+                    self._note(own)
+                following = self._following(fields, fetched.high_watermark) or following
             if walk.finding or walk.position == before or walk.is_torn:
                 break
-        if checks is not None:
-            part = checks.part()
-            self.batches.take(self.place.path, part.first_offset or 0, part)
-        following = offset if checks is None else self.batches.next_offset
         if walk.finding:
             evidence = f"the broker sends bytes that are no batch: {walk.finding}"
             self.findings.add(FindingKind.BATCH_HEADER, self.place.path, evidence, offset=following)
@@ -169,7 +276,35 @@ class _Fetching:
             return None
         return following
 
+    def _following(self, fields: Any, high_watermark: int) -> int | None:
+        """Return where to go on behind batches; None if a damaged offset is all that is known."""
+        end = self.wanted.end
+        limit = high_watermark if end is None else min(end, high_watermark)
+        inside = fields[:, fields[BASE_OFFSET] < limit]
+        if inside.shape[1]:
+            return int((inside[BASE_OFFSET] + inside[LAST_DELTA]).max()) + 1
+        return end
+
+    def _own(self, fields: Any) -> Any:
+        """Return the batches of this range: not those of its neighbours at both ends of an answer.
+
+        A batch in the middle with an odd offset is damaged, and stays.
+        """
+        bases = fields[BASE_OFFSET]
+        if self.wanted.end is not None:
+            is_inside = np.flatnonzero(bases < self.wanted.end)
+            fields = fields[:, : int(is_inside[-1]) + 1 if is_inside.size else 0]
+        if not self.wanted.is_first and fields.shape[1]:
+            base = int(fields[BASE_OFFSET, 0])
+            if base < self.wanted.start <= base + int(fields[LAST_DELTA, 0]):
+                fields = fields[:, 1:]
+        return fields
+
     def _note(self, fields: Any) -> None:
+        quiet = BatchChecks(Collector(), self.place.path, int(fields[BASE_OFFSET, 0]))
+        quiet.window(fields)
+        part = quiet.part()
+        self.batches.take(self.place.path, part.first_offset or 0, part)
         self.digest.window(fields)
         self.batch_count += fields.shape[1]
         size_bytes = int(fields[SIZE_BYTES].sum())

@@ -6,7 +6,7 @@ found = audit_directories(spark, ["/mnt/disk1/log", "/mnt/disk2/log"])
 found.findings.groupBy("kind").count().show()
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,8 @@ from spindle.audit.part_folder import PartFolder
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.report import AuditReport
 from spindle.audit.run import run_audit
+from spindle.audit.spark_fetch import SparkFetch
+from spindle.audit.spark_hosts import hosts_of_directories
 from spindle.audit.spark_job import SparkWorkers
 from spindle.audit.workers import AuditProgress
 
@@ -55,6 +57,7 @@ def audit_directories(
     checks_records: bool = False,
     bytes_per_second: int | None = None,
     folder: str | Path | None = None,
+    hosts: Mapping[str | Path, Sequence[str]] | None = None,
     cluster: ClusterAudit | None = None,
     load_placement: Callable[[], ClusterPlacement | None] = lambda: None,
     on_progress: Callable[[AuditProgress], None] = lambda progress: None,
@@ -67,16 +70,25 @@ def audit_directories(
         bytes_per_second: what all executors together read at most from each directory.
         folder: keeps the results of segments that are done until the audit has ended, so that it
             goes on after the driver died; the driver and the executors see it. None keeps nothing.
-        cluster: asks the brokers, too; None if none are to be asked.
+        hosts: the names and addresses of the host that has the disk, by path. Spark starts tasks
+            there if it can; set `spark.locality.wait` of the session to the time that a task may
+            wait for it. None takes those of brokers from `cluster`, if it is given.
+        cluster: asks the brokers, too; None if none are to be asked. The replicas that it is to
+            fetch are fetched by tasks.
         load_placement: returns the present metadata of the cluster, None if it is not known.
         on_progress: is called about five times a second.
 
     Raises:
-        TaskFailed: an executor does not see a directory, or cannot write into the folder.
+        TaskFailed: no executor sees a directory, or one cannot write into the folder.
         ValueError: the folder is a file, or inside of a log directory.
     """
     roots = [Path(path).resolve() for path in paths]
     parts = None if folder is None else part_folder(Path(folder), roots)
+    by_root: dict[Path, Sequence[str]] = {}
+    if hosts is not None:
+        by_root.update((Path(path).resolve(), names) for path, names in hosts.items())
+    elif cluster is not None:
+        by_root.update(hosts_of_directories(cluster.cluster, roots))
     report = run_audit(
         roots,
         checks_records=checks_records,
@@ -84,7 +96,8 @@ def audit_directories(
         on_progress=on_progress,
         bytes_per_second=bytes_per_second,
         cluster=cluster,
-        workers=SparkWorkers(spark, parts).audit_all,
+        workers=SparkWorkers(spark, parts, by_root).audit_all,
+        fetch=SparkFetch(spark, parts).fetch,
     )
     if parts is not None:
         parts.remove_parts()

@@ -20,13 +20,22 @@ _OFFSET_ENTRY: Final = np.dtype(list(OFFSET_ENTRY_FIELDS))
 _TIME_ENTRY: Final = np.dtype(list(TIME_ENTRY_FIELDS))
 _NOTHING_SEEN: Final = -1
 _BLOCK_BYTES: Final = 96 * 1024
+MAX_INDEX_BYTES: Final = 24 << 20
+"""The most that is checked of an index: brokers roll a segment at 10 MiB by default."""
 
 
 class IndexContent(NamedTuple):
-    """The bytes of an index file up to its first block of zeros, and the size of the file."""
+    """An index file.
 
-    data: bytes
+    Attributes:
+        data: its bytes up to its first block of zeros, at most `MAX_INDEX_BYTES`.
+        size_bytes: of the file.
+        is_whole: the data has all entries.
+    """
+
+    data: bytes | bytearray
     size_bytes: int
+    is_whole: bool = True
 
 
 def read_index(path: Path) -> IndexContent | None:
@@ -35,15 +44,26 @@ def read_index(path: Path) -> IndexContent | None:
     try:
         with path.open("rb", buffering=0) as file:
             while block := file.read(_BLOCK_BYTES):
+                if len(data) >= MAX_INDEX_BYTES:
+                    return IndexContent(data, os.fstat(file.fileno()).st_size, not any(block))
                 data += block
                 if not any(block):
                     break
-            return IndexContent(bytes(data), os.fstat(file.fileno()).st_size)
+            return IndexContent(data, os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         return None
 
 
-def _columns(data: bytes, entry: "np.dtype[Any]") -> tuple[Any, Any]:
+def _add_unread(findings: Collector, path: Path, content: IndexContent, count: int) -> None:
+    """Report entries that are not checked, because so many of them would need gigabytes."""
+    findings.add(
+        FindingKind.UNREADABLE,
+        path,
+        f"it has {content.size_bytes} bytes; only its first {count} entries are checked",
+    )
+
+
+def _columns(data: bytes | bytearray, entry: "np.dtype[Any]") -> tuple[Any, Any]:
     entries = np.frombuffer(data, entry, count=len(data) // entry.itemsize)
     first, second = entry.names or ()
     return entries[first].astype(np.int64), entries[second].astype(np.int64)
@@ -78,7 +98,8 @@ class OffsetIndexChecks:
         relative, positions = _columns(content.data, _OFFSET_ENTRY)
         count = _written(relative, positions)
         rest_bytes = content.size_bytes - count * _OFFSET_ENTRY.itemsize
-        if content.size_bytes % _OFFSET_ENTRY.itemsize or (is_trimmed and rest_bytes):
+        has_rest = is_trimmed and content.is_whole and rest_bytes
+        if content.size_bytes % _OFFSET_ENTRY.itemsize or has_rest:
             self._findings.add(
                 FindingKind.OFFSET_INDEX_SIZE,
                 path,
@@ -99,6 +120,8 @@ class OffsetIndexChecks:
                 offset=int(base_offset + relative[index]),
             )
             relative, positions = relative[:0], positions[:0]
+        elif not content.is_whole:
+            _add_unread(findings, path, content, count)
         self.positions = positions
         self._offsets = relative + base_offset
         self._is_start = np.zeros(positions.size, bool)
@@ -166,7 +189,8 @@ class TimeIndexChecks:
         timestamps, relative = _columns(content.data, _TIME_ENTRY)
         count = _written(timestamps, relative)
         rest_bytes = content.size_bytes - count * _TIME_ENTRY.itemsize
-        if content.size_bytes % _TIME_ENTRY.itemsize or (is_trimmed and rest_bytes):
+        has_rest = is_trimmed and content.is_whole and rest_bytes
+        if content.size_bytes % _TIME_ENTRY.itemsize or has_rest:
             findings.add(
                 FindingKind.TIME_INDEX_SIZE,
                 path,
@@ -186,6 +210,9 @@ class TimeIndexChecks:
                 position=index * _TIME_ENTRY.itemsize,
                 offset=int(base_offset + relative[index]),
             )
+        elif not content.is_whole:
+            _add_unread(findings, path, content, count)
+        self._is_whole = content.is_whole
         self._is_usable = not wrong.size
         self._timestamps, self._offsets = timestamps, relative + base_offset
         self._is_right = np.zeros(timestamps.size, bool)
@@ -229,7 +256,7 @@ class TimeIndexChecks:
                 offset=int(self._offsets[index]),
             )
         last = int(self._timestamps[-1]) if self._timestamps.size else _NOTHING_SEEN
-        if must_be_complete and last < self._greatest:
+        if must_be_complete and self._is_whole and last < self._greatest:
             self._findings.add(
                 FindingKind.TIME_INDEX_SHORT,
                 self._path,

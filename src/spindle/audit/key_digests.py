@@ -5,10 +5,11 @@ file, and memory is bounded by the largest of them.
 """
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from spindle.protocol.records.compression import DecompressionBuffer
 
 _MIN_RECORD_BYTES: Final = 7
 _NO_POSITIONS: Final = np.zeros(0, np.int64)
-_NO_TRANSACTIONS: Final[list[AbortedTransaction]] = []
 
 
 class KeyDigests:
@@ -50,7 +50,7 @@ class KeyDigests:
         with ExitStack() as stack:
             files = [stack.enter_context(path.open("wb")) for path in self._paths]
             for segment in list_segments(replica):
-                for fields, view, window_at in _windows(segment):
+                for fields, view, window_at in _windows(segment, on_bytes):
                     on_bytes(int(fields[headers.SIZE_BYTES].sum()))
                     is_visible = transactions.visible(fields)
                     table = batch_table(fields[:, is_visible], view, window_at)
@@ -69,18 +69,47 @@ class KeyDigests:
         return rows[np.argsort(rows[:, record_walk.OFFSET], kind="stable")]
 
 
+class _AbortedRanges(NamedTuple):
+    """The offsets of one producer's aborted transactions: ascending, and none overlaps another."""
+
+    firsts: list[int]
+    lasts: list[int]
+
+    def holds(self, offset: int) -> bool:
+        index = bisect_right(self.firsts, offset) - 1
+        return index >= 0 and offset <= self.lasts[index]
+
+
+_NO_RANGES: Final = _AbortedRanges([], [])
+
+
+def _joined_ranges(entries: list[AbortedTransaction]) -> _AbortedRanges:
+    """Join transactions that overlap: those of a damaged index may."""
+    found = _AbortedRanges([], [])
+    for first, last in sorted((each.first_offset, each.last_offset) for each in entries):
+        if last < first:
+            continue
+        if found.lasts and first <= found.lasts[-1]:
+            found.lasts[-1] = max(last, found.lasts[-1])
+        else:
+            found.firsts.append(first)
+            found.lasts.append(last)
+    return found
+
+
 class _Transactions:
     """Tells which batches of a log, given in its order, are not of aborted transactions."""
 
     def __init__(self, replica: Path) -> None:
-        self._aborted: dict[int, list[AbortedTransaction]] = {}
+        aborted: dict[int, list[AbortedTransaction]] = {}
         for path in sorted(replica.glob(f"*{TRANSACTION_INDEX_SUFFIX}")):
             try:
                 entries = decode_aborted_transactions(str(path), path.read_bytes())
             except CorruptLog:
                 continue  # a finding of the audit
             for entry in entries:
-                self._aborted.setdefault(entry.producer_id, []).append(entry)
+                aborted.setdefault(entry.producer_id, []).append(entry)
+        self._aborted = {producer: _joined_ranges(each) for producer, each in aborted.items()}
         self._open: dict[int, int] = {}
         self._end = 0
 
@@ -98,9 +127,8 @@ class _Transactions:
                 self._open.pop(producer, None)
                 continue
             self._open.setdefault(producer, base)
-            for each in self._aborted.get(producer, _NO_TRANSACTIONS):
-                if each.first_offset <= base <= each.last_offset:
-                    is_visible[index] = False
+            if self._aborted.get(producer, _NO_RANGES).holds(base):
+                is_visible[index] = False
         self._end = int(fields[headers.BASE_OFFSET, -1] + fields[headers.LAST_DELTA, -1]) + 1
         return is_visible
 
@@ -109,9 +137,12 @@ class _Transactions:
         return min([self._end, *self._open.values()])
 
 
-def _windows(segment: SegmentFile) -> Iterator[tuple[Any, memoryview, int]]:
+def _windows(
+    segment: SegmentFile, on_bytes: Callable[[int], None]
+) -> Iterator[tuple[Any, memoryview, int]]:
     with segment.path.open("rb", buffering=0) as file:
-        reading = SegmentScan(file, os.fstat(file.fileno()).st_size, _NO_POSITIONS)
+        size_bytes = os.fstat(file.fileno()).st_size
+        reading = SegmentScan(file, size_bytes, _NO_POSITIONS, on_bytes)
         for fields in reading.windows():
             yield fields, reading.view, reading.window_at
 

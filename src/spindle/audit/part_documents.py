@@ -1,5 +1,7 @@
 """The part of a segment as a JSON document, and back, for the folder of an audit on Spark."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from spindle.audit.batch_checks import BatchPart, EpochRun
@@ -15,17 +17,12 @@ from spindle.log.formats.transaction_index import AbortedTransaction
 
 def part_document(part: SegmentPart) -> dict[str, Any]:
     """Return a part for JSON; its paths are those of its task."""
-    batches, transactions = part.batches, part.transactions
+    transactions = part.transactions
     entries = transactions.entries
     return {
-        "findings": [
-            [each.kind.name, each.path, each.evidence, each.position, each.offset, each.replica]
-            for each in part.findings
-        ],
+        "findings": finding_rows(part.findings),
         "leftOut": {kind.name: count for kind, count in part.left_out.items()},
-        "offsets": [batches.first_offset, batches.next_offset],
-        "hasHoles": batches.has_holes,
-        "epochs": [list(run[1:]) for run in batches.epoch_runs],
+        "log": batch_document(part.batches),
         "producers": {
             "firstOffset": part.producers.first_offset,
             "cuts": [[cut.offset, _newest(cut.newest)] for cut in part.producers.cuts],
@@ -46,6 +43,43 @@ def part_document(part: SegmentPart) -> dict[str, Any]:
     }
 
 
+def finding_rows(findings: Iterable[AuditFinding]) -> list[list[Any]]:
+    """Return findings for JSON."""
+    return [
+        [each.kind.name, each.path, each.evidence, each.position, each.offset, each.replica]
+        for each in findings
+    ]
+
+
+def findings_of(rows: Any) -> tuple[AuditFinding, ...]:
+    """Return the findings that rows of JSON hold.
+
+    Raises:
+        KeyError, TypeError, ValueError: they are no such rows.
+    """
+    return tuple(AuditFinding(FindingKind[kind], *rest) for kind, *rest in rows)
+
+
+def batch_document(batches: BatchPart) -> dict[str, Any]:
+    """Return what batches say together for JSON."""
+    return {
+        "offsets": [batches.first_offset, batches.next_offset],
+        "hasHoles": batches.has_holes,
+        "epochs": [list(run[1:]) for run in batches.epoch_runs],
+    }
+
+
+def batch_part(path: Path, document: Any) -> BatchPart:
+    """Return what batches of a file say together.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no such document.
+    """
+    first, following = document["offsets"]
+    runs = tuple(EpochRun(path, *run) for run in document["epochs"])
+    return BatchPart(first, following, bool(document["hasHoles"]), runs)
+
+
 def _newest(newest: Any) -> list[list[int]]:
     return [[producer_id, *last] for producer_id, last in newest.items()]
 
@@ -57,20 +91,14 @@ def segment_part(task: SegmentTask, document: Any) -> SegmentPart:
         KeyError, TypeError, ValueError: it is no such document.
     """
     path = task.segment.path
-    first, following = document["offsets"]
     producers, transactions = document["producers"], document["transactions"]
     entries = transactions["entries"]
     return SegmentPart(
         path,
         task.segment.base_offset,
-        tuple(AuditFinding(FindingKind[kind], *rest) for kind, *rest in document["findings"]),
+        findings_of(document["findings"]),
         {FindingKind[name]: int(count) for name, count in document["leftOut"].items()},
-        BatchPart(
-            first,
-            following,
-            bool(document["hasHoles"]),
-            tuple(EpochRun(path, *run) for run in document["epochs"]),
-        ),
+        batch_part(path, document["log"]),
         ProducerPart(
             producers["firstOffset"],
             tuple(ProducerCut(offset, _last(newest)) for offset, newest in producers["cuts"]),

@@ -8,12 +8,10 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from spindle.audit.log_join import SegmentPart
-from spindle.audit.part_documents import part_document, segment_part
 from spindle.audit.replica import SegmentTask
 from spindle.log.formats.names import (
     INDEX_SUFFIX,
@@ -22,8 +20,10 @@ from spindle.log.formats.names import (
     TRANSACTION_INDEX_SUFFIX,
 )
 
+T = TypeVar("T")
 _SUFFIX: Final = ".audit-parts.json"
-_VERSION: Final = 1
+_UNFINISHED_SUFFIX: Final = ".audit-parts.unfinished"
+_VERSION: Final = 2
 _FILES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
@@ -72,26 +72,33 @@ class PartFolder:
     def _files(self) -> list[Path]:
         return sorted(self.path.glob(f"*{_SUFFIX}"))
 
-    def find(self, task: SegmentTask, fingerprint: str) -> SegmentPart | None:
-        """Return the part of a segment, None if there is none."""
+    def find(self, fingerprint: str, read: Callable[[Any], T]) -> T | None:
+        """Return what was kept of a part, None if nothing was.
+
+        Args:
+            read: makes the part of its document.
+        """
         try:
-            return segment_part(task, self._documents[fingerprint])
+            return read(self._documents[fingerprint])
         except (KeyError, TypeError, ValueError):
             return None
 
     def remove_parts(self) -> None:
-        """Remove all parts: the audit has ended, and another one is to read the segments again."""
-        for file in self._files():
+        """Remove all parts, and what killed tasks left: the audit has ended.
+
+        Another one is to read the segments again.
+        """
+        for file in (*self._files(), *self.path.glob(f"*{_UNFINISHED_SUFFIX}")):
             file.unlink(missing_ok=True)
 
 
-def keep_parts(folder: Path, parts: Mapping[str, SegmentPart]) -> None:
-    """Write the parts of a task, by fingerprint. A kill leaves all of them or none."""
+def keep_parts(folder: Path, parts: Mapping[str, Any]) -> None:
+    """Write the documents of the parts of a task, by fingerprint. A kill leaves all or none."""
     document = {
         "version": _VERSION,
-        "parts": {found: part_document(part) for found, part in parts.items() if found},
+        "parts": {found: part for found, part in parts.items() if found},
     }
     name = uuid.uuid4().hex
-    unfinished = folder / f"{name}.unfinished"
+    unfinished = folder / f"{name}{_UNFINISHED_SUFFIX}"
     unfinished.write_text(json.dumps(document, separators=(",", ":")))
     unfinished.rename(folder / f"{name}{_SUFFIX}")

@@ -89,18 +89,39 @@ def progress_file(path: Path) -> Iterator[ProgressFile]:
         ValueError: the file is something else, or another audit is using it.
         OSError: the disk refuses.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _locked(path)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"another audit is using the progress file {path}") from None
         progress = ProgressFile(descriptor, _begin(descriptor, path))
         yield progress
         if not progress.has_unread:
             path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """Open and lock the file.
+
+    An audit that ends between the two removes the file: the lock is then one of a file that no
+    other audit would see, so the next one is opened.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise ValueError(f"another audit is using the progress file {path}") from None
+        if _is_at(path, descriptor):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _begin(descriptor: int, path: Path) -> dict[str, Any]:

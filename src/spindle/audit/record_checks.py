@@ -9,10 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.segment_scan import SegmentScan
 from spindle.common.errors import CorruptRecords, RecordsTooLarge
 from spindle.pipeline.records import headers, record_walk, scan
 from spindle.pipeline.records.memory import address_of
-from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, HEADER_BYTES
+from spindle.protocol.records.batch import CODEC_MASK, HEADER_BYTES
 from spindle.protocol.records.compression import DecompressionBuffer, decompress
 
 MAX_UNPACKED_BYTES: Final = 64 << 20
@@ -27,22 +28,17 @@ class RecordChecks:
         self._findings = findings
         self._buffer = DecompressionBuffer()
 
-    def window(self, path: Path, fields: Any, view: memoryview, window_at: int) -> None:
-        """Check the next batches.
-
-        Args:
-            view: the bytes of the file from byte `window_at` on.
-        """
-        is_right = fields[headers.CRC] == fields[headers.COMPUTED_CRC]
-        is_data = fields[headers.ATTRIBUTES] & CONTROL_FLAG == 0
-        fields = fields[:, is_right & is_data & (fields[headers.RECORD_COUNT] > 0)]
-        table = batch_table(fields, view, window_at)
-        is_plain = fields[headers.ATTRIBUTES] & CODEC_MASK == 0
-        self._walk(path, table[is_plain])
-        for index in np.flatnonzero(~is_plain).tolist():
-            row = table[index : index + 1]
+    def window(self, path: Path, fields: Any, reading: SegmentScan) -> None:
+        """Check the batches of the present window of a scan, which has walked over plain ones."""
+        status = reading.records[headers.RECORDS_STATUS]
+        for index in np.flatnonzero(status).tolist():
+            row = batch_table(fields[:, index : index + 1], reading.view, reading.window_at)
+            if status[index] != headers.RECORDS_ARE_PACKED:
+                found = int(reading.records[headers.RECORDS_BYTE, index])
+                self._add_contradiction(path, row[0], walk_finding(int(status[index]), found))
+                continue
             try:
-                records = unpacked_records(row, view, window_at, self._buffer)
+                records = unpacked_records(row, reading.view, reading.window_at, self._buffer)
             except RecordsTooLarge as error:
                 self._add(FindingKind.BATCH_TOO_LARGE, path, row[0], str(error))
             except CorruptRecords as error:
@@ -51,16 +47,14 @@ class RecordChecks:
                 self._walk(path, row)
                 del records  # the buffer of the next batch
 
-    def _walk(self, path: Path, table: Any) -> None:
-        """Check the records of batches, which a table names by address."""
-        while len(table):
-            result = np.zeros(record_walk.RESULT_WIDTH, np.int64)
-            record_walk.walk_records(table, _NO_DIGESTS, result)
-            if not result[record_walk.WALK_STATUS]:
-                return
-            failed = int(result[record_walk.FAILED_BATCH])
-            self._add_contradiction(path, table[failed], walk_finding(result))
-            table = table[failed + 1 :]
+    def _walk(self, path: Path, row: Any) -> None:
+        """Check the records of a batch that was decompressed."""
+        result = np.zeros(record_walk.RESULT_WIDTH, np.int64)
+        record_walk.walk_records(row, _NO_DIGESTS, result)
+        status = int(result[record_walk.WALK_STATUS])
+        if status:
+            found = walk_finding(status, int(result[record_walk.FAILED_POSITION]))
+            self._add_contradiction(path, row[0], found)
 
     def _add_contradiction(self, path: Path, row: Any, evidence: str) -> None:
         text = f"its records contradict its header or each other: {evidence}"
@@ -113,7 +107,6 @@ def unpacked_records(
     return records
 
 
-def walk_finding(result: Any) -> str:
+def walk_finding(status: int, byte: int) -> str:
     """Return what a walk over records found, as the end of a sentence."""
-    finding = record_walk.FINDINGS[int(result[record_walk.WALK_STATUS])]
-    return f"byte {result[record_walk.FAILED_POSITION]} of its records: {finding}"
+    return f"byte {byte} of its records: {record_walk.FINDINGS[status]}"

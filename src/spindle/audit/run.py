@@ -1,15 +1,15 @@
 """The audit of the log directories of this machine: list, audit all replicas, compare, confirm."""
 
 import multiprocessing
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from spindle.audit.cluster_audit import ClusterAudit
 from spindle.audit.compacted_comparison import compare_compacted
+from spindle.audit.fetched_replicas import ReplicaFetch, fetch_replicas
+from spindle.audit.findings import is_unread
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.progress_file import ProgressFile, fingerprint
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
@@ -33,6 +33,7 @@ def run_audit(
     progress: ProgressFile | None = None,
     cluster: ClusterAudit | None = None,
     workers: AuditWorkers = audit_all,
+    fetch: ReplicaFetch = fetch_replicas,
 ) -> AuditReport:
     """Audit log directories.
 
@@ -46,6 +47,7 @@ def run_audit(
         progress: results of an interrupted audit to go on from; new ones are added.
         cluster: asks the brokers, too; None if none are to be asked.
         workers: read the replicas; `spark_job.SparkWorkers` has others than this machine.
+        fetch: fetches replicas for `cluster`; `spark_fetch.SparkFetch` does so in tasks.
 
     A directory that cannot be read is a finding.
 
@@ -76,15 +78,18 @@ def run_audit(
         if progress is not None and replica is not None:
             progress.add(before[place], replica)
     if cluster is not None:
-        audited += cluster.fetched_replicas(listing.places, bytes_per_second)
+        audited += cluster.fetched_replicas(listing.places, bytes_per_second, fetch, on_progress)
     confirmed = confirmed_findings(paths, load_placement, second_look_ms)
     throttle = ReadThrottle(bytes_per_second, paths, multiprocessing.get_context("fork"))
     confirmed += compare_compacted(
         [each for each in audited if each is not None and each.place.path.is_dir()],
         placement,
-        pause=partial(time.sleep, second_look_ms / 1000),
-        throttle=throttle.wait,
+        jobs=jobs,
+        pause_ms=second_look_ms,
+        throttle=throttle,
     )
+    if progress is not None and is_unread(confirmed):
+        progress.has_unread = True
     if cluster is not None:
         confirmed += cluster.confirmed_findings(listing.directories, second_look_ms)
     report = audit_report(listing, audited, placement, confirmed)

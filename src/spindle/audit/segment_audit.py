@@ -133,7 +133,13 @@ class SegmentAudit:
                 is_trimmed=is_finished,
             )
             size_bytes = os.fstat(file.fileno()).st_size
-            scan = SegmentScan(file, size_bytes, offsets.positions)
+            scan = SegmentScan(
+                file,
+                size_bytes,
+                offsets.positions,
+                self._on_bytes,
+                checks_records=self._records is not None,
+            )
             for fields in _joined(self._read(path, scan)):
                 self._window(file, fields)
                 offsets.window(fields)
@@ -151,7 +157,7 @@ class SegmentAudit:
         """Yield the fields of the batches in each window, when their bytes are no longer needed."""
         for fields in scan.windows():
             if self._records is not None:
-                self._records.window(path, fields, scan.view, scan.window_at)
+                self._records.window(path, fields, scan)
             self._on_bytes(int(fields[SIZE_BYTES].sum()))
             yield fields
 

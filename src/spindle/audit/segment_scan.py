@@ -7,7 +7,7 @@ batch that the offset index names.
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -59,12 +59,27 @@ class SegmentScan:
         file: the open file.
         size_bytes: its size; bytes that are appended later are not read.
         resume_positions: ascending byte positions at which batches may begin (int64 array).
+        on_bytes: is told the bytes of a batch that is too large for a window as they are read;
+            the caller counts those of the others when it has the window.
+        checks_records: walk over the records of batches, too: see `records`.
     """
 
-    def __init__(self, file: Any, size_bytes: int, resume_positions: Any) -> None:
+    def __init__(
+        self,
+        file: Any,
+        size_bytes: int,
+        resume_positions: Any,
+        on_bytes: Callable[[int], None],
+        *,
+        checks_records: bool = False,
+    ) -> None:
         self._file = file
         self._resume_positions = resume_positions
-        self._buffer = bytearray(max(HEADER_BYTES, min(WINDOW_BYTES, size_bytes)))
+        self._on_bytes = on_bytes
+        self._walk = HeaderWalk(
+            _FIRST_OFFSET, _LAST_OFFSET, check_crcs=True, check_records=checks_records
+        )
+        self._use(bytearray(max(HEADER_BYTES, min(WINDOW_BYTES, size_bytes))))
         self.size_bytes = size_bytes
         self._without_checksum_until = 0
         self.bad_spans: list[BadSpan] = []
@@ -76,7 +91,7 @@ class SegmentScan:
         Raises:
             OSError: the disk refuses to read.
         """
-        walk = HeaderWalk(_FIRST_OFFSET, _LAST_OFFSET, check_crcs=True)
+        walk = self._walk
         position = 0
         while position < self.size_bytes:
             window = memoryview(self._buffer)[: self.size_bytes - position]
@@ -84,7 +99,7 @@ class SegmentScan:
             if read_bytes == 0:
                 self.size_bytes = position  # truncated since
                 return
-            fields = walk.fields(address_of(self._buffer), read_bytes, position, self.size_bytes)
+            fields = walk.fields(self._address, read_bytes, position, self.size_bytes)
             if fields.shape[1]:
                 self.window_at = position
                 yield fields
@@ -103,14 +118,23 @@ class SegmentScan:
                 if needed_bytes > MAX_BATCH_BYTES:
                     position = self._pass_over_large(position, needed_bytes)
                 elif needed_bytes > len(self._buffer):
-                    self._buffer = bytearray(needed_bytes)
+                    self._use(bytearray(needed_bytes))
                 elif position + read_bytes < self.size_bytes:
                     self.size_bytes = position + read_bytes  # truncated since
+
+    def _use(self, buffer: bytearray) -> None:
+        self._buffer = buffer
+        self._address = address_of(buffer)
 
     @property
     def view(self) -> memoryview:
         """The bytes of the file from `window_at` on, until the next window is read."""
         return memoryview(self._buffer)
+
+    @property
+    def records(self) -> Any:
+        """The checks of the records in the present window (`HeaderWalk.records`)."""
+        return self._walk.records
 
     def _pass_over_large(self, position: int, size_bytes: int) -> int:
         """Pass a large batch over: with a wrong checksum, its length may be what is damaged."""
@@ -130,6 +154,7 @@ class SegmentScan:
             block = os.pread(descriptor, min(WINDOW_BYTES, end - at), at)
             if not block:
                 break  # truncated since
+            self._on_bytes(len(block))
             crc = crc32c(block, crc)
             at += len(block)
         head = os.pread(descriptor, HEADER_BYTES, position)

@@ -1,15 +1,14 @@
 """The audit as a Spark job: a task reads some segments where it sees their disk; the driver joins.
 
 A log directory must have the same path on the driver and on the executors. A task on an executor
-that does not see it fails, and Spark tries it again, perhaps on another one.
+that does not see it hands its segments back, and the next round offers them again, to the hosts
+that have seen the directory if there are some, else to those that the caller named.
 """
 
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotDone
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.audit.findings import is_unread
 from spindle.audit.log_join import SegmentPart
+from spindle.audit.part_documents import part_document, segment_part
 from spindle.audit.part_folder import PartFolder, keep_parts, segment_fingerprint
 from spindle.audit.replica import (
     AuditedReplica,
@@ -28,26 +28,21 @@ from spindle.audit.replica import (
     needs_second_pass,
     unreadable_replica,
 )
+from spindle.audit.spark_groups import cores_of, grouped, shares, tasks_at_once
+from spindle.audit.spark_hosts import names_of_host
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress
-from spindle.pipeline.plain_errors import plainly, reported_cause
+from spindle.pipeline.spark.watched_job import run_watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_POLL_S: Final = 0.2
-_TASKS_FOR_EACH_CORE: Final = 4
-_LEAST_BYTES: Final = 32 << 20
-_MOST_BYTES: Final = 1 << 30
-_MOST_SEGMENTS: Final = 1000
+_ROUNDS: Final = 5
+"""How often segments are offered to executors of which none has seen their directory."""
 
 
 class TaskFailed(ValueError):
     """A task of the job failed on each of its attempts; the text is that of its error."""
-
-
-class DirectoryNotVisible(ValueError):
-    """An executor does not see a log directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +59,10 @@ class SegmentUnit:
     size_bytes: int
     fingerprint: str
 
+    @property
+    def root(self) -> Path:
+        return self.task.place.path.parent
+
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
@@ -75,7 +74,20 @@ class TaskLimits:
     """
 
     folder: Path | None
-    bytes_per_second: dict[Path, int]
+    bytes_per_second: Mapping[Path, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """The result of a task.
+
+    Attributes:
+        hosts: the names and the address of the host where it ran.
+        parts: by the numbers of their units; None if the host does not see the log directory.
+    """
+
+    hosts: tuple[str, ...]
+    parts: Mapping[int, SegmentPart] | None
 
 
 class SparkWorkers:
@@ -84,11 +96,19 @@ class SparkWorkers:
     Args:
         folder: keeps the parts of segments that are done, so that an audit whose driver died goes
             on; the driver and all executors must see it. None keeps nothing.
+        hosts: the names and addresses of the host that has the disk, by log directory. Spark
+            starts tasks there if it can.
     """
 
-    def __init__(self, spark: "SparkSession", folder: PartFolder | None = None) -> None:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        folder: PartFolder | None = None,
+        hosts: Mapping[Path, Sequence[str]] | None = None,
+    ) -> None:
         self._spark = spark
         self._folder = folder
+        self._hosts = hosts or {}
 
     def audit_all(
         self,
@@ -107,7 +127,7 @@ class SparkWorkers:
             bytes_per_second: what all executors together read at most from each log directory.
 
         Raises:
-            TaskFailed: an executor does not see a directory, or cannot write into the folder.
+            TaskFailed: no executor sees a directory, or one cannot write into the folder.
         """
         run = partial(self._pass, bytes_per_second=bytes_per_second)
         found = run(places, self._folder, on_progress)
@@ -163,18 +183,18 @@ class SparkWorkers:
         done: dict[int, SegmentPart] = {}
         left: list[SegmentUnit] = []
         for number, task in enumerate(tasks):
-            found = segment_fingerprint(task)
-            kept = None if folder is None else folder.find(task, found)
+            fingerprint = segment_fingerprint(task)
+            kept = None if folder is None else _kept(folder, task, fingerprint)
             if kept is None:
-                left.append(SegmentUnit(number, task, _size_bytes(task), found))
+                left.append(SegmentUnit(number, task, _size_bytes(task), fingerprint))
             else:
                 done[number] = kept
         if left:
-            cores = max(self._spark.sparkContext.defaultParallelism, 1)
-            groups = grouped(left, cores * _TASKS_FOR_EACH_CORE)
+            context = self._spark.sparkContext
+            groups = grouped(left, cores_of(context))
             limits = TaskLimits(
                 None if folder is None else folder.path,
-                shares(groups, cores, bytes_per_second),
+                shares(groups, tasks_at_once(context), bytes_per_second),
             )
             done |= self._run(groups, limits, on_progress, replica_count)
         return [done[number] for number in range(len(tasks))]
@@ -189,47 +209,70 @@ class SparkWorkers:
         context = self._spark.sparkContext
         bytes_done = context.accumulator(0)
         total_bytes = sum(unit.size_bytes for group in groups for unit in group)
-        group_id = f"spindle-audit-{uuid.uuid4().hex}"
-
-        def read(group: Sequence[SegmentUnit]) -> list[tuple[int, SegmentPart]]:
-            return read_group(group, limits, bytes_done.add)
-
-        def run() -> list[list[tuple[int, SegmentPart]]]:
-            context.setJobGroup(group_id, "spindle audit", interruptOnCancel=True)
-            return context.parallelize(groups, len(groups)).map(plainly(read)).collect()
 
         def show() -> None:
             value = int(bytes_done.value)
             share = value * replica_count // max(total_bytes, 1)
             on_progress(AuditProgress(share, replica_count, value, total_bytes))
 
-        with ThreadPoolExecutor(1, "spindle-audit") as pool:
-            job = pool.submit(run)
-            try:
-                while not _is_done(job):
-                    show()
-            except BaseException:
-                context.cancelJobGroup(group_id)
-                raise
-        return dict(item for group in _result(job) for item in group)
+        def read(group: Sequence[SegmentUnit]) -> TaskAnswer:
+            return read_group(group, limits, bytes_done.add)
+
+        seen = SeenHosts(self._hosts)
+        done: dict[int, SegmentPart] = {}
+        for _ in range(_ROUNDS):
+            answers: list[TaskAnswer] = run_watched(
+                context,
+                read,
+                groups,
+                group_id=f"spindle-audit-{uuid.uuid4().hex}",
+                title="spindle audit",
+                failure=TaskFailed,
+                on_poll=show,
+                hosts=[seen.preferred(group[0].root) for group in groups],
+            )
+            handed_back = []
+            for group, answer in zip(groups, answers, strict=True):
+                seen.note(group[0].root, answer)
+                if answer.parts is None:
+                    handed_back.append(group)
+                else:
+                    done |= answer.parts
+            if not handed_back:
+                return done
+            groups = handed_back
+        root = groups[0][0].root
+        raise TaskFailed(f"no executor sees {root}; tried: {', '.join(seen.blind(root))}")
 
 
-def _is_done(job: "Future[Any]") -> bool:
-    try:
-        job.exception(timeout=_POLL_S)
-    except NotDone:
-        return False
-    return True
+class SeenHosts:
+    """The hosts on which tasks are to run, by log directory, and what tasks found there.
+
+    Args:
+        hosts: named by the caller.
+    """
+
+    def __init__(self, hosts: Mapping[Path, Sequence[str]]) -> None:
+        self._named = hosts
+        self._seeing: dict[Path, set[str]] = {}
+        self._blind: dict[Path, set[str]] = {}
+
+    def note(self, root: Path, answer: TaskAnswer) -> None:
+        """Note whether a host sees a log directory."""
+        found = self._blind if answer.parts is None else self._seeing
+        found.setdefault(root, set()).update(answer.hosts)
+
+    def preferred(self, root: Path) -> list[str]:
+        """Return the hosts that see it for certain, else those that the caller named."""
+        return sorted(self._seeing.get(root, ())) or list(self._named.get(root, ()))
+
+    def blind(self, root: Path) -> list[str]:
+        """Return the hosts that do not see it."""
+        return sorted(self._blind.get(root, ()))
 
 
-def _result(job: "Future[Any]") -> Any:
-    try:
-        return job.result()
-    except Exception as error:
-        cause = reported_cause(str(error))
-        if cause is None or not cause.is_plain:
-            raise
-        raise TaskFailed(cause.text) from None
+def _kept(folder: PartFolder, task: SegmentTask, fingerprint: str) -> SegmentPart | None:
+    return folder.find(fingerprint, partial(segment_part, task))
 
 
 def _size_bytes(task: SegmentTask) -> int:
@@ -239,60 +282,23 @@ def _size_bytes(task: SegmentTask) -> int:
         return 0
 
 
-def grouped(units: Sequence[SegmentUnit], task_count: int) -> list[list[SegmentUnit]]:
-    """Return about so many groups of segments, each of one log directory, the largest first."""
-    total_bytes = sum(unit.size_bytes for unit in units)
-    target = min(max(total_bytes // max(task_count, 1), _LEAST_BYTES), _MOST_BYTES)
-    groups: list[list[SegmentUnit]] = []
-    open_groups: dict[Path, tuple[list[SegmentUnit], int]] = {}
-    for unit in units:
-        root = unit.task.place.path.parent
-        group, size_bytes = open_groups.get(root, ([], 0))
-        is_full = size_bytes + unit.size_bytes > target or len(group) >= _MOST_SEGMENTS
-        if not group or is_full:
-            group, size_bytes = [], 0
-            groups.append(group)
-        group.append(unit)
-        open_groups[root] = group, size_bytes + unit.size_bytes
-    return sorted(groups, key=lambda group: -sum(unit.size_bytes for unit in group))
-
-
-def shares(
-    groups: Sequence[Sequence[SegmentUnit]], cores: int, bytes_per_second: int | None
-) -> dict[Path, int]:
-    """Return what one task may read of each log directory, in bytes per second; {} for no limit.
-
-    As many tasks as there are cores may read the same directory at the same time.
-    """
-    if bytes_per_second is None:
-        return {}
-    counts: dict[Path, int] = {}
-    for group in groups:
-        root = group[0].task.place.path.parent
-        counts[root] = counts.get(root, 0) + 1
-    return {root: max(bytes_per_second // min(count, cores), 1) for root, count in counts.items()}
-
-
 def read_group(
     group: Sequence[SegmentUnit], limits: TaskLimits, on_bytes: Callable[[int], Any]
-) -> list[tuple[int, SegmentPart]]:
-    """Read the segments of a group, on an executor, and keep their parts.
-
-    Raises:
-        DirectoryNotVisible: this machine does not have the log directory at its path.
-    """
-    root = group[0].task.place.path.parent
+) -> TaskAnswer:
+    """Read the segments of a group, on an executor, and keep their parts."""
+    root = group[0].root
+    hosts = names_of_host(socket.gethostname())
     if not root.is_dir():
-        raise DirectoryNotVisible(f"host {socket.gethostname()} does not see {root}")
+        return TaskAnswer(hosts, None)
     throttle = ReadThrottle(limits.bytes_per_second.get(root), [root], get_context("fork"))
     parts = {unit.number: unit.task.run(partial(throttle.wait, root)) for unit in group}
     if limits.folder is not None:
         unchanged = {
-            unit.fingerprint: parts[unit.number]
+            unit.fingerprint: part_document(parts[unit.number])
             for unit in group
             if segment_fingerprint(unit.task) == unit.fingerprint
             and not is_unread(parts[unit.number].findings)
         }
         keep_parts(limits.folder, unchanged)
     on_bytes(sum(part.size_bytes for part in parts.values()))
-    return list(parts.items())
+    return TaskAnswer(hosts, parts)

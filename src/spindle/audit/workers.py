@@ -2,17 +2,16 @@
 
 import errno
 import multiprocessing
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from spindle.audit.processes import forked_pool, submitted_to
 from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica, unreadable_replica
 from spindle.audit.throttle import ReadThrottle
 
@@ -59,10 +58,8 @@ def audit_all(
         for done, place in enumerate(ordered):
             yield place, worker.audit(place, partial(show, done))
         return
-    with ProcessPoolExecutor(
-        min(jobs, len(places)), context, initializer=_adopt, initargs=(worker,)
-    ) as pool:
-        submitted = {_submit(pool, place): place for place in ordered}
+    with forked_pool(min(jobs, len(places)), context, _workers.append, worker) as pool:
+        submitted = {submitted_to(pool, _audit_in_worker, place): place for place in ordered}
         waiting = set(submitted)
         while waiting:
             done_now, waiting = wait(waiting, _POLL_S, FIRST_COMPLETED)
@@ -112,31 +109,8 @@ _workers: list[_Worker] = []
 """The one of this process, in a worker process."""
 
 
-def _adopt(worker: _Worker) -> None:
-    _workers.append(worker)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process if the audit is killed: the pool would let it read on, and then wait."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
 def _audit_in_worker(place: ReplicaPlace) -> AuditedReplica | None:
     return _workers[0].audit(place, lambda: None)
-
-
-def _submit(pool: ProcessPoolExecutor, place: ReplicaPlace) -> Future[AuditedReplica | None]:
-    """Give a replica to a worker; the future has failed already if one was killed before."""
-    try:
-        return pool.submit(_audit_in_worker, place)
-    except BrokenProcessPool as error:
-        failed: Future[AuditedReplica | None] = Future()
-        failed.set_exception(error)
-        return failed
 
 
 def _result(future: Future[AuditedReplica | None], place: ReplicaPlace) -> AuditedReplica | None:

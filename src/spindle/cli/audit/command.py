@@ -4,16 +4,16 @@ import json
 import os
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from spindle.cli.audit.cluster import audited_cluster, cluster_documents, cluster_lines
-from spindle.cli.audit.screen import progress_bar, report_document, report_lines
-from spindle.cli.audit.spark import spark_workers
+from spindle.cli.audit.request import AuditRequest, states_before_repairs
+from spindle.cli.audit.running import run_requested
+from spindle.cli.audit.screen import report_document, report_lines
 from spindle.cli.pages.audit_page import audit_page
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.sizes import parse_size
@@ -21,13 +21,7 @@ from spindle.cli.terminal import Line, show
 from spindle.cli.tools.failures import FAILURES, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spindle.audit.applied_repairs import FolderStates
-    from spindle.audit.cluster_audit import ClusterAudit
-    from spindle.audit.progress_file import ProgressFile
     from spindle.audit.report import AuditReport
-    from spindle.audit.workers import AuditWorkers
 
 _DAMAGED: Final = 1
 _UNREADABLE: Final = 2
@@ -105,22 +99,7 @@ class _AuditCommand(click.Command):
     metavar="FOLDER",
     help="The folder to which --apply moves files.",
 )
-def audit(
-    paths: tuple[str, ...],
-    jobs: int,
-    checks_records: bool,
-    bytes_per_second: int | None,
-    progress_path: Path | None,
-    spark_master: str | None,
-    servers: str | None,
-    file: str | None,
-    fetches_replicas: bool,
-    as_json: bool,
-    has_plan: bool,
-    html: Path | None,
-    applies: bool,
-    quarantine: Path | None,
-) -> int:
+def audit(**options: Any) -> int:
     """Look for damage in log directories of Spindle or Apache Kafka.
 
     PATH is a log directory of a stopped or of a running broker. Without --apply nothing is changed.
@@ -128,144 +107,50 @@ def audit(
     made in full: an option is wrong, a PATH is no log directory, or something could not be read or
     asked. It needs the extra spindle-log[spark], Spark only with --spark, a broker only with -b.
     """
+    request = AuditRequest(**options)
     try:
-        if as_json and has_plan:
-            raise ValueError("--json prints the findings, --repair-plan a script: give one")
-        if not paths and servers is None:
-            raise ValueError("which log directories? Give their paths, or --bootstrap-server")
-        roots = [_log_directory(text) for text in dict.fromkeys(paths)]
-        _refuse_inside(roots, progress_path, html, quarantine)
-        before = _before_repairs(roots, quarantine, applies=applies, prints=as_json or has_plan)
-        with audited_cluster(servers, file, fetches_replicas=fetches_replicas) as cluster:
-            run = partial(
-                _run,
-                roots,
-                jobs=jobs,
-                checks_records=checks_records,
-                bytes_per_second=bytes_per_second,
-                is_quiet=as_json or has_plan,
-                cluster=cluster,
-            )
-            report, seconds = _resumed(run, progress_path, spark_master)
-        now_ms = time.time_ns() // 1_000_000
-        document = report_document(report, seconds, now_ms, cluster_documents(cluster))
-        if html is not None:
-            write_page(html, audit_page(document))
-        if quarantine is not None:
-            from spindle.cli.audit.applying import apply_and_report
-
-            is_done = apply_and_report(report, quarantine.resolve(), before)
-            return 0 if is_done else _exit_code(report)
+        return _audit(request)
     except FAILURES as error:
         click.echo(failure(error).plainly, err=True)
-        return _UNREADABLE
     except (ImportError, ValueError) as error:
         click.echo(error, err=True)
-        return _UNREADABLE
-    if as_json:
+    return _UNREADABLE
+
+
+def _audit(request: AuditRequest) -> int:
+    """Make the audit, and print what it found; return the exit code.
+
+    Raises:
+        ApiError, ClientError, ConfigError, ToolFailed: the cluster cannot be asked.
+        ImportError: a library is not installed.
+        ValueError: an option is wrong.
+    """
+    request.check()
+    roots = request.roots()
+    before = states_before_repairs(request, roots)
+    with audited_cluster(
+        request.servers, request.file, fetches_replicas=request.fetches_replicas
+    ) as cluster:
+        report, seconds = run_requested(request, roots, cluster)
+    now_ms = time.time_ns() // 1_000_000
+    document = report_document(report, seconds, now_ms, cluster_documents(cluster))
+    if request.html is not None:
+        write_page(request.html, audit_page(document))
+    if request.quarantine is not None:
+        from spindle.cli.audit.applying import apply_and_report
+
+        is_done = apply_and_report(report, request.quarantine.resolve(), before)
+        return 0 if is_done else _exit_code(report)
+    if request.as_json:
         click.echo(json.dumps(document, indent=1))
-    elif has_plan:
+    elif request.has_plan:
         _print_plan(report)
     else:
         width = get_terminal_size().columns if sys.stdout.isatty() else None
         show([*map(Line, cluster_lines(cluster, width)), *report_lines(report, seconds, width)])
-        if html is not None:
-            click.echo(f"\nDrew {html}")
+        if request.html is not None:
+            click.echo(f"\nDrew {request.html}")
     return _exit_code(report)
-
-
-def _log_directory(text: str) -> Path:
-    path = Path(text).resolve()
-    try:
-        names = os.listdir(path)
-    except OSError as error:
-        raise ValueError(f"{text} cannot be read as a log directory: {error.strerror}") from None
-    if "meta.properties" in names or any("-checkpoint" in name for name in names):
-        return path
-    inside = [name for name in sorted(names) if (path / name / "meta.properties").is_file()]
-    hint = f"; audit those inside of it: {', '.join(inside)}" if inside else ""
-    raise ValueError(
-        f"{text} is no log directory: it has neither meta.properties nor checkpoints{hint}"
-    )
-
-
-def _refuse_inside(roots: list[Path], *files: Path | None) -> None:
-    """Refuse to write into a log directory."""
-    for file in files:
-        if file is not None and any(file.resolve().is_relative_to(root) for root in roots):
-            raise ValueError(f"{file} must be outside of the log directories")
-
-
-def _before_repairs(
-    roots: list[Path], quarantine: Path | None, *, applies: bool, prints: bool
-) -> "FolderStates":
-    """Return the states of folders that may be repaired; refuse what cannot be repaired.
-
-    Raises:
-        ConfigError: a log directory is in use.
-        ValueError: the options contradict each other.
-    """
-    from spindle.audit.applied_repairs import folder_states
-    from spindle.cli.audit.applying import locked
-
-    if applies != (quarantine is not None):
-        raise ValueError("--apply moves files to a folder: give both --apply and --quarantine")
-    if not applies:
-        return {}
-    if prints:
-        raise ValueError("--apply says what it did: give neither --json nor --repair-plan")
-    with locked(roots):
-        return folder_states(roots)
-
-
-def _resumed(
-    run: "Callable[[ProgressFile | None, AuditWorkers], tuple[AuditReport, float]]",
-    path: Path | None,
-    spark_master: str | None,
-) -> "tuple[AuditReport, float]":
-    """Run the audit, here or on Spark, with what keeps its progress, if it has that."""
-    from spindle.audit.progress_file import progress_file
-    from spindle.audit.workers import audit_all
-
-    if spark_master is not None:
-        with spark_workers(spark_master, path) as workers:
-            return run(None, workers)
-    if path is None:
-        return run(None, audit_all)
-    with progress_file(path) as progress:
-        return run(progress, audit_all)
-
-
-def _run(
-    roots: list[Path],
-    progress: "ProgressFile | None",
-    workers: "AuditWorkers",
-    *,
-    jobs: int,
-    checks_records: bool,
-    bytes_per_second: int | None,
-    is_quiet: bool,
-    cluster: "ClusterAudit | None",
-) -> "tuple[AuditReport, float]":
-    from spindle.audit.run import run_audit
-    from spindle.cli.audit.metadata import load_placement
-
-    started = time.monotonic()
-    with progress_bar(not is_quiet) as show:
-        report = run_audit(
-            roots,
-            jobs=jobs,
-            checks_records=checks_records,
-            load_placement=partial(load_placement, roots)
-            if cluster is None
-            else cluster.load_placement,
-            cluster=cluster,
-            on_progress=show,
-            bytes_per_second=bytes_per_second,
-            progress=progress,
-            workers=workers,
-        )
-    return report, time.monotonic() - started
 
 
 def _print_plan(report: "AuditReport") -> None:

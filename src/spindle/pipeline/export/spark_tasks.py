@@ -1,18 +1,14 @@
 """Write the files of a portion with the tasks of a Spark job, and watch the job."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotDone
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spindle.pipeline.export.model import ExportFailed, ExportSource, PlannedRange, WrittenFile
 from spindle.pipeline.export.parquet_files import FileSettings, write_range
-from spindle.pipeline.plain_errors import plainly, reported_cause
+from spindle.pipeline.spark.watched_job import run_watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_POLL_SECONDS: Final = 0.2
 
 
 class TaskProgress(NamedTuple):
@@ -56,40 +52,18 @@ def write_files(
         offsets.add(sum(piece.end_offset - piece.start_offset for piece in task))
         return files
 
-    def run() -> list[list[WrittenFile]]:
-        context.setJobGroup(settings.run_id, "spindle export", interruptOnCancel=True)
-        return context.parallelize(tasks, len(tasks)).map(plainly(write)).collect()
-
     def progress() -> TaskProgress:
         counts = (rows.value, size_bytes.value, offsets.value)
         return TaskProgress(tasks_done.value, len(tasks), *counts)
 
-    with ThreadPoolExecutor(1, "spindle-export") as pool:
-        job = pool.submit(run)
-        try:
-            while not _is_done(job):
-                report(progress())
-        except BaseException:
-            context.cancelJobGroup(settings.run_id)
-            raise
-        written = _result(job)
+    written = run_watched(
+        context,
+        write,
+        tasks,
+        group_id=settings.run_id,
+        title="spindle export",
+        failure=ExportFailed,
+        on_poll=lambda: report(progress()),
+    )
     report(progress()._replace(tasks_done=len(tasks)))
     return [file for files in written for file in files]
-
-
-def _result(job: "Future[Any]") -> Any:
-    try:
-        return job.result()
-    except Exception as error:
-        cause = reported_cause(str(error))
-        if cause is None or not cause.is_plain:
-            raise
-        raise ExportFailed(cause.text) from None
-
-
-def _is_done(job: "Future[Any]") -> bool:
-    try:
-        job.exception(timeout=_POLL_SECONDS)
-    except NotDone:
-        return False
-    return True

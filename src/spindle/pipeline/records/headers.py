@@ -16,6 +16,7 @@ from spindle.pipeline.records.memory import (
     compiled,
     crc32c_at,
 )
+from spindle.pipeline.records.record_walk import walk_batch
 from spindle.pipeline.records.scan import (
     OLD_FORMAT,
     SCAN_FINDINGS,
@@ -50,7 +51,17 @@ WALK_FINISHED: Final = 4
 WALK_TORN: Final = 5
 WALK_WIDTH: Final = 6
 
+# Rows of the table of records (int64); a column for each batch.
+RECORDS_STATUS: Final = 0
+RECORDS_BYTE: Final = 1
+RECORDS_WIDTH: Final = 2
+
+RECORDS_ARE_PACKED: Final = -1
+"""The RECORDS_STATUS of a batch that must be decompressed first; others index `FINDINGS`."""
+
 MAX_BATCHES: Final = 8192
+_CONTROL_FLAG: Final = 0x20
+_CODEC_MASK: Final = 7
 _HEADER_BYTES: Final = 61
 _OVERHEAD_BYTES: Final = 12
 _CRC_FROM: Final = 21
@@ -75,6 +86,31 @@ def _note(table: Any, index: int, at: int) -> None:
 
 
 @compiled
+def _walk_records(table: Any, index: int, at: int, records: Any) -> None:
+    """Check the records of a batch, while its bytes are in the processor's cache."""
+    records[RECORDS_STATUS, index] = 0
+    if table[CRC, index] != table[COMPUTED_CRC, index] or table[RECORD_COUNT, index] == 0:
+        return
+    attributes = table[ATTRIBUTES, index]
+    if attributes & _CONTROL_FLAG:
+        return
+    if attributes & _CODEC_MASK:
+        records[RECORDS_STATUS, index] = RECORDS_ARE_PACKED
+        return
+    status, byte, _ = walk_batch(
+        at + _HEADER_BYTES,
+        at + table[SIZE_BYTES, index],
+        table[RECORD_COUNT, index],
+        table[BASE_OFFSET, index],
+        table[LAST_DELTA, index],
+        records[:0],
+        0,
+    )
+    records[RECORDS_STATUS, index] = status
+    records[RECORDS_BYTE, index] = byte
+
+
+@compiled
 def walk_headers(
     address: int,
     position: int,
@@ -83,6 +119,7 @@ def walk_headers(
     limits: Any,
     check_crcs: int,
     table: Any,
+    records: Any,
     result: Any,
 ) -> None:
     """Fill `table` with the batches that hold offsets [limits[0], limits[1]).
@@ -92,6 +129,9 @@ def walk_headers(
     or at a batch that the file does not hold as a whole (WALK_TORN). A header that cannot be one
     gives WALK_STATUS, an index into SCAN_FINDINGS. WALK_POSITION is where to go on; it may be
     after `end`.
+
+    `records` gets what the records of each batch say: RECORDS_STATUS and RECORDS_BYTE. With no
+    rows in it, records are not read.
     """
     count = 0
     while end - position >= _HEADER_BYTES and count < table.shape[1]:
@@ -118,8 +158,8 @@ def walk_headers(
             break
         last_delta = big_int32_at(at + 23)
         next_offset = base_offset + last_delta + 1
-        records = big_int32_at(at + 57)
-        if records < 0 or records > last_delta + 1:
+        record_count = big_int32_at(at + 57)
+        if record_count < 0 or record_count > last_delta + 1:
             result[WALK_STATUS] = WRONG_COUNT
             break
         if next_offset > limits[0]:
@@ -127,6 +167,8 @@ def walk_headers(
             table[POSITION, count] = position
             if check_crcs:
                 table[COMPUTED_CRC, count] = crc32c_at(at + _CRC_FROM, size - _CRC_FROM)
+            if records.shape[0]:
+                _walk_records(table, count, at, records)
             count += 1
         position += size
         result[WALK_NEXT_OFFSET] = next_offset
@@ -147,12 +189,24 @@ class HeaderWalk:
     Args:
         start_offset, end_offset: Batches that hold offsets of [start, end) are wanted.
         check_crcs: Compute the checksums, for which the windows must hold whole batches.
+        check_records: Walk over the records of batches whose checksums are right, too; what they
+            say is in `records` after each call, an array (RECORDS_WIDTH, batches).
     """
 
-    def __init__(self, start_offset: int, end_offset: int, *, check_crcs: bool) -> None:
+    def __init__(
+        self,
+        start_offset: int,
+        end_offset: int,
+        *,
+        check_crcs: bool,
+        check_records: bool = False,
+    ) -> None:
         self._limits = np.array([start_offset, end_offset], np.int64)
         self._check_crcs = int(check_crcs)
         self._table = np.empty((FIELD_COUNT, MAX_BATCHES), np.int64)
+        width = RECORDS_WIDTH if check_records else 0
+        self._records = np.empty((width, MAX_BATCHES), np.int64)
+        self.records = self._records[:, :0]
         self.position = 0
         self.next_offset = start_offset
         self.is_finished = start_offset >= end_offset
@@ -177,6 +231,7 @@ class HeaderWalk:
             self._limits,
             self._check_crcs,
             self._table,
+            self._records,
             result,
         )
         self.position = int(result[WALK_POSITION])
@@ -184,4 +239,6 @@ class HeaderWalk:
         self.is_finished = bool(result[WALK_FINISHED])
         self.is_torn = bool(result[WALK_TORN])
         self.finding = SCAN_FINDINGS[int(result[WALK_STATUS])]
-        return self._table[:, : int(result[WALK_BATCHES])].copy()
+        count = int(result[WALK_BATCHES])
+        self.records = self._records[:, :count]
+        return self._table[:, :count].copy()

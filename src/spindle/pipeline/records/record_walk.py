@@ -138,6 +138,46 @@ def _past_fields(position: int, end: int) -> tuple[int, int, int, int, int]:
 
 
 @compiled
+def walk_batch(
+    start: int, end: int, count: int, base: int, last_delta: int, digests: Any, made: int
+) -> tuple[int, int, int]:
+    """Check the records of one batch at addresses [start, end).
+
+    Return (an index into FINDINGS, the byte within the records, the count of digests). `digests`
+    gets a row for each record that has a key, from row `made` on; with no rows in it, none is made.
+    """
+    before = _NO_DELTA
+    position = start
+    for _ in range(count):
+        length, position = varint(position, end)
+        if position < 0 or length < _MIN_LENGTH or length > end - position:
+            return _ENDS_EARLY, max(position - start, 0), made
+        record_end = position + length
+        delta, position = _past_offset(position, record_end)
+        if position < 0:
+            return _WRONG_LENGTH, 0, made
+        if delta < 0 or delta > last_delta:
+            return _WRONG_OFFSET, position - start, made
+        if delta <= before:
+            return _WRONG_ORDER, position - start, made
+        before = delta
+        content = position
+        position, status, key_length, key_end, value_length = _past_fields(content, record_end)
+        if status != 0:
+            return status, max(position - start, 0), made
+        if digests.shape[0] and key_length >= 0:
+            row = digests[made]
+            row[KEY_HIGH] = _hash(key_end - key_length, key_end, _HIGH_SEED)
+            row[KEY_LOW] = _hash(key_end - key_length, key_end, _LOW_SEED)
+            row[OFFSET] = base + delta
+            row[CONTENT] = TOMBSTONE
+            if value_length >= 0:
+                row[CONTENT] = _hash(content, record_end, _LOW_SEED) | 1
+            made += 1
+    return (_TRAILING if position != end else 0), position - start, made
+
+
+@compiled
 def walk_records(table: Any, digests: Any, result: Any) -> None:
     """Check the records of the batches in a batch table of `scan`.
 
@@ -148,44 +188,18 @@ def walk_records(table: Any, digests: Any, result: Any) -> None:
     made = 0
     for index in range(table.shape[0]):
         start = table[index, ADDRESS]
-        end = start + table[index, LENGTH]
-        before = _NO_DELTA
-        position = start
-        status = 0
-        for _ in range(table[index, COUNT]):
-            length, position = varint(position, end)
-            if position < 0 or length < _MIN_LENGTH or length > end - position:
-                status = _ENDS_EARLY
-                break
-            record_end = position + length
-            delta, position = _past_offset(position, record_end)
-            if position < 0:
-                status = _WRONG_LENGTH
-            elif delta < 0 or delta > table[index, LAST_DELTA]:
-                status = _WRONG_OFFSET
-            elif delta <= before:
-                status = _WRONG_ORDER
-            if status != 0:
-                break
-            before = delta
-            content = position
-            position, status, key_length, key_end, value_length = _past_fields(content, record_end)
-            if status != 0:
-                break
-            if digests.shape[0] and key_length >= 0:
-                row = digests[made]
-                row[KEY_HIGH] = _hash(key_end - key_length, key_end, _HIGH_SEED)
-                row[KEY_LOW] = _hash(key_end - key_length, key_end, _LOW_SEED)
-                row[OFFSET] = table[index, BASE_OFFSET] + delta
-                row[CONTENT] = TOMBSTONE
-                if value_length >= 0:
-                    row[CONTENT] = _hash(content, record_end, _LOW_SEED) | 1
-                made += 1
-        if status == 0 and position != end:
-            status = _TRAILING
+        status, position, made = walk_batch(
+            start,
+            start + table[index, LENGTH],
+            table[index, COUNT],
+            table[index, BASE_OFFSET],
+            table[index, LAST_DELTA],
+            digests,
+            made,
+        )
         if status != 0:
             result[WALK_STATUS] = status
             result[FAILED_BATCH] = index
-            result[FAILED_POSITION] = max(position - start, 0)
+            result[FAILED_POSITION] = position
             return
     result[DIGEST_COUNT] = made

@@ -1,0 +1,49 @@
+"""A part of a fetched replica as a JSON document, and back, for the folder of parts."""
+
+from pathlib import Path
+from typing import Any
+
+from spindle.audit.digests import LogDigest
+from spindle.audit.fetched_replica import FetchedPart
+from spindle.audit.findings import FindingKind
+from spindle.audit.part_documents import (
+    batch_document,
+    batch_part,
+    finding_rows,
+    findings_of,
+)
+
+
+def fetched_document(part: FetchedPart) -> dict[str, Any]:
+    """Return a part for JSON; its path is that of its replica."""
+    return {
+        "end": part.end_offset,
+        "highWatermark": part.high_watermark,
+        "findings": finding_rows(part.findings),
+        "leftOut": {kind.name: count for kind, count in part.left_out.items()},
+        "batches": batch_document(part.batches),
+        "digest": list(part.digest.sums.items()),
+        "bytes": part.size_bytes,
+        "count": part.batch_count,
+    }
+
+
+def fetched_part(path: Path, document: Any) -> FetchedPart:
+    """Return the part that a document holds.
+
+    Args:
+        path: of the replica.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no such document.
+    """
+    return FetchedPart(
+        int(document["end"]),
+        int(document["highWatermark"]),
+        findings_of(document["findings"]),
+        {FindingKind[name]: int(count) for name, count in document["leftOut"].items()},
+        batch_part(path, document["batches"]),
+        LogDigest({int(at): int(value) for at, value in document["digest"]}),
+        int(document["bytes"]),
+        int(document["count"]),
+    )

@@ -1,0 +1,284 @@
+"""Fetch replicas in the tasks of a Spark job: each task asks a broker for some ranges of offsets.
+
+The driver asks the leaders where the logs begin and end, and cuts them at multiples of a power of
+two, so that the next audit cuts them at the same offsets. Below the high watermark a range does not
+change, except by retention and compaction, so a range that was read to its end is not fetched again
+when an interrupted audit goes on.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from spindle.audit.fetched_documents import fetched_document, fetched_part
+from spindle.audit.fetched_replica import FetchedPart, ReplicaRange, fetch_range, join_ranges
+from spindle.audit.fetched_replicas import (
+    BrokerReplicas,
+    WantedReplica,
+    has_moved,
+    not_fetched,
+)
+from spindle.audit.part_folder import PartFolder, keep_parts
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.spark_groups import cores_of, grouped, shares, tasks_at_once
+from spindle.audit.spark_job import TaskFailed, TaskLimits
+from spindle.audit.throttle import ReadThrottle
+from spindle.audit.workers import AuditProgress
+from spindle.client.cluster import BrokerAddress
+from spindle.client.offsets import EARLIEST, LATEST, READ_UNCOMMITTED
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.every_broker import BROKER_FAILURES
+from spindle.client.wire.settings import ClientSettings
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.spark.watched_job import run_watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RANGE_BYTES: Final = 64 << 20
+"""About what one range has; a replica that is smaller is not cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeUnit:
+    """A range of a replica in a job.
+
+    Attributes:
+        number: its place in the order of the job.
+        fingerprint: names the range in the folder of an audit that may be interrupted.
+    """
+
+    number: int
+    broker: BrokerAddress
+    wanted: WantedReplica
+    range: ReplicaRange
+    size_bytes: int
+    fingerprint: str
+
+    @property
+    def root(self) -> Path:
+        return self.wanted.place.path.parent
+
+
+class _CutReplica(NamedTuple):
+    """A replica, and the numbers of its ranges."""
+
+    wanted: WantedReplica
+    ranges: list[ReplicaRange]
+    numbers: range
+
+
+class SparkFetch:
+    """Fetches replicas on the executors of a Spark session, as `fetch_replicas` does here.
+
+    Args:
+        folder: keeps the parts of ranges that are done, so that an audit whose driver died goes
+            on; the driver and all executors must see it. None keeps nothing.
+    """
+
+    def __init__(self, spark: "SparkSession", folder: PartFolder | None = None) -> None:
+        self._spark = spark
+        self._folder = folder
+
+    def fetch(
+        self,
+        client: WireClient,
+        brokers: Sequence[BrokerReplicas],
+        *,
+        bytes_per_second: int | None,
+        on_progress: Callable[[AuditProgress], None],
+    ) -> list[AuditedReplica]:
+        """Fetch and check replicas.
+
+        Args:
+            client: knows the cluster. Tasks have its settings, also its passwords.
+            bytes_per_second: what all tasks fetch at most from each log directory.
+
+        Raises:
+            TaskFailed: a task cannot write into the folder.
+        """
+        found, cut, units = _cut(client, brokers)
+        done: dict[int, FetchedPart | str] = {}
+        left = []
+        for unit in units:
+            kept = None
+            if self._folder is not None:
+                kept = self._folder.find(
+                    unit.fingerprint, partial(fetched_part, unit.wanted.place.path)
+                )
+            if kept is None:
+                left.append(unit)
+            else:
+                done[unit.number] = kept
+        if left:
+            done |= self._run(client.settings, left, bytes_per_second, on_progress, len(cut))
+        for replica in cut:
+            parts = [done[number] for number in replica.numbers]
+            reasons = [part for part in parts if isinstance(part, str)]
+            place = replica.wanted.place
+            if not reasons:
+                whole = [part for part in parts if not isinstance(part, str)]
+                found.append(join_ranges(place, replica.wanted.topic_id, replica.ranges, whole))
+            elif not has_moved(client, place):
+                found.append(not_fetched(place, reasons[0]))
+        return found
+
+    def _run(
+        self,
+        settings: ClientSettings,
+        units: Sequence[RangeUnit],
+        bytes_per_second: int | None,
+        on_progress: Callable[[AuditProgress], None],
+        replica_count: int,
+    ) -> dict[int, FetchedPart | str]:
+        context = self._spark.sparkContext
+        groups = grouped(units, cores_of(context))
+        limits = TaskLimits(
+            None if self._folder is None else self._folder.path,
+            shares(groups, tasks_at_once(context), bytes_per_second),
+        )
+        bytes_done = context.accumulator(0)
+        total_bytes = sum(unit.size_bytes for unit in units)
+
+        def show() -> None:
+            value = int(bytes_done.value)
+            share = min(value * replica_count // max(total_bytes, 1), replica_count)
+            on_progress(AuditProgress(share, replica_count, value, total_bytes))
+
+        answers: list[dict[int, FetchedPart | str]] = run_watched(
+            context,
+            partial(fetch_group, settings=settings, limits=limits, on_bytes=bytes_done.add),
+            groups,
+            group_id=f"spindle-audit-{uuid.uuid4().hex}",
+            title="spindle audit --fetch",
+            failure=TaskFailed,
+            on_poll=show,
+        )
+        return {number: part for answer in answers for number, part in answer.items()}
+
+
+def _cut(
+    client: WireClient, brokers: Sequence[BrokerReplicas]
+) -> tuple[list[AuditedReplica], list[_CutReplica], list[RangeUnit]]:
+    """Return the replicas of which nothing can be fetched, the others, and all their ranges."""
+    bounds = _bounds(client, {each.place.partition for part in brokers for each in part.replicas})
+    failed: list[AuditedReplica] = []
+    cut: list[_CutReplica] = []
+    units: list[RangeUnit] = []
+    for part in brokers:
+        for wanted in part.replicas:
+            found = bounds[wanted.place.partition]
+            if isinstance(found, str):
+                failed.append(not_fetched(wanted.place, found))
+                continue
+            ranges = cut_ranges(*found, wanted.size_bytes)
+            numbers = range(len(units), len(units) + len(ranges))
+            size_bytes = max(wanted.size_bytes, 0) // len(ranges)
+            units += [
+                RangeUnit(number, part.broker, wanted, each, size_bytes, _fingerprint(wanted, each))
+                for number, each in zip(numbers, ranges, strict=True)
+            ]
+            cut.append(_CutReplica(wanted, ranges, numbers))
+    return failed, cut, units
+
+
+def _bounds(
+    client: WireClient, partitions: set[TopicPartition]
+) -> dict[TopicPartition, tuple[int, int] | str]:
+    """Return the first offset and the high watermark of logs, or why they are not known."""
+
+    def ask(wanted: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int] | str]:
+        first, last = (
+            client.list_offsets(dict.fromkeys(wanted, at), isolation_level=READ_UNCOMMITTED)
+            for at in (EARLIEST, LATEST)
+        )
+        return {each: (first[each].offset, last[each].offset) for each in wanted}
+
+    try:
+        return ask(sorted(partitions))
+    except BROKER_FAILURES:
+        pass  # of one partition; the others are asked by themselves
+    found: dict[TopicPartition, tuple[int, int] | str] = {}
+    for partition in sorted(partitions):
+        try:
+            found |= ask([partition])
+        except BROKER_FAILURES as error:
+            found[partition] = str(error)
+    return found
+
+
+def cut_ranges(start: int, end: int, size_bytes: int) -> list[ReplicaRange]:
+    """Return the ranges of a log, at least one.
+
+    Args:
+        start, end: its first offset, and its high watermark.
+        size_bytes: of the log.
+    """
+    step = 1
+    while size_bytes > 0 and 2 * step * size_bytes <= RANGE_BYTES * max(end - start, 1):
+        step *= 2
+    first = (start // step + 1) * step
+    inner = range(first, end, step) if size_bytes > RANGE_BYTES else ()
+    borders = [start, *inner, max(end, start)]
+    return [ReplicaRange(low, high, is_first=low == start) for low, high in pairwise(borders)]
+
+
+def _fingerprint(wanted: WantedReplica, each: ReplicaRange) -> str:
+    text = repr((str(wanted.place.path), wanted.place.partition, wanted.topic_id, each))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def fetch_group(
+    group: Sequence[RangeUnit],
+    *,
+    settings: ClientSettings,
+    limits: TaskLimits,
+    on_bytes: Callable[[int], Any],
+) -> dict[int, FetchedPart | str]:
+    """Fetch the ranges of a group, on an executor, and keep their parts.
+
+    Return them by the numbers of their units, or the reason why one could not be fetched.
+    """
+    root = group[0].root
+    throttle = ReadThrottle(limits.bytes_per_second.get(root), [root], get_context("fork"))
+    found: dict[int, FetchedPart | str] = {}
+
+    def note(size_bytes: int) -> None:
+        on_bytes(size_bytes)
+        throttle.wait(root, size_bytes)
+
+    with WireClient(settings) as client:
+        for unit in group:
+            place, topic_id, _ = unit.wanted
+            try:
+                found[unit.number] = fetch_range(
+                    client, unit.broker, place, topic_id, unit.range, on_bytes=note
+                )
+            except ApiError as error:
+                found[unit.number] = str(error)
+            except BROKER_FAILURES as error:
+                # Each further request might take as long to fail.
+                found |= {each.number: str(error) for each in group if each.number not in found}
+                break
+    if limits.folder is not None:
+        keep_parts(limits.folder, _whole_parts(group, found))
+    return found
+
+
+def _whole_parts(
+    group: Sequence[RangeUnit], found: Mapping[int, FetchedPart | str]
+) -> dict[str, dict[str, Any]]:
+    """Return the documents of the ranges that were fetched to their ends."""
+    documents = {}
+    for unit in group:
+        part, end = found[unit.number], unit.range.end
+        if not isinstance(part, str) and end is not None and part.end_offset >= end:
+            documents[unit.fingerprint] = fetched_document(part)
+    return documents

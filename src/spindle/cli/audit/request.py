@@ -1,0 +1,91 @@
+"""The options of one call of `spindle audit`, and the refusal of those that contradict."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spindle.audit.applied_repairs import FolderStates
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """The options, by the names of their parameters."""
+
+    paths: tuple[str, ...]
+    jobs: int
+    checks_records: bool
+    bytes_per_second: int | None
+    progress_path: Path | None
+    spark_master: str | None
+    servers: str | None
+    file: str | None
+    fetches_replicas: bool
+    as_json: bool
+    has_plan: bool
+    html: Path | None
+    applies: bool
+    quarantine: Path | None
+
+    @property
+    def prints_for_programs(self) -> bool:
+        return self.as_json or self.has_plan
+
+    def check(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            ValueError: names them.
+        """
+        if self.as_json and self.has_plan:
+            raise ValueError("--json prints the findings, --repair-plan a script: give one")
+        if not self.paths and self.servers is None:
+            raise ValueError("which log directories? Give their paths, or --bootstrap-server")
+
+    def roots(self) -> list[Path]:
+        """Return the log directories.
+
+        Raises:
+            ValueError: a path is none, or a file is to be written into one.
+        """
+        roots = [_log_directory(text) for text in dict.fromkeys(self.paths)]
+        for file in (self.progress_path, self.html, self.quarantine):
+            if file is not None and any(file.resolve().is_relative_to(root) for root in roots):
+                raise ValueError(f"{file} must be outside of the log directories")
+        return roots
+
+
+def _log_directory(text: str) -> Path:
+    path = Path(text).resolve()
+    try:
+        names = os.listdir(path)
+    except OSError as error:
+        raise ValueError(f"{text} cannot be read as a log directory: {error.strerror}") from None
+    if "meta.properties" in names or any("-checkpoint" in name for name in names):
+        return path
+    inside = [name for name in sorted(names) if (path / name / "meta.properties").is_file()]
+    hint = f"; audit those inside of it: {', '.join(inside)}" if inside else ""
+    raise ValueError(
+        f"{text} is no log directory: it has neither meta.properties nor checkpoints{hint}"
+    )
+
+
+def states_before_repairs(request: AuditRequest, roots: list[Path]) -> "FolderStates":
+    """Return the states of folders that may be repaired; refuse what cannot be repaired.
+
+    Raises:
+        ConfigError: a log directory is in use.
+        ValueError: the options contradict each other.
+    """
+    from spindle.audit.applied_repairs import folder_states
+    from spindle.cli.audit.applying import locked
+
+    if request.applies != (request.quarantine is not None):
+        raise ValueError("--apply moves files to a folder: give both --apply and --quarantine")
+    if not request.applies:
+        return {}
+    if request.prints_for_programs:
+        raise ValueError("--apply says what it did: give neither --json nor --repair-plan")
+    with locked(roots):
+        return folder_states(roots)
