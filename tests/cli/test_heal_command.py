@@ -1,7 +1,8 @@
 """`spindle heal` on a node of `spindle up`, and what it remembers over a kill."""
 
 import json
-from datetime import time
+from dataclasses import replace
+from datetime import datetime, time, timedelta
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import pytest
 
 from spindle.cli.execution.execution_file import ExecutionFile, locked
 from spindle.cli.failure import CommandFailed
+from spindle.cli.heal import heal_run
 from spindle.cli.heal.heal_run import failure_name
 from spindle.cli.heal.hours import HoursParameter
 from spindle.cli.heal.memory import HealMemory, open_memory
@@ -17,7 +19,10 @@ from spindle.cli.plan.snapshot import UNREADABLE
 from spindle.cli.tools.bootstrap import connect
 from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, throttle_brokers
 from spindle.client.admin.cluster import describe_brokers
+from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
+from spindle.planner.plan import PlacementPlan
+from spindle.planner.plans import drain
 
 HOUR_MS = 3_600_000
 
@@ -138,3 +143,24 @@ def test_directories_that_share_a_file_system_are_remarked_once(
 ) -> None:
     assert run(("heal", "--once", "--dry-run", "--above", "100", "--state", str(tmp_path))) == 0
     assert capsys.readouterr().out.count("--capacity gives each a size of its own") == 1
+
+
+def test_moves_begin_only_in_the_given_hours_and_a_remark_is_told_once(
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def empty_first(model: ClusterModel, *_: object) -> PlacementPlan:
+        plan = drain(model, [0], PlanLimits(parallel_moves=1))
+        return replace(plan, remarks=("so",))
+
+    assert run(("topic", "create", "healed", "-p", "9", "-r", "1")) == 0
+    monkeypatch.setattr(heal_run, "heal", empty_first)
+    later = [datetime.now() + timedelta(hours=hours) for hours in (2, 3)]
+    state = ("--state", str(tmp_path), "--between")
+    found = events(capsys, *state, "-".join(f"{each:%H:%M}" for each in later))
+    assert [each["event"] for each in found] == ["fine", "remark", "outsideHours"]
+    found = events(capsys, *state, "-".join(f"{each:%H:%M}" for each in later[::-1]))
+    kinds = [each["event"] for each in found]
+    assert (kinds.count("round") > 1, kinds.count("remark")) == (True, 1)

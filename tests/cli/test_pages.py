@@ -10,7 +10,9 @@ from typing import Any
 import click
 import pytest
 
+from spindle.cli.history.forecasts import forecast_document
 from spindle.cli.pages.audit_page import audit_page
+from spindle.cli.pages.forecast_page import forecast_page
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.pages.plan_figures import fill_counts, peak_bytes
 from spindle.cli.pages.plan_page import plan_page
@@ -23,6 +25,7 @@ from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 from spindle.planner.plan import Infeasible
 from spindle.planner.plans import drain
+from spindle.planner.time_to_full import Filling, TimeToFull
 
 GIB = 2**30
 LIMITS = PlanLimits()
@@ -170,6 +173,39 @@ def test_the_audit_of_a_cluster_shows_what_brokers_report() -> None:
         assert part in text
 
 
+def forecast(name: str, **times_s: float) -> dict[str, Any]:
+    """Return the document of two directories, of which the second fills if there are times."""
+    full = TimeToFull(Filling.FILLING, "", sight_s=1e6, **times_s)
+    still = TimeToFull(Filling.UNKNOWN, name)
+    directories = [
+        {
+            "broker": number,
+            "path": f"{name}/{number}",
+            "capacityBytes": 100 * GIB,
+            "usedBytes": 40 * GIB,
+            **forecast_document(each),
+            "growthBytesPerSecond": 1000.0,
+        }
+        for number, each in enumerate([still, full] if times_s else [still])
+    ]
+    rate = {"growthBytesPerSecond": 1000.0, "producedBytesPerSecond": None}
+    return {
+        "timeMs": 0,
+        "clusterId": name,
+        "remarks": [name],
+        "directories": directories,
+        "partitions": [{"topic": name, "partition": 0, **rate}],
+    }
+
+
+def test_a_forecast_shows_the_first_full_directory_first() -> None:
+    times_s = {"expected_s": 9 * 86400.0, "earliest_s": 6 * 86400.0, "latest_s": 12 * 86400.0}
+    text = Parsed(forecast_page(forecast("/d", **times_s))).text
+    assert "9.0 d1:/d/1" in text
+    assert text.index("in 9.0 d (6.0 d to 12.0 d)") < text.index("unknown: /d")
+    assert "/d-0+82.4 MiB/d" in text
+
+
 def hostile_pages() -> dict[str, str]:
     refused = drained(model(capacity_gib=44))
     refused["refusal"] |= dict.fromkeys(("topic", "reason", "remedy", "limit"), HOSTILE)
@@ -179,6 +215,7 @@ def hostile_pages() -> dict[str, str]:
         "plan": plan_page(drained(model(HOSTILE, HOSTILE), HOSTILE, goal=HOSTILE)),
         "refusal": plan_page(refused),
         "audit": audit_page(audited(*found, path=HOSTILE)),
+        "forecast": forecast_page(forecast(HOSTILE)),
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from spindle.cli.durations import span_text
 from spindle.cli.history.forecasts import forecast_of, growth_bytes_text, time_to_full_text
-from spindle.cli.pages.bars import present_bar, span_bar
+from spindle.cli.pages.bars import span_bar
 from spindle.cli.pages.frame import (
     cut_table,
     name_text,
@@ -21,9 +21,9 @@ from spindle.cli.pages.frame import (
 from spindle.cli.pages.markup import Markup, element, joined
 from spindle.cli.pages.plan_figures import fill_of
 from spindle.common.sizes import size_text
+from spindle.planner.time_to_full import Filling
 
 _NUMBER: Final = "number"
-_WHOLE: Final = 1.0
 _MOST_PARTITIONS: Final = 20
 
 
@@ -41,7 +41,7 @@ def forecast_page(document: Mapping[str, Any]) -> str:
 
 def _parts(document: Mapping[str, Any]) -> Iterator[Markup]:
     directories = sorted(document["directories"], key=_soonest_first)
-    filling = [each for each in directories if each["fullInSeconds"] is not None]
+    filling = list(filter(_is_filling, directories))
     first = span_text(filling[0]["fullInSeconds"]) if filling else "none"
     yield tiles(
         ("Full first", first, _plain_place(filling[0]) if filling else "no directory fills"),
@@ -55,6 +55,11 @@ def _parts(document: Mapping[str, Any]) -> Iterator[Markup]:
         yield _partitions(growing)
 
 
+def _is_filling(each: Mapping[str, Any]) -> bool:
+    """Return whether a directory fills within the time that the history allows to look ahead."""
+    return Filling(each["filling"]) is Filling.FILLING
+
+
 def _soonest_first(each: Mapping[str, Any]) -> tuple[float, int, str]:
     full_s = each["fullInSeconds"]
     return (inf if full_s is None else full_s, each["broker"], each["path"])
@@ -65,13 +70,17 @@ def _plain_place(each: Mapping[str, Any]) -> str:
 
 
 def _directories(directories: Sequence[Mapping[str, Any]]) -> Markup:
-    known = [each["fullInSeconds"] for each in directories if each["fullInSeconds"] is not None]
+    known = [
+        time_s
+        for each in filter(_is_filling, directories)
+        for time_s in (each["fullInSeconds"], each["fullInSecondsAtTheLatest"])
+        if time_s is not None
+    ]
     longest_s = max(known, default=0.0)
     rows = [_directory_row(each, longest_s) for each in directories]
     head = (
         ("Directory", "name"),
-        ("Fill", "wide"),
-        ("Filled", _NUMBER),
+        ("Fill", _NUMBER),
         ("Capacity", _NUMBER),
         ("Growth", _NUMBER),
         ("From the earliest time to the latest", "wide"),
@@ -92,7 +101,6 @@ def _directory_row(each: Mapping[str, Any], longest_s: float) -> tuple[str, ...]
     growth = each["growthBytesPerSecond"]
     return (
         joined(element("b", str(each["broker"])), ":", name_text(each["path"])),
-        present_bar(fill, _WHOLE) if is_known else "",
         f"{100 * fill:.1f} %" if is_known else "-",
         size_text(each["capacityBytes"]) if is_known else "-",
         "-" if growth is None else growth_bytes_text(growth),
@@ -103,7 +111,7 @@ def _directory_row(each: Mapping[str, Any], longest_s: float) -> tuple[str, ...]
 
 def _interval_bar(each: Mapping[str, Any], longest_s: float) -> str:
     """Return the times in which a directory may become full, if it fills."""
-    if each["fullInSeconds"] is None or not longest_s:
+    if not _is_filling(each) or not longest_s:
         return ""
     earliest = each["fullInSecondsAtTheEarliest"]
     latest = each["fullInSecondsAtTheLatest"]
