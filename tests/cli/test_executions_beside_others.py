@@ -7,6 +7,7 @@ import pytest
 
 from spindle.cli.drain import drain_run
 from spindle.cli.execution import executor as executor_module
+from spindle.cli.execution import plan_rounds
 from spindle.cli.execution.execution_file import ExecutionFile, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.moves_under_way import MovesUnderWay
@@ -22,6 +23,7 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.tools.bootstrap import connect
 from spindle.cli.tools.reassignment_plan import Plan, Replica
+from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS
 from spindle.client.admin import configs
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.partitions import Reassignment
@@ -126,6 +128,15 @@ def test_a_cluster_without_cordons_is_told_before_the_drain_which_goes_on(
     assert "it is not cordoned, so new topics may use it" in last
 
 
+def fullest_place(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the directory with the most replicas, as `BROKER:DIR`."""
+    assert run(("topic", "create", "refused", "-p", "6", "-r", "1")) in (0, 1)
+    capsys.readouterr()
+    assert run(("disks", "list", "--json")) == 0
+    (broker,) = json.loads(capsys.readouterr().out)["brokers"]
+    return f"1:{max(broker['directories'], key=lambda each: each['partitions'])['path']}"
+
+
 def test_a_cluster_that_refuses_in_the_middle_says_what_is_left_to_undo(
     bootstrap: str,
     capsys: pytest.CaptureFixture[str],
@@ -135,21 +146,48 @@ def test_a_cluster_that_refuses_in_the_middle_says_what_is_left_to_undo(
     def refuse(*_: object) -> None:
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
-    assert run(("topic", "create", "refused", "-p", "6", "-r", "1")) == 0
+    place, state = fullest_place(capsys), tmp_path / "drain.json"
     monkeypatch.setattr(RoundExecutor, "begin", refuse)
-    state = tmp_path / "drain.json"
     with connect(bootstrap, {}) as client:
         cluster_id = describe_brokers(client).cluster_id
-    capsys.readouterr()
-    assert run(("disks", "list", "--json")) == 0
-    (broker,) = json.loads(capsys.readouterr().out)["brokers"]
-    place = f"1:{max(broker['directories'], key=lambda each: each['partitions'])['path']}"
     words = ("drain", place, "--capacity", "1GiB", "--state", str(state))
     assert run(words) == 1
     error = capsys.readouterr().err
     assert "Cluster authorization failed." in error
     assert f"{state} has the cordons and throttles of this drain" in error
     assert open_execution_file(state, cluster_id, f"drain {place}").cordoned
+    assert run((*words, "--cancel")) == 0
+
+
+def test_moves_that_are_refused_again_and_again_end_a_drain_with_the_reasons(
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def refuse(
+        _: object, broker: int, wanted: dict[TopicPartition, str]
+    ) -> dict[TopicPartition, ApiError]:
+        error = ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The assignment is wrong.")
+        return dict.fromkeys(wanted, error)
+
+    place, state = fullest_place(capsys), tmp_path / "drain.json"
+    words = ("drain", place, "--capacity", "1GiB", "--state", str(state))
+    with monkeypatch.context() as patched:
+        patched.setattr(plan_rounds, "PAUSE_S", 0.0)
+        patched.setattr(executor_module, "move_replicas", refuse)
+        assert run(words) == 1
+    shown = capsys.readouterr()
+    assert f"{place} does not get emptier" in shown.err
+    assert shown.out.count("the cluster refused the move of") >= 5
+    assert "The assignment is wrong." in shown.err
+    with connect(bootstrap, {}) as client:
+        described = configs.describe(client, ResourceType.BROKER, "1", BETWEEN_BROKERS)
+        cluster_id = describe_brokers(client).cluster_id
+    assert not any(
+        each.source is configs.ReportedSource.DYNAMIC_BROKER_CONFIG for each in described
+    )
+    assert open_execution_file(state, cluster_id, f"drain {place}").brokers == []
     assert run((*words, "--cancel")) == 0
 
 
