@@ -4,7 +4,9 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -14,9 +16,14 @@ from node_harness import Client, Home, batch_of, connected, fetch_request, recor
 
 from spindle.common.errors import ErrorCode
 from spindle.common.filesystem import OsFile
+from spindle.log import locating
+from spindle.log.segments.file_range import FileRange
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.framing import request_prefix
+from spindle.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.replicas.partition import Partition
+from spindle.runtime.disks.serial_executor import SerialExecutor
 from spindle.runtime.node import Node
 
 BATCH_BYTES = 200_000
@@ -59,13 +66,14 @@ def play(
     folder: Path,
     scenario: Callable[[Node, Client], Coroutine[Any, Any, None]],
     directories: int = 1,
+    segment_bytes: int = 1 << 30,
 ) -> None:
     """Run a scenario on a node with topic `t` of `BATCHES` batches."""
 
     async def play_it() -> None:
         home = Home(folder, directories=directories).format()
         async with running(home) as node, connected(node) as client:
-            await client.create_topic("t")
+            await client.create_topic("t", configs={"segment.bytes": str(segment_bytes)})
             for number in range(BATCHES):
                 assert not (await client.produce("t", 0, batch_of(value_of(number)))).error_code
             await scenario(node, client)
@@ -171,7 +179,9 @@ def test_a_client_that_reads_late_gets_everything_and_holds_up_nobody(
                 answer, end = decode(FetchResponse, 12, frame, 5)
                 assert end == len(frame)
                 records = answer.responses[0].partitions[0].records
-                assert [record.value for record in records_in(records)] == EXPECTED
+                assert [
+                    record.value for record in records_in(memoryview(records or b""))
+                ] == EXPECTED
 
     play(tmp_path, scenario)
 
@@ -243,3 +253,136 @@ def test_a_disk_that_dies_in_an_answer_goes_offline_and_the_answer_is_cut(
         assert (await client.fetch("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     play(tmp_path, scenario, directories=2)
+
+
+@asynccontextmanager
+async def hanging(node: Node) -> AsyncIterator[tuple[Callable[[], None], asyncio.Event]]:
+    """Yield a function that hangs on the disk of topic `t`, and what tells that it does.
+
+    The directory is given up at the end, and the disk goes on after that.
+    """
+    assert node.broker is not None
+    partition = node.broker.replicas.lookup("t", 0)
+    assert partition is not None
+    executor = partition.directory.executor
+    assert isinstance(executor, SerialExecutor)
+    loop, begun, goes_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def hang() -> None:
+        loop.call_soon_threadsafe(begun.set)
+        goes_on.wait(30)
+
+    executor.wait_at_most(1.0)
+    try:
+        yield hang, begun
+    finally:
+        goes_on.set()
+
+
+def give_up(node: Node) -> None:
+    """Let the watch look often enough to see that a thread hangs."""
+    assert node.broker is not None
+    for directory in node.broker.replicas.directories:
+        assert isinstance(directory.executor, SerialExecutor)
+        for _ in range(2):
+            directory.executor.watch.look()
+
+
+def test_an_answer_that_hangs_on_its_disk_is_cut(tmp_path: Path, sends: Sends) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        async with hanging(node) as (hang, begun), connected(node) as other:
+            before = descriptors()
+            sends.before = lambda file, descriptor: hang()
+            fetch = asyncio.ensure_future(other.fetch("t", 0, 0))
+            await begun.wait()
+            give_up(node)
+            with pytest.raises(asyncio.IncompleteReadError):
+                await fetch
+            answer = await client.fetch("t", 0, 0)
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        for _ in range(1000):
+            if descriptors() <= before:
+                break
+            await client.fetch("t", 0, 0, max_wait_ms=1)
+        assert descriptors() <= before
+
+    play(tmp_path, scenario, directories=2)
+
+
+def test_a_thread_that_hung_before_it_sent_sends_nothing(
+    tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        async with hanging(node) as (hang, begun), connected(node) as other:
+            find = locating.locate
+
+            def slow_find(*arguments: Any) -> FileRange | None:
+                hang()
+                return find(*arguments)
+
+            monkeypatch.setattr("spindle.serving.log_reads.locate", slow_find)
+            fetch = asyncio.ensure_future(other.fetch("t", 0, 0))
+            await begun.wait()
+            give_up(node)
+            assert (await fetch).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await client.fetch("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert sends.calls == 0
+
+    play(tmp_path, scenario, directories=2)
+
+
+def test_nothing_wrong_is_sent_while_segments_come_go_and_move(
+    tmp_path: Path, sends: Sends
+) -> None:
+    """Records tell their offset, and every checksum is checked, while files change all the time."""
+
+    async def scenario(node: Node, client: Client) -> None:
+        assert node.broker is not None
+        replicas = node.broker.replicas
+        partition = replicas.lookup("t", 0)
+        assert partition is not None
+        end = BATCHES
+        is_over = False
+
+        async def consume(reader: Client) -> None:
+            while not is_over:
+                offset = max(partition.log.log_start_offset, end - BATCHES)
+                answer = await reader.fetch("t", 0, offset, max_wait_ms=1)
+                for record in records_in(answer.records):
+                    assert record.value == value_of(record.offset % 256)
+
+        async with connected(node) as one, connected(node) as two:
+            readers = [asyncio.ensure_future(consume(reader)) for reader in (one, two)]
+            for round_number in range(6):
+                for _ in range(4):
+                    await client.produce("t", 0, batch_of(value_of(end % 256)))
+                    end += 1
+                log, executor = partition.log, partition.directory.executor
+                await executor.submit(log.increment_log_start_offset, end - BATCHES)
+                await executor.submit(log.delete_old_segments, 1 << 60)
+                await executor.submit(partition.directory.store.delete_expired, 1 << 60)
+                if round_number % 2:
+                    await move(client, tmp_path, partition)
+            is_over = True
+            await asyncio.gather(*readers)
+        assert sends.sent_bytes > 20 * BATCH_BYTES
+
+    play(tmp_path, scenario, directories=2, segment_bytes=1 << 20)
+
+
+async def move(client: Client, folder: Path, partition: Partition) -> None:
+    """Move the only replica to the other directory, and wait for the end."""
+    before = partition.directory.path
+    target = next(d for d in (folder / "disk1", folder / "disk2") if str(d) != before)
+    part = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            part(
+                path=str(target),
+                topics=[part.AlterReplicaLogDirTopic(name="t", partitions=[0])],
+            )
+        ]
+    )
+    assert (await client.ask(request)).results[0].partitions[0].error_code == 0
+    while partition.directory.path == before:
+        await client.fetch("t", 0, partition.log.log_end_offset, max_wait_ms=5)
