@@ -34,22 +34,10 @@ def heal_a_dead_disk(drained: DrainedCluster, tools: JavaTools) -> None:
     _check(drained)
 
 
-def wait_for_a_killed_broker(drained: DrainedCluster) -> None:
-    """Start a killed broker again within its grace: nothing moves."""
-    before = drained.replicas()
-    drained.cluster.seats[3].kill()
-    heal = drained.heal("--grace", "1h", *FAST)
-    heal.until("waiting for its return")
-    drained.cluster.restart(3, is_killed=True)
-    heal.until(_FINE)
-    _interrupt(heal)
-    assert drained.replicas() == before
-    drained.until(drained.is_whole, "not every replica is in sync")
-    _check(drained)
-
-
-def cancel_a_plan_of_kafkas_tool(drained: DrainedCluster, tools: JavaTools, folder: Path) -> None:
-    """Execute a plan with Kafka's tool, kill a broker, and look and cancel with Spindle's."""
+def wait_for_a_killed_broker(drained: DrainedCluster, tools: JavaTools, folder: Path) -> None:
+    """Kill a broker while Kafka's tool executes a plan, cancel the plan with Spindle's, and start
+    the broker within its grace: nothing has moved.
+    """
     before = drained.replicas()
     words = ("decommission", "2", "--capacity", "200MiB", "--out", str(folder))
     assert run(("plan", *words, "-b", drained.bootstrap)) == 0
@@ -60,12 +48,16 @@ def cancel_a_plan_of_kafkas_tool(drained: DrainedCluster, tools: JavaTools, fold
     drained.cluster.seats[3].kill()
     assert "is still in progress" in _reassign(drained, *file, "--verify")
     assert "Successfully cancelled" in _reassign(drained, *file, "--cancel")
+    heal = drained.heal("--grace", "1h", *FAST)
+    heal.until("waiting for its return")
     drained.cluster.restart(3, is_killed=True)
     drained.until(drained.knows_all_brokers, "a broker is missing")
-    # The killed broker has kept its throttle until now.
+    # The broker has kept the throttle of Kafka's tool until now.
     assert "There is no active reassignment" in _reassign(drained, *file, "--verify")
-    drained.until(drained.is_whole, "not every replica is in sync")
+    heal.until(_FINE)
+    _interrupt(heal)
     assert drained.replicas() == before
+    drained.until(drained.is_whole, "not every replica is in sync")
     _check(drained)
 
 

@@ -30,14 +30,10 @@ def test_the_replicas_of_a_dead_disk_are_made_elsewhere(
     heal_scenarios.heal_a_dead_disk(drained, java_tools)
 
 
-def test_a_killed_broker_is_waited_for_within_its_grace(drained: DrainedCluster) -> None:
-    heal_scenarios.wait_for_a_killed_broker(drained)
-
-
-def test_a_plan_that_kafkas_tool_executes_is_cancelled_after_a_broker_was_killed(
+def test_a_plan_of_kafkas_tool_is_cancelled_and_a_killed_broker_waited_for_within_its_grace(
     drained: DrainedCluster, java_tools: JavaTools, tmp_path: Path
 ) -> None:
-    heal_scenarios.cancel_a_plan_of_kafkas_tool(drained, java_tools, tmp_path / "plan")
+    heal_scenarios.wait_for_a_killed_broker(drained, java_tools, tmp_path / "plan")
 
 
 def test_the_replicas_of_a_killed_broker_are_made_elsewhere(drained: DrainedCluster) -> None:
