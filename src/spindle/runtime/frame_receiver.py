@@ -2,7 +2,7 @@
 
 Small frames are cut from a buffer, which a connection has only while it contains a part of a frame.
 A large frame is received straight into its own memory, which is passed on without a copy: the
-answer to a follower's fetch has megabytes.
+answer to a follower's fetch has megabytes. `FrameBuffers` lends that memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,14 +11,18 @@ from typing import Final
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.foreign_protocols import foreign_protocol
+from spindle.runtime.frame_buffers import FrameBuffers
 
 _SIZE: Final = Struct(">i")
 _SMALL_BYTES: Final = 64 * 1024
 """Frames up to this size are cut from a buffer of this size."""
 _NO_BYTES: Final = bytearray()
+_NO_VIEW: Final = memoryview(_NO_BYTES)
 _free_buffers: Final[list[bytearray]] = []
 """Small buffers that no connection uses now; they belong to the event loop of the process."""
 _MOST_FREE_BUFFERS: Final = 64
+_large_buffers: Final = FrameBuffers(16 * 1024 * 1024)
+"""Memory of large frames, for all connections of the process."""
 
 
 class FrameReceiver:
@@ -39,7 +43,6 @@ class FrameReceiver:
         "_first_allocation_bytes",
         "_large",
         "_large_end",
-        "_large_view",
         "_limit_name",
         "_max_frame_bytes",
         "_small",
@@ -54,11 +57,10 @@ class FrameReceiver:
         self._limit_name = limit_name
         self._first_allocation_bytes = first_allocation_bytes
         self._small = _NO_BYTES
-        self._small_view = memoryview(_NO_BYTES)
+        self._small_view = _NO_VIEW
         self._start = 0
         self._end = 0
-        self._large = _NO_BYTES
-        self._large_view = memoryview(_NO_BYTES)
+        self._large = _NO_VIEW
         self._large_end = 0
 
     def buffer(self) -> memoryview:
@@ -66,7 +68,7 @@ class FrameReceiver:
         if self.large_bytes:
             if self._large_end == len(self._large):
                 self._grow_large()
-            return self._large_view[self._large_end :]
+            return self._large[self._large_end :]
         if self._small is _NO_BYTES:
             self._small = _free_buffers.pop() if _free_buffers else bytearray(_SMALL_BYTES)
             self._small_view = memoryview(self._small)
@@ -88,7 +90,7 @@ class FrameReceiver:
         self._large_end += count
         if self._large_end < self.large_bytes:
             return ()
-        frame = self._large_view[: self.large_bytes]
+        frame = self._large[: self.large_bytes]
         self._drop_large()
         return (frame,)
 
@@ -135,24 +137,22 @@ class FrameReceiver:
     def _begin_large(self, size: int, beginning: memoryview) -> None:
         have = len(beginning)
         self.large_bytes = size
-        self._large = bytearray(min(size, max(self._first_allocation_bytes, have)))
-        self._large_view = memoryview(self._large)
-        self._large_view[:have] = beginning
+        self._large = _large_buffers.take(min(size, max(self._first_allocation_bytes, have)))
+        self._large[:have] = beginning
         self._large_end = have
 
     def _grow_large(self) -> None:
-        grown = bytearray(min(self.large_bytes, 2 * len(self._large)))
-        grown[: self._large_end] = self._large_view[: self._large_end]
+        grown = _large_buffers.take(min(self.large_bytes, 2 * len(self._large)))
+        grown[: self._large_end] = self._large[: self._large_end]
         self._large = grown
-        self._large_view = memoryview(grown)
 
     def _drop_large(self) -> None:
         self.large_bytes = 0
-        self._large, self._large_view = _NO_BYTES, memoryview(_NO_BYTES)
+        self._large = _NO_VIEW
 
     def _drop_small(self) -> None:
         """Let another connection have the buffer while nothing is in it."""
         if self._small is not _NO_BYTES:
             if len(_free_buffers) < _MOST_FREE_BUFFERS:
                 _free_buffers.append(self._small)
-            self._small, self._small_view = _NO_BYTES, memoryview(_NO_BYTES)
+            self._small, self._small_view = _NO_BYTES, _NO_VIEW
