@@ -1,9 +1,17 @@
 """Snapshot files: names, bytes as Apache Kafka 4.3.1 writes them, and damaged ones."""
 
+from random import Random
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from metadata_history import history, image_of
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import Endpoint, OffsetAndEpoch
+from spindle.metadata.features import METADATA_VERSION
+from spindle.metadata.snapshot import snapshot_records
+from spindle.metadata_log.encoding import encode_image, encode_records
 from spindle.metadata_log.snapshots import (
     MAX_RECORDS_PER_BATCH,
     SnapshotInfo,
@@ -17,9 +25,16 @@ from spindle.metadata_log.snapshots import (
     snapshot_file_name,
     write_snapshot,
 )
-from spindle.protocol.messages.metadata_records import NoOpRecord, TopicRecord
+from spindle.protocol.message import Message
+from spindle.protocol.messages.metadata_records import (
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from spindle.protocol.metadata_frame import frame
 from spindle.protocol.records.batch import batches
+from spindle.protocol.records.builder import SimpleRecord, build_batch, build_batch_of_values
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.testing.filesystem import MemoryFileSystem
 
@@ -167,3 +182,52 @@ def test_a_failed_writer_leaves_nothing() -> None:
     part = SnapshotPart(files, "/d", ID, "2")
     part.abort()
     assert files.list_directory("/d") == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([7, 14, 17, 23, 30]))
+def test_an_image_is_encoded_as_its_records_are(seed: int, level: int) -> None:
+    feature = FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)
+    image = image_of([*history(seed, 60), *more_partitions(seed), feature])
+    assert list(encode_image(image)) == list(encode_records(snapshot_records(image)))
+
+
+def more_partitions(seed: int) -> list[Message]:
+    """Return records of a topic whose partitions repeat a few shapes with extreme numbers."""
+    random = Random(seed)
+    topic_id = random.randbytes(16)
+    records: list[Message] = [TopicRecord(name="shapes", topic_id=topic_id)]
+    for number in range(40):
+        replicas = random.choice(([1, 2, 3], [3], [], [2, 1]))
+        records.append(
+            PartitionRecord(
+                partition_id=random.choice((number, 2**31 - 1 - number)),
+                topic_id=topic_id,
+                replicas=replicas,
+                isr=random.choice((replicas, replicas[:1])),
+                adding_replicas=random.choice((replicas[:1], [])),
+                leader=random.choice((-1, *replicas)),
+                leader_epoch=random.choice((0, 2**31 - 1)),
+                partition_epoch=random.choice((-1, 7)),
+                leader_recovery_state=random.choice((0, 1)),
+                directories=[random.choice((bytes(16), b"\xff" * 16)) for _ in replicas],
+                eligible_leader_replicas=random.choice((None, replicas[:2])),
+                last_known_elr=random.choice((None, replicas[:1])),
+            )
+        )
+    return records
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=200), st.integers(0, 2**40))
+def test_a_batch_of_values_is_a_batch_of_records_that_have_nothing_else(
+    values: list[bytes], timestamp_ms: int
+) -> None:
+    records = [SimpleRecord(None, value, timestamp_ms) for value in values]
+    assert build_batch_of_values(values, timestamp_ms, 9, 4) == build_batch(
+        records, base_offset=9, leader_epoch=4
+    )
+
+
+def test_a_batch_of_no_values_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one record"):
+        build_batch_of_values([], 0)

@@ -7,6 +7,7 @@ from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.snapshot import snapshot_records
 from spindle.metadata_log.committed import CommittedBatch
+from spindle.metadata_log.encoding import encode_records
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
     AbortTransactionRecord,
@@ -142,7 +143,7 @@ def test_snapshots_are_due_by_bytes() -> None:
     assert work is not None
     assert work.snapshot_id == OffsetAndEpoch(3, 3)
     assert work.last_append_time_ms == 1002
-    assert list(work.records()) == [A]
+    assert list(work.values()) == list(encode_records([A]))
     assert generator.on_publication(_publication(log, 99), 10**9) is None
 
 

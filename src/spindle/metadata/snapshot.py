@@ -18,6 +18,7 @@ from spindle.metadata.image import MetadataImage
 from spindle.metadata.record_versions import partition_version, register_broker_version
 from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.metadata.security import SecurityImage
+from spindle.metadata.topics import TopicImage
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
     AccessControlEntryRecord,
@@ -35,6 +36,22 @@ from spindle.protocol.messages.metadata_records import (
 
 def snapshot_records(image: MetadataImage) -> Iterator[Message]:
     """Return all records of the image, in order."""
+    version = partition_version(image.metadata_version)
+    yield from records_before_topics(image)
+    for topic in image.topics.by_id.values():
+        yield topic_record(topic)
+        for partition_id, registration in topic.partitions.items():
+            yield registration.to_record(topic.topic_id, partition_id, version)
+    yield from records_after_topics(image)
+
+
+def topic_record(topic: TopicImage) -> TopicRecord:
+    """Return the record that comes before those of the topic's partitions."""
+    return TopicRecord(name=topic.name, topic_id=topic.topic_id)
+
+
+def records_before_topics(image: MetadataImage) -> Iterator[Message]:
+    """Return the features, which decide the versions of all records, and the nodes."""
     level = image.metadata_version
     yield from _features(image)
     for broker in image.cluster.brokers.values():
@@ -42,7 +59,10 @@ def snapshot_records(image: MetadataImage) -> Iterator[Message]:
     if level >= CONTROLLER_REGISTRATION_LEVEL:
         for controller in image.cluster.controllers.values():
             yield register_controller_record(controller)
-    yield from _topics(image)
+
+
+def records_after_topics(image: MetadataImage) -> Iterator[Message]:
+    """Return the configurations and all that follows them."""
     for resource, values in image.configs.by_resource.items():
         for name, value in values.items():
             yield ConfigRecord(
@@ -56,7 +76,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[Message]:
         yield ProducerIdsRecord(
             broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids.next_producer_id
         )
-    yield from _security(image.security, level)
+    yield from _security(image.security, image.metadata_version)
 
 
 def register_broker_record(broker: BrokerRegistration, metadata_version: int) -> Message:
@@ -96,14 +116,6 @@ def _features(image: MetadataImage) -> Iterator[Message]:
     for name, level in image.features.levels.items():
         if name != METADATA_VERSION:
             yield FeatureLevelRecord(name=name, feature_level=level)
-
-
-def _topics(image: MetadataImage) -> Iterator[Message]:
-    version = partition_version(image.metadata_version)
-    for topic in image.topics.by_id.values():
-        yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
-        for partition_id, registration in topic.partitions.items():
-            yield registration.to_record(topic.topic_id, partition_id, version)
 
 
 def _client_quotas(image: MetadataImage) -> Iterator[Message]:

@@ -20,7 +20,7 @@ from spindle.protocol.messages.raft_records import (
     VotersRecord,
 )
 from spindle.protocol.records.batch import BatchHeader, batches, check_crc
-from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.builder import build_batch_of_values
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
 from spindle.raft.kraft_records import ControlRecord, read_control_records, voter_set_of
@@ -87,11 +87,7 @@ def encode_snapshot(
     offset = len(records)
     yield build_control_batch(records, now_ms, leader_epoch=epoch)
     for group in _groups(values):
-        yield build_batch(
-            [SimpleRecord(None, value, now_ms) for value in group],
-            base_offset=offset,
-            leader_epoch=epoch,
-        )
+        yield build_batch_of_values(group, now_ms, offset, epoch)
         offset += len(group)
     yield build_control_batch(
         [kraft_records.snapshot_footer()], now_ms, base_offset=offset, leader_epoch=epoch

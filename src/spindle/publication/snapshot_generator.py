@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.snapshot import snapshot_records
-from spindle.protocol.message import Message
+from spindle.metadata_log.encoding import encode_image
 from spindle.publication.loader import Publication
 
 
@@ -18,9 +17,9 @@ class SnapshotWork:
     last_append_time_ms: int
     image: MetadataImage
 
-    def records(self) -> Iterator[Message]:
-        """Return the records in order; the image is immutable, so any thread may draw them."""
-        return snapshot_records(self.image)
+    def values(self) -> Iterator[bytes]:
+        """Return the framed records in order; the image is immutable: any thread may draw them."""
+        return encode_image(self.image)
 
 
 class SnapshotGenerator:

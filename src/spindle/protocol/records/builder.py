@@ -1,7 +1,8 @@
 """Build record batches, for coordinators, the metadata log, tools and compaction."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -27,6 +28,8 @@ from spindle.protocol.records.batch import (
 )
 from spindle.protocol.records.compression import compress
 from spindle.protocol.records.record import Record, RecordHeaders, encode_record
+
+_NO_HEADERS: Final = b"\0"
 
 
 class SimpleRecord(NamedTuple):
@@ -94,6 +97,44 @@ def build_batch(
         len(records),
     )
     return seal_batch(header, compress(codec, body))
+
+
+def build_batch_of_values(
+    values: Sequence[bytes], timestamp_ms: int, base_offset: int = 0, leader_epoch: int = -1
+) -> bytes:
+    """Return the batch that `build_batch` returns for records that have these values only.
+
+    Raises:
+        ValueError: no value.
+    """
+    if not values:
+        raise ValueError("a batch has at least one record")
+    parts: list[bytes] = []
+    for delta, value in enumerate(values):
+        parts += (_head_of_value(delta, len(value)), value, _NO_HEADERS)
+    header = BatchHeader(
+        base_offset,
+        0,
+        leader_epoch,
+        MAGIC,
+        0,
+        0,
+        len(values) - 1,
+        timestamp_ms,
+        timestamp_ms,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        len(values),
+    )
+    return seal_batch(header, b"".join(parts))
+
+
+@lru_cache(maxsize=1 << 14)
+def _head_of_value(offset_delta: int, value_bytes: int) -> bytes:
+    """Return what stands before the value in a record that has nothing else."""
+    record = encode_record(offset_delta, 0, None, bytes(value_bytes))
+    return record[: -value_bytes - len(_NO_HEADERS)]
 
 
 def rebuild_batch(

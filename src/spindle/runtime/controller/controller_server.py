@@ -279,7 +279,7 @@ class ControllerServer(ImageConsumer):
     async def _write_snapshot(self, work: SnapshotWork) -> None:
         try:
             size_bytes = await self._quorum.write_snapshot(
-                work.snapshot_id, work.records(), work.last_append_time_ms
+                work.snapshot_id, work.values(), work.last_append_time_ms
             )
             self.last_snapshot = WrittenSnapshot(size_bytes, self._clock())
         except (ValueError, LogDirectoryFailed) as error:

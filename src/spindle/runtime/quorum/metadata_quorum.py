@@ -333,11 +333,11 @@ class RaftMetadataQuorum:
     async def write_snapshot(
         self,
         snapshot_id: OffsetAndEpoch,
-        records: Iterable[Message],
+        values: Iterable[bytes],
         last_timestamp_ms: int,
     ) -> int:
         """Write a snapshot; see `SnapshotWriter.write`."""
-        return await self._snapshots.write(snapshot_id, records, last_timestamp_ms)
+        return await self._snapshots.write(snapshot_id, values, last_timestamp_ms)
 
     # ------------------------------------------------------------ steps
 

@@ -7,10 +7,8 @@ from typing import Final
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.disks.executor import DirectoryExecutor
-from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot
-from spindle.protocol.message import Message
 from spindle.raft.core import QuorumCore
 from spindle.raft.ready import LogCleaned, SnapshotWritten
 
@@ -54,9 +52,12 @@ class SnapshotWriter:
         self._timer.cancel()
 
     async def write(
-        self, snapshot_id: OffsetAndEpoch, records: Iterable[Message], last_timestamp_ms: int
+        self, snapshot_id: OffsetAndEpoch, values: Iterable[bytes], last_timestamp_ms: int
     ) -> int:
         """Write a snapshot of the state below `snapshot_id.offset`, then clean up old ones.
+
+        Args:
+            values: the framed records, which another thread draws.
 
         Returns its size in bytes, 0 if it was there already.
 
@@ -80,7 +81,7 @@ class SnapshotWriter:
         try:
             # Encoding a large image takes long: run it neither on this thread nor on the disk's.
             content = await self._loop.run_in_executor(
-                None, _encode, records, info, snapshot_id.epoch, self._clock()
+                None, _encode, values, info, snapshot_id.epoch, self._clock()
             )
             await self._thread.submit(self._log.write_snapshot, snapshot_id, content, token)
         finally:
@@ -110,5 +111,5 @@ class SnapshotWriter:
             self._report(event)
 
 
-def _encode(records: Iterable[Message], info: SnapshotInfo, epoch: int, now_ms: int) -> list[bytes]:
-    return list(encode_snapshot(encode_records(records), info, epoch=epoch, now_ms=now_ms))
+def _encode(values: Iterable[bytes], info: SnapshotInfo, epoch: int, now_ms: int) -> list[bytes]:
+    return list(encode_snapshot(values, info, epoch=epoch, now_ms=now_ms))
