@@ -5,7 +5,8 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final
 
 from spindle.common.errors import is_out_of_descriptors
@@ -15,6 +16,10 @@ _UNKNOWN: Final = -1
 _DESCRIPTORS_WAIT_S: Final = 10.0
 _DESCRIPTORS_PAUSE_S: Final = 0.01
 _CAN_FORGET: Final = hasattr(os, "posix_fadvise")
+_KEEP_SIZE: Final = 1
+"""The mode FALLOC_FL_KEEP_SIZE of Linux."""
+_NOT_SUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.ENODEV)
+_RESERVATION_BYTES: Final = 8 * 1024 * 1024
 
 
 def _open(path: str, flags: int, mode: int = 0o644) -> int:
@@ -41,6 +46,28 @@ def _write_at(fd: int, data: memoryview, position: int) -> None:
         if not count:
             raise OSError(errno.EIO, f"only {done} of {len(data)} bytes were written")
         done += count
+
+
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Return the function of the C library, which Python lacks; None where there is none.
+
+    It returns 0 or an error number.
+    """
+    import ctypes
+
+    if ctypes.sizeof(ctypes.c_void_p) < 8:
+        return None
+    try:
+        function = ctypes.CDLL(None, use_errno=True).fallocate
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+    def fallocate(fd: int, mode: int, position: int, size_bytes: int) -> int:
+        return ctypes.get_errno() if function(fd, mode, position, size_bytes) else 0
+
+    return fallocate
 
 
 class OsFile:
@@ -90,6 +117,17 @@ class OsFile:
         if self._end != _UNKNOWN:
             self._end = max(self._end, position + len(view))
 
+    def reserve(self, size_bytes: int, position: int, /) -> bool:
+        fallocate = _fallocate()
+        if fallocate is None:
+            return False
+        error = errno.EINTR
+        while error == errno.EINTR:
+            error = fallocate(self._fd, _KEEP_SIZE, position, size_bytes)
+        if error and error not in _NOT_SUPPORTED:
+            raise OSError(error, os.strerror(error), self.path)
+        return not error
+
     def size(self) -> int:
         return self._end_position()
 
@@ -112,6 +150,8 @@ class OsFile:
 
 class OsFileSystem:
     """`FileSystem` on the disks of this machine."""
+
+    reservation_bytes = _RESERVATION_BYTES
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         return OsFile(path, create=create, writable=writable)

@@ -34,6 +34,16 @@ class File(Protocol):
         ...
 
     def pwrite(self, data: Bytes, position: int, /) -> None: ...
+    def reserve(self, size_bytes: int, position: int, /) -> bool:
+        """Reserve disk space for this range; the size of the file stays as it is.
+
+        `truncate`, also to the present size, gives back what is reserved behind the end.
+
+        Returns:
+            False if the file system cannot do that.
+        """
+        ...
+
     def size(self) -> int: ...
     def truncate(self, size_bytes: int, /) -> None: ...
     def sync(self) -> None:
@@ -49,6 +59,11 @@ class File(Protocol):
 
 class FileSystem(Protocol):
     """The only access to the disk. Paths are absolute strings. Every method may raise OSError."""
+
+    @property
+    def reservation_bytes(self) -> int:
+        """How much to `reserve` at a time, ahead of a segment that is written."""
+        ...
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File: ...
     def read_bytes(self, path: str) -> bytes: ...

@@ -327,13 +327,13 @@ class DirectoryStore:
     # Work that comes round.
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete old segments of all logs; return how many went."""
+        """Delete old segments, give back unused reserved space; return how many segments went."""
+        self.storage.handles.reserved.give_back_unused()
         deleted = sum(log.delete_old_segments(now_ms) for log in self.logs.values())
-        # A future log ages with the log that it is copied from.
-        return deleted + sum(
-            log.delete_old_segments(now_ms, only_below_start=True)
-            for log in self.future_logs.values()
-        )
+        for future in self.future_logs.values():
+            # A future log ages with the log that it is copied from.
+            deleted += future.delete_old_segments(now_ms, only_below_start=True)
+        return deleted
 
     def forget_producers(self, now_ms: int) -> None:
         """Forget producers that have sent nothing for `producer.id.expiration.ms`."""

@@ -8,14 +8,15 @@ from contextlib import suppress
 from typing import Final
 
 from spindle.common.ports import File, FileSystem
+from spindle.log.reserved_space import ReservedSpace
 
 DEFAULT_OPEN_FILES: Final = 512
 
 
 class FileHandles:
-    """A cache of open files by path."""
+    """A cache of open files by path, and the space that is reserved for some of them."""
 
-    __slots__ = ("_capacity", "_open", "file_system")
+    __slots__ = ("_capacity", "_open", "file_system", "reserved")
 
     def __init__(self, file_system: FileSystem, capacity: int = DEFAULT_OPEN_FILES) -> None:
         if capacity < 1:
@@ -23,6 +24,7 @@ class FileHandles:
         self.file_system = file_system
         self._capacity = capacity
         self._open: dict[str, File] = {}
+        self.reserved = ReservedSpace(file_system, self.get)
 
     def get(self, path: str, *, create: bool = False) -> File:
         """Return the open file at `path`; open it for reading and writing if necessary.
@@ -45,12 +47,14 @@ class FileHandles:
 
     def release(self, path: str) -> None:
         """Close the file if it is open (before it is renamed or removed)."""
+        self.reserved.forget(path)
         file = self._open.pop(path, None)
         if file is not None:
             file.close()
 
     def release_below(self, directory: str) -> None:
-        """Close every open file in `directory`."""
+        """Close every open file in `directory` (before it is renamed or removed)."""
+        self.reserved.forget_below(directory)
         prefix = directory + "/"
         for path in [path for path in self._open if path.startswith(prefix)]:
             self._open.pop(path).close()

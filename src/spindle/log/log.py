@@ -31,6 +31,7 @@ from spindle.log.producers.state import ProducerState
 from spindle.log.producers.verification import NO_TERMS, TransactionTerms
 from spindle.log.segments.lookup import TimestampOffset, find_max_timestamp, find_timestamp
 from spindle.log.segments.retention import deletable_segments
+from spindle.log.segments.rolling import must_roll
 from spindle.log.segments.segment import Segment
 from spindle.log.segments.segment_list import Segments
 from spindle.log.storage import LogStorage
@@ -261,7 +262,7 @@ class Log:
         max_timestamp = max([header.max_timestamp for _, header in placed])
         last_offset = last.base_offset + last.last_offset_delta
         segment = self.segments.active
-        if segment.must_roll(len(records), last_offset, max_timestamp, self.config, now_ms):
+        if must_roll(segment, len(records), last_offset, max_timestamp, self.config, now_ms):
             segment = self._roll_for(first.base_offset, last_offset, now_ms)
         if not self._has_durable_identity:
             self._make_identity_durable()
@@ -419,8 +420,6 @@ class Log:
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Return where `epoch`, or the largest known one below it, ends; (-1, -1) if that is
         unknown.
-
-        (-1, -1) if that is unknown.
         """
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 

@@ -142,6 +142,7 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, producers: ProducerS
         True if something had to be cut off: later segments do not continue this one then.
     """
     segment.reset_indexes()
+    segment.suspect_reserved_space()
     end = 0
     next_offset = segment.base_offset
     reason = "a batch out of order or not whole"

@@ -34,6 +34,7 @@ class Fault:
 _WRITES: Final = (
     "append",
     "pwrite",
+    "reserve",
     "truncate",
     "write_atomically",
     "make_directories",
@@ -46,10 +47,18 @@ _WRITES: Final = (
 class _File:
     """A file's content. The zeros at the end of one that was made longer take no memory."""
 
-    __slots__ = ("_data", "_durable", "_durable_bytes", "modified_ms", "size_bytes")
+    __slots__ = (
+        "_data",
+        "_durable",
+        "_durable_bytes",
+        "modified_ms",
+        "reserved_bytes",
+        "size_bytes",
+    )
 
     def __init__(self) -> None:
         self.size_bytes = 0
+        self.reserved_bytes = 0
         self.modified_ms = 0
         self._data = bytearray()
         self._durable = b""
@@ -74,6 +83,11 @@ class _File:
     def sync(self) -> None:
         self._durable = bytes(self._data)
         self._durable_bytes = self.size_bytes
+
+    @property
+    def taken_bytes(self) -> int:
+        """Of the disk."""
+        return max(self.size_bytes, self.reserved_bytes)
 
     @property
     def is_durable(self) -> bool:
@@ -131,13 +145,27 @@ class MemoryFile:
         self._use("pwrite")
         self._write(data, position)
 
+    def reserve(self, size_bytes: int, position: int, /) -> bool:
+        self._use("reserve")
+        end = position + size_bytes
+        wanted = max(0, end - self._file.taken_bytes)
+        taken = self._owner.take_space(self.path, wanted)
+        if taken < wanted:
+            self._owner.give_space(self.path, taken)
+            raise OSError(errno.ENOSPC, "no space to reserve", self.path)
+        self._file.reserved_bytes = max(self._file.reserved_bytes, end)
+        return True
+
     def size(self) -> int:
         self._use("size")
         return self._file.size_bytes
 
     def truncate(self, size_bytes: int, /) -> None:
         self._use("truncate")
-        self._file.resize(size_bytes)
+        file = self._file
+        self._owner.give_space(self.path, file.taken_bytes - file.size_bytes)
+        file.reserved_bytes = 0
+        file.resize(size_bytes)
 
     def sync(self) -> None:
         self._use("sync")
@@ -151,7 +179,7 @@ class MemoryFile:
 
     def _write(self, data: Bytes, position: int) -> None:
         """Write as much as there is space for; like a real file, it then has part of the data."""
-        growth = max(0, position + len(data) - self._file.size_bytes)
+        growth = max(0, position + len(data) - self._file.taken_bytes)
         missing = growth - self._owner.take_space(self.path, growth)
         self._file.write(data[: len(data) - missing] if missing else data, position)
         self._file.modified_ms = self._owner.now_ms
@@ -170,12 +198,14 @@ class MemoryFileSystem:
     Attributes:
         now_ms: the time that files written to are stamped with.
         free_bytes: what is left, by path of a directory; a directory that is not named never runs
-            full. Nothing that is removed gives space back.
+            full. Only space that was reserved is given back, nothing that is removed.
+        reservation_bytes: see the port.
         read_only: paths of the directories that cannot be changed.
     """
 
     def __init__(self) -> None:
         self.now_ms = 0
+        self.reservation_bytes = 1024 * 1024
         self.faults: list[Fault] = []
         self.free_bytes: dict[str, int] = {}
         self.read_only: set[str] = set()
@@ -211,6 +241,13 @@ class MemoryFileSystem:
                 self.free_bytes[directory] = free_bytes - taken_bytes
                 return taken_bytes
         return wanted_bytes
+
+    def give_space(self, path: str, size_bytes: int) -> None:
+        """Add to the space that the file's directory has left."""
+        for directory in self.free_bytes:
+            if is_within(path, directory):
+                self.free_bytes[directory] += size_bytes
+                return
 
     def _check_writable(self, operation: str, path: str) -> None:
         if any(is_within(path, directory) for directory in self.read_only):

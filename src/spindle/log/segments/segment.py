@@ -8,11 +8,9 @@ import logging
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ports import Bytes
-from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -28,6 +26,7 @@ from spindle.log.segments.file_range import FileRange
 from spindle.log.segments.index_progress import IndexPoint, IndexProgress
 from spindle.log.segments.offset_index import OffsetIndex
 from spindle.log.segments.read_positions import ReadPositions
+from spindle.log.segments.space_ahead import SpaceAhead
 from spindle.log.segments.time_index import TimeIndex
 from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.protocol.records.batch import (
@@ -70,6 +69,7 @@ class Segment:
         "_bytes_since_index_entry",
         "_handles",
         "_is_dirty",
+        "_space",
         "base_offset",
         "created_ms",
         "index_interval_bytes",
@@ -109,6 +109,7 @@ class Segment:
         self.roll_timestamp: int | None = NO_TIMESTAMP
         self._bytes_since_index_entry = 0
         self._is_dirty = False
+        self._space = SpaceAhead(handles, config.segment_bytes)
         self.positions = ReadPositions()
 
     # Life of the files.
@@ -162,18 +163,26 @@ class Segment:
         """Cut the data to `size_bytes`, the end of a batch that the indexes reach."""
         self._handles.get(self.path).truncate(size_bytes)
         self._is_dirty = True
+        self._space.given_back()
         self.size_bytes = size_bytes
         self.positions.forget()
         if size_bytes == 0:
             self.roll_timestamp = NO_TIMESTAMP
 
     def become_inactive(self) -> None:
-        """Write the last time index entry and cut the indexes to their entries."""
+        """Write the last time index entry, cut the indexes to their entries, give back the space
+        that is reserved behind the data.
+        """
         self.time_index.append_if_later(
             self.max_timestamp, self.max_timestamp_offset, is_final=True
         )
         self.offset_index.file.trim()
         self.time_index.file.trim()
+        self._space.give_back(self._handles, self.path, self.size_bytes)
+
+    def suspect_reserved_space(self) -> None:
+        """Let `become_inactive` give back what a run that was killed may have reserved."""
+        self._space.suspect(self._handles, self.size_bytes)
 
     def sync(self) -> None:
         """Return when all changes to data and indexes since the last `sync` are on the device."""
@@ -239,7 +248,7 @@ class Segment:
             batches: position in `records` and header (with final offsets) of each batch.
         """
         start = self.size_bytes
-        self._handles.get(self.path, create=True).pwrite(records, start)
+        self._space.write(self._handles, self.path, records, start)
         self._is_dirty = True
         if self.roll_timestamp == NO_TIMESTAMP and start == 0:
             self.roll_timestamp = batches[0][1].max_timestamp
@@ -282,44 +291,6 @@ class Segment:
             self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += header.batch_length + LOG_OVERHEAD_BYTES
-
-    def must_roll(
-        self,
-        incoming_bytes: int,
-        last_offset: int,
-        max_timestamp: int,
-        config: LogConfig,
-        now_ms: int,
-    ) -> bool:
-        """Return whether records of this size, last offset and largest timestamp need a new
-        segment.
-        """
-        size = self.size_bytes
-        if size == 0:
-            return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
-        return (
-            size > config.segment_bytes - incoming_bytes
-            or self._age_ms(max_timestamp, now_ms) > config.segment_ms - self._jitter_ms(config)
-            or self.offset_index.is_full
-            or self.time_index.is_full
-            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
-        )
-
-    def _jitter_ms(self, config: LogConfig) -> int:
-        """Return how much earlier than `segment.ms` this segment is closed.
-
-        The amount is spread evenly over 0 to `segment.jitter.ms`, by a hash of the segment's path.
-        """
-        if config.segment_jitter_ms == 0:
-            return 0
-        return crc32(self.path.encode()) % min(config.segment_jitter_ms, config.segment_ms)
-
-    def _age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """Return how much newer incoming records are than the first ones (or than the file)."""
-        first_timestamp = self.first_timestamp()
-        if first_timestamp >= 0:
-            return max_timestamp - first_timestamp
-        return now_ms - self.created_ms
 
     def first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch; -1 if there is none. In ms."""

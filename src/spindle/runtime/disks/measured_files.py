@@ -75,6 +75,13 @@ class _MeasuredFile(OsFile):
             raise
         self._io.writes.observe(perf_counter_ns() - began_ns, len(data))
 
+    def reserve(self, size_bytes: int, position: int, /) -> bool:
+        try:
+            return OsFile.reserve(self, size_bytes, position)
+        except OSError as error:
+            error.add_note(f"while reserving space for {self.path}")
+            raise
+
     def sync(self) -> None:
         began_ns = perf_counter_ns()
         try:

@@ -60,6 +60,10 @@ class FaultyFile:
             raise no_space(self.path)
         self._file.pwrite(view, position)
 
+    def reserve(self, size_bytes: int, position: int, /) -> bool:
+        self._enter(DiskOperation.WRITE)
+        return self._file.reserve(size_bytes, position)
+
     def size(self) -> int:
         # The inode of an open file is in memory.
         return self._file.size()
@@ -91,6 +95,10 @@ class FaultyFileSystem:
     def __init__(self, below: FileSystem, disks: Mapping[str, FaultyDisk]) -> None:
         self._below = below
         self._disks = disks
+
+    @property
+    def reservation_bytes(self) -> int:
+        return self._below.reservation_bytes
 
     def _disk(self, path: str) -> FaultyDisk | None:
         while path not in self._disks:

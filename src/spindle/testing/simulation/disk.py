@@ -39,6 +39,7 @@ class SimulatedDisks(MemoryFileSystem):
 
     def __init__(self, wall_clock_ms: Callable[[], int], random: Random) -> None:
         super().__init__()
+        self.reservation_bytes = 8192
         self._wall_clock_ms = wall_clock_ms
         self._random = random
         self._operations_left: int | None = None

@@ -1,0 +1,113 @@
+"""Disk space that is reserved ahead of the segments that grow fast.
+
+An append into reserved space costs two thirds of one for which the file system has to find blocks.
+The space is behind the end of a file, so the size stays as it is, and no reader sees anything.
+`du` and the free space of the disk see it; therefore little of it is reserved in a directory, only
+on a disk with plenty of free space, and it is given back when a segment is finished, when nothing
+was appended for a while, and when the disk runs full. (Kafka's `preallocate` is another thing: it
+makes the file as long as the segment may become.)
+"""
+
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from spindle.common.ports import File, FileSystem
+
+_MOST_FILES: Final = 16
+_LEAST_FREE_STEPS: Final = 128
+"""The disk has to have so many times `FileSystem.reservation_bytes` free."""
+_VOLUME_DIVISOR: Final = 8
+"""A segment gets no reserved space before it has this part of a step."""
+_NEVER: Final = 2**63 - 1
+_DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Return whether a write failed because the disk, or the quota, has no space left."""
+    return error.errno in _DISK_FULL
+
+
+class ReservedSpace:
+    """The files of one log directory that have reserved space. Belongs to its thread.
+
+    Args:
+        open_file: returns the open file at a path.
+    """
+
+    __slots__ = ("_file_system", "_is_possible", "_open_file", "_step_bytes", "_used")
+
+    def __init__(self, file_system: FileSystem, open_file: Callable[[str], File]) -> None:
+        self._file_system = file_system
+        self._open_file = open_file
+        self._step_bytes = file_system.reservation_bytes
+        self._is_possible = True
+        self._used: dict[str, bool] = {}
+        """Whether space was reserved for the file since the last `give_back_unused`, by path."""
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    @property
+    def least_volume_bytes(self) -> int:
+        """The size up to which no segment has reserved space."""
+        return self._step_bytes // _VOLUME_DIVISOR
+
+    def extend(self, path: str, start: int, end: int, limit: int) -> int:
+        """Reserve space for a write from `start` to `end` and for what will follow, below `limit`.
+
+        Returns:
+            The end of the next write for which to call this again, at least, whether or not space
+            could be reserved.
+        """
+        target = min(start + self._step_bytes, limit)
+        if target <= end:
+            return end + self._step_bytes
+        if self._may_reserve(path):
+            try:
+                self._is_possible = self._open_file(path).reserve(target - start, start)
+                self._used[path] = True
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                self.give_back()
+        return target if self._is_possible else _NEVER
+
+    def _may_reserve(self, path: str) -> bool:
+        if not self._is_possible or (path not in self._used and len(self._used) >= _MOST_FILES):
+            return False
+        _, usable_bytes = self._file_system.capacity(path.rpartition("/")[0])
+        if usable_bytes >= _LEAST_FREE_STEPS * self._step_bytes:
+            return True
+        self.give_back()
+        return False
+
+    def forget(self, path: str) -> None:
+        """Count the file no more: it is removed or renamed, or its space was given back."""
+        self._used.pop(path, None)
+
+    def forget_below(self, directory: str) -> None:
+        """Count the files in a directory no more."""
+        prefix = directory + "/"
+        for path in [path for path in self._used if path.startswith(prefix)]:
+            del self._used[path]
+
+    def give_back(self) -> bool:
+        """Give all reserved space back; return whether there was any."""
+        paths = list(self._used)
+        for path in paths:
+            self._give_back(path)
+        return bool(paths)
+
+    def give_back_unused(self) -> None:
+        """Give the space back for which nothing was reserved since the last call of this."""
+        for path, is_used in list(self._used.items()):
+            if is_used:
+                self._used[path] = False
+            else:
+                self._give_back(path)
+
+    def _give_back(self, path: str) -> None:
+        del self._used[path]
+        file = self._open_file(path)
+        file.truncate(file.size())
