@@ -51,7 +51,7 @@ def clean(value_bytes: int, codec: str = "none") -> Callable[[Node, Sizes], Metr
     def run(node: Node, sizes: Sizes) -> Metrics:
         node.format()
         node.start()
-        volume = sizes.volume_bytes // 4 if value_bytes >= 1000 else sizes.small_volume_bytes // 2
+        volume = sizes.volume_bytes // 2 if value_bytes >= 1000 else sizes.small_volume_bytes // 2
         _cleaned(node, "warm-up", volume // 4, value_bytes, codec)
         return _cleaned(node, "measured", volume, value_bytes, codec)
 

@@ -245,7 +245,7 @@ def start(node: Node, sizes: Sizes) -> Metrics:
     time.sleep(3)
     idle = node.rss_bytes()
     create(node, "memory", 1)
-    fill(node, "memory", sizes.volume_bytes // 1024, 1024, "1")
+    fill(node, "memory", 2 * sizes.volume_bytes // 1024, 1024, "1")
     return {
         "time": seconds,
         "cpu": cpu,
@@ -442,7 +442,7 @@ ITEMS: tuple[Item, ...] = (
         "restart",
         restart,
         (
-            Metric("memory", "KiB in use per partition", False, 1.0, goal_of_before=1.05),
+            Metric("memory", "KiB in use per partition", False, 0.5, goal_of_before=1.05),
             Metric("stop", "s to stop", False),
             Metric("clean", "s after a clean stop", False, 0.25),
             Metric("clean_cpu", "CPU-s", False),

@@ -65,7 +65,7 @@ def move(node: Node, sizes: Sizes) -> Metrics:
     node.format()
     node.start()
     with topic_of(node) as topic:
-        volume = sizes.volume_bytes // 2
+        volume = sizes.volume_bytes
         fill(node, topic, volume // 1024, 1024, "1")
         name = f"{topic}-0"
         source = next(path for path in node.log_dirs if (path / name).exists())

@@ -141,7 +141,7 @@ def _report(
 
 
 def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 180)
+    return Console(width=None if sys.stdout.isatty() else 200)
 
 
 def _sizes(quick: bool, volume_mib: int | None, partitions: int | None) -> Sizes:

@@ -13,12 +13,12 @@ from rich.progress import Progress, TaskID
 
 from benchmarks import page_cache
 from benchmarks.floor import Floor
-from benchmarks.items import MIB, Item, Sizes, Skipped, Subject, warm_up
+from benchmarks.items import Item, Sizes, Skipped, Subject, warm_up
 from benchmarks.report import Results
 
 T = TypeVar("T")
-# The client's buffers and the node's own files want pages, too.
-RECYCLED_MORE_BYTES = 512 * MIB
+RECYCLED_VOLUMES = 2
+"""Three replicas of half the volume of a run, the client's buffers and the node's own files."""
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Session:
         self.results.add(item, subject.kind, item.run(subject, self.sizes))
 
     def _recycle(self) -> None:
-        page_cache.recycle(self.folder, self.sizes.volume_bytes + RECYCLED_MORE_BYTES)
+        page_cache.recycle(self.folder, RECYCLED_VOLUMES * self.sizes.volume_bytes)
 
     @contextmanager
     def _failure_noted(self, what: str) -> Iterator[None]:
