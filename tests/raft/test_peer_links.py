@@ -159,7 +159,7 @@ def test_a_request_that_was_given_up_does_not_hold_up_the_next_one() -> None:
 
 def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next() -> None:
     async def run() -> None:
-        waiting: list[asyncio.Task[Message]] = []
+        waiting: list[asyncio.Future[Message]] = []
 
         def answer(request: Message, version: int) -> Message:
             return VoteResponse() if type(request).__name__ == "VoteRequest" else FetchResponse()
@@ -168,7 +168,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next() ->
         destination = await server.start()
         peers = PeerLinks("raft-client-1", 5)
         await peers.request(destination, vote(is_pre_vote=False))
-        waiting.append(asyncio.create_task(peers.request(destination, fetch())))
+        waiting.append(asyncio.ensure_future(peers.request(destination, fetch())))
         await asyncio.sleep(0)
         second = await peers.request(destination, vote(is_pre_vote=False))
         assert isinstance(second, VoteResponse)

@@ -10,6 +10,7 @@ from replica_pair import NOW_MS, TOPIC_ID, Leader, append, commit, content, new_
 
 from spindle.common.errors import CorruptLog, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import Endpoint
+from spindle.common.promise import Promise
 from spindle.config.node_config import NodeConfig
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.log_directory import LogDirectory
@@ -23,6 +24,7 @@ from spindle.replicas.replication_context import ReplicationContext
 from spindle.replication.follower_log import begin_to_follow
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.peers.port import PeerUnavailable
+from spindle.runtime.task_promise import promise_of
 from spindle.serving.quotas.replication import ReplicationQuotas
 from spindle.testing.filesystem import MemoryFileSystem
 
@@ -57,17 +59,16 @@ class DoneAtOnce:
         self.failure: LogDirectoryFailed | None = None
         self.log: list[str] = []
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    def call(self, callback: Callable[..., None], function: Callable[..., Any], *args: Any) -> None:
+        loop = asyncio.get_running_loop()
         self.log.append(function.__name__)
         if self.failure is None:
             try:
-                future.set_result(function(*args))
-                return future
+                loop.call_soon(callback, function(*args), None)
+                return
             except (OSError, CorruptLog) as error:
                 self.failure = LogDirectoryFailed("/data", error)
-        future.set_exception(self.failure)
-        return future
+        loop.call_soon(callback, None, self.failure)
 
 
 class Wire:
@@ -91,7 +92,10 @@ class Line:
         self._wire = wire
         self._client_id = client_id
 
-    async def request(self, destination: Destination, message: Message) -> Message:
+    def request(self, destination: Destination, message: Message) -> Promise[Message]:
+        return promise_of(self._request(destination, message))
+
+    async def _request(self, destination: Destination, message: Message) -> Message:
         wire = self._wire
         wire.asked.append((self._client_id, destination))
         if wire.is_cut:
@@ -198,7 +202,7 @@ def test_records_arrive_and_who_waits_for_them_is_told() -> None:
             assert content(partition.log) == content(its)
         assert broker.leader.requests[0].replica_state.replica_epoch == 77
         assert broker.wire.asked[0] == ("broker-2-fetcher-0", Destination(1, "leader", 9092))
-        await broker.fetchers.stop_all()
+        broker.fetchers.stop_all()
         assert broker.wire.closed == ["broker-2-fetcher-0"]
 
     scenario(test)
@@ -215,7 +219,7 @@ def test_all_that_one_answer_brings_takes_one_hop_for_each_directory() -> None:
             ["apply_leader_answers"],
             ["apply_leader_answers"],
         ]
-        await broker.fetchers.stop_all()
+        broker.fetchers.stop_all()
 
     scenario(test)
 
@@ -233,7 +237,7 @@ def test_a_leader_that_is_away_is_asked_until_it_is_back() -> None:
         broker.wire.is_cut = False
         await broker.caught_up()
         assert {port for _, (_, _, port) in broker.wire.asked} == {9093}
-        await broker.fetchers.stop_all()
+        broker.fetchers.stop_all()
 
     scenario(test)
 
@@ -249,7 +253,7 @@ def test_a_session_that_the_leader_has_forgotten_is_begun_anew_at_once() -> None
         await broker.wake()
         await broker.caught_up()
         assert [request.session_epoch for request in broker.leader.requests[-3:]] == [2, 0, 1]
-        await broker.fetchers.stop_all()
+        broker.fetchers.stop_all()
 
     scenario(test)
 
@@ -263,7 +267,7 @@ def test_a_leader_that_refuses_every_session_is_not_asked_without_pause() -> Non
         for _ in range(20):
             await asyncio.sleep(0)
         assert len(broker.wire.asked) == 1
-        await broker.fetchers.stop_all()
+        broker.fetchers.stop_all()
 
     scenario(test)
 
@@ -298,13 +302,47 @@ def test_a_dead_directory_stops_its_replicas_alone(caplog: pytest.LogCaptureFixt
             append(log, 0, "a")
         await broker.wake()
         await until(lambda: broker.partitions[1].log.log_end_offset == 1)
-        (task,) = broker.fetchers
-        assert [key.partition for key in task.fetcher.failed] == [0]
-        assert [followed.key.partition for followed in task.fetcher] == [1]
-        await broker.fetchers.stop_all()
+        (rounds,) = broker.fetchers
+        await until(lambda: [key.partition for key in rounds.fetcher.failed] == [0])
+        assert [followed.key.partition for followed in rounds.fetcher] == [1]
+        broker.fetchers.stop_all()
 
     scenario(test)
     assert not caplog.records
+
+
+def test_an_unexpected_error_is_logged_and_the_fetcher_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    complaints: list[str] = []
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(str(context["exception"])))
+        broker = Broker(new_log(0), new_log(1))
+        broker.follow()
+        await broker.caught_up()
+        (rounds,) = broker.fetchers
+        for method in ("on_done", "on_response", "next_request"):
+            original = getattr(rounds.fetcher, method)
+
+            def fail_once(*args: Any, method: str = method, original: Any = original) -> Any:
+                monkeypatch.setattr(rounds.fetcher, method, original)
+                raise KeyError(method)
+
+            monkeypatch.setattr(rounds.fetcher, method, fail_once)
+            for log in broker.leader.logs.values():
+                append(log, 0, method)
+            await broker.wake()
+            await until(lambda method=method: repr(method) in complaints)  # type: ignore[misc]
+            await broker.caught_up()
+        assert [content(p.log) for p in broker.partitions] == [
+            content(log) for log in broker.leader.logs.values()
+        ]
+        broker.fetchers.stop_all()
+
+    scenario(test)
+    assert complaints == ["'on_done'", "'on_response'", "'next_request'"]
 
 
 def test_the_leaders_offsets_are_asked_for_when_the_log_starts_above() -> None:
@@ -318,7 +356,7 @@ def test_the_leaders_offsets_are_asked_for_when_the_log_starts_above() -> None:
         broker.follow()
         await broker.caught_up()
         assert broker.partitions[0].log.log_start_offset == 2
-        await broker.fetchers.stop_all()
+        broker.fetchers.stop_all()
 
     scenario(test)
 
@@ -340,7 +378,7 @@ def test_another_number_of_fetchers_spreads_the_replicas_anew() -> None:
         await broker.wake()
         await broker.caught_up()
         assert [len(task.fetcher) for task in broker.fetchers] == [4]
-        await broker.fetchers.stop_all()
+        broker.fetchers.stop_all()
 
     scenario(test)
 
@@ -367,6 +405,6 @@ def test_a_throttled_replica_waits_while_the_quota_is_exceeded() -> None:
         partition.is_throttled_as_follower = False
         broker.fetchers.throttle(partition)
         await broker.caught_up()
-        await broker.fetchers.stop_all()
+        broker.fetchers.stop_all()
 
     scenario(test)

@@ -87,7 +87,7 @@ def test_a_large_frame_gets_its_memory_as_its_bytes_arrive(monkeypatch: pytest.M
 def test_an_impossible_size_ends_the_connection(size_bytes: int) -> None:
     async def test() -> None:
         stream, transport = connected()
-        reading = asyncio.create_task(stream.read())
+        reading = asyncio.ensure_future(stream.read())
         await asyncio.sleep(0)
         receive(stream, pack(">i", size_bytes))
         with pytest.raises(ProtocolViolation, match=str(size_bytes)):
@@ -124,7 +124,7 @@ def test_who_reads_learns_of_the_end() -> None:
 def test_a_reset_connection_says_so() -> None:
     async def test() -> None:
         stream, _ = connected()
-        reading = asyncio.create_task(stream.read())
+        reading = asyncio.ensure_future(stream.read())
         await asyncio.sleep(0)
         stream.connection_lost(ConnectionResetError("reset"))
         with pytest.raises(ConnectionResetError):

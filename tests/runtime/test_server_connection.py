@@ -9,6 +9,7 @@ import pytest
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
+from spindle.common.promise import Promise
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.connection import Answer, Connection, Deferred
 from spindle.runtime.network.request_limits import RequestLimits
@@ -68,6 +69,7 @@ class Server:
         self.frames: list[bytes] = []
         self.waiting: list[asyncio.Future[Answer]] = []
         self.answers_at_once = False
+        self.promises_at_once = False
         self.accepts = True
         self.cannot_write = False
         self.is_alone = False
@@ -79,7 +81,12 @@ class Server:
             raise ProtocolViolation("bad")
         if self.answers_at_once:
             return [bytes(frame)]
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if self.promises_at_once:
+            promise: Promise[Answer] = Promise(loop)
+            promise.settle([bytes(frame)])
+            return Deferred(promise, self._write)
+        future: asyncio.Future[Answer] = loop.create_future()
         self.waiting.append(future)
         return Deferred(future, self._write, self.is_alone)
 
@@ -175,6 +182,16 @@ def test_produce_requests_are_started_at_once_and_answered_in_order() -> None:
         await session.answer(0, b"first")
         assert session.transport.sent == [b"first", b"second"]
         assert len(session.server.frames) == 3
+
+    run(scenario)
+
+
+def test_thousands_of_requests_that_are_answered_at_once_can_wait_for_one() -> None:
+    async def scenario(session: Session) -> None:
+        session.receive(frame(METADATA, b"slow") + frame(METADATA, b"1") * 5_000)
+        session.server.promises_at_once = True
+        await session.answer(0, b"slow")
+        assert len(session.transport.sent) == 5_001
 
     run(scenario)
 

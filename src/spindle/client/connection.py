@@ -220,6 +220,8 @@ class ClientConnection:
 
 def _skip_tagged_fields(frame: memoryview, position: int) -> int:
     try:
+        if not frame[position]:
+            return position + 1
         count, position = read_uvarint(frame, position)
         for _ in range(count):
             _, position = read_uvarint(frame, position)

@@ -34,7 +34,7 @@ def place_batches(
     next_offset = first_offset
     for position, header in found:
         patch_offset_and_epoch(buffer, position, next_offset, leader_epoch)
-        patched = BatchHeader._make((next_offset, header[1], leader_epoch, *header[3:]))
+        patched = tuple.__new__(BatchHeader, (next_offset, header[1], leader_epoch, *header[3:]))
         placed.append((position, patched))
         next_offset += header.last_offset_delta + 1
     return placed

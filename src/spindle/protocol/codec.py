@@ -118,7 +118,6 @@ class _Source:
         self.scope: dict[str, Any] = {
             "read_uvarint": read_uvarint,
             "read_string_length": read_string_length,
-            "write_uvarint": write_uvarint,
             "too_long": _too_long,
             "bad_null": _bad_null,
             "bad_count": _bad_count,
@@ -247,8 +246,10 @@ def _read_tagged(src: _Source, tagged: list[Field], version: int) -> None:
     src.add(2, "if t > 127: t, p = read_uvarint(b, p - 1)")
     src.add(2, "if t > MAX_TAGS: raise ProtocolViolation(f'{t} tagged fields')")
     src.add(2, "for _ in range(t):")
-    src.add(3, "g, p = read_uvarint(b, p)")
-    src.add(3, "z, p = read_uvarint(b, p)")
+    src.add(3, "g = b[p]; p += 1")
+    src.add(3, "if g > 127: g, p = read_uvarint(b, p - 1)")
+    src.add(3, "z = b[p]; p += 1")
+    src.add(3, "if z > 127: z, p = read_uvarint(b, p - 1)")
     src.add(3, "q = p + z")
     src.add(3, "if q > n: raise too_long('tagged field', z, n - p)")
     for index, field in enumerate(tagged):
@@ -327,7 +328,8 @@ def decode(
         TooManyElements: there are more than `max_elements`.
         ProtocolViolation: the bytes are not such a message.
     """
-    reader = _reader(message, version, version >= message.FLEXIBLE_FROM)
+    flexible = version >= message.FLEXIBLE_FROM
+    reader = _readers.get((message, version, flexible)) or _reader(message, version, flexible)
     try:
         result: tuple[M, int] = reader(buffer, position, len(buffer), [max_elements])
     except (StructError, IndexError, UnicodeDecodeError) as error:
@@ -457,11 +459,13 @@ def _write_tagged(src: _Source, tagged: list[Field], version: int) -> None:
     src.add(1, "if not tags:")
     src.add(2, "out.append(0)")
     src.add(2, "return")
-    src.add(1, "write_uvarint(out, len(tags))")
+    varint = "out += UV[{0}] if {0} < 16000 else large({0})"
+    src.add(1, varint.format("len(tags)"))
     src.add(1, "for g, body, body_refs in tags:")
-    src.add(2, "write_uvarint(out, g)")
-    src.add(2, "write_uvarint(out, len(body) + sum([len(r[1]) for r in body_refs]))")
-    src.add(2, "refs += [(len(out) + at, data) for at, data in body_refs]")
+    src.add(2, varint.format("g"))
+    src.add(2, "k = len(body) + sum([len(r[1]) for r in body_refs]) if body_refs else len(body)")
+    src.add(2, varint.format("k"))
+    src.add(2, "refs += [(len(out) + at, data) for at, data in body_refs] if body_refs else ()")
     src.add(2, "out += body")
 
 
@@ -515,7 +519,9 @@ def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[By
     cls = type(message)
     out = bytearray(prefix)
     references: list[Reference] = []
-    _writer(cls, version, version >= cls.FLEXIBLE_FROM)(message, out, references)
+    flexible = version >= cls.FLEXIBLE_FROM
+    writer = _writers.get((cls, version, flexible)) or _writer(cls, version, flexible)
+    writer(message, out, references)
     if not references:
         return [out]
     parts: list[Bytes] = []
@@ -535,12 +541,4 @@ def encode(message: Message, version: int, prefix: bytes = b"") -> bytes:
     return b"".join(encode_parts(message, version, prefix))
 
 
-__all__ = [
-    "EMPTY",
-    "TooManyElements",
-    "decode",
-    "encode",
-    "encode_parts",
-    "read_uvarint",
-    "write_uvarint",
-]
+__all__ = ["EMPTY", "TooManyElements", "decode", "encode", "encode_parts", "read_uvarint"]

@@ -35,7 +35,8 @@ def read_request_header(buffer: Bytes) -> RequestHeader:
         raise ProtocolViolation(f"request of {len(buffer)} bytes is shorter than its header")
     api_key, api_version, correlation_id, length = _FIXED.unpack_from(buffer)
     position = _FIXED.size
-    if api_key not in APIS:
+    api = APIS.get(api_key)
+    if api is None:
         raise ProtocolViolation(f"unknown API key {api_key}")
     client_id = None
     if length >= 0:
@@ -47,13 +48,15 @@ def read_request_header(buffer: Bytes) -> RequestHeader:
         except UnicodeDecodeError as error:
             raise ProtocolViolation(f"client id is not UTF-8: {error}") from None
         position = end
-    if request_header_version(api_key, api_version) == 2:
+    if api_version >= api.flexible_from:
         position = _skip_tagged_fields(buffer, position)
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
 
 
 def _skip_tagged_fields(buffer: Bytes, position: int, header: str = "request header") -> int:
     try:
+        if not buffer[position]:
+            return position + 1
         count, position = read_uvarint(buffer, position)
         if count > MAX_TAGGED_FIELDS:
             raise ProtocolViolation(f"{count} tagged fields in a {header}")

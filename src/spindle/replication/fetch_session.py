@@ -49,6 +49,8 @@ class FetchedPartition:
         is_progress_new: a follower has named the partition, and the fetch offset in that request
             has not been counted as its progress yet. The leader may hear of the partition only
             after the request.
+        is_checked: the fetcher may read the partition, and since that was found out only the
+            offsets of the log may have changed.
         high_watermark, log_start_offset: as the fetcher was last told; -1 before.
     """
 
@@ -58,6 +60,7 @@ class FetchedPartition:
         "fetch_offset",
         "fetcher_log_start_offset",
         "high_watermark",
+        "is_checked",
         "is_progress_new",
         "key",
         "last_fetched_epoch",
@@ -89,6 +92,7 @@ class FetchedPartition:
         self.last_fetched_epoch = wanted.last_fetched_epoch
         self.fetcher_log_start_offset = wanted.log_start_offset
         self.is_progress_new = True
+        self.is_checked = False
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
         """Return True if an answer without records has something to tell."""
@@ -109,6 +113,7 @@ class FetchedPartition:
             if self._watched is not None:
                 self._watched.unwatch(self)
             self._watched = partition
+            self.is_checked = False
             if partition is not None:
                 partition.watch(self, appends=self.session.is_replica)
 
@@ -127,6 +132,7 @@ class FetchedPartition:
 
     def changed(self) -> None:
         """Hear of another leadership, or that the partition cannot be served any more."""
+        self.is_checked = False
         self.session.touch(self, must_wake=True)
 
 

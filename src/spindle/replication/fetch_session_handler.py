@@ -73,9 +73,10 @@ class FetchSessionHandler:
 
     def next_fetch(self) -> NextFetch:
         """Return the next request; call `on_response` or `on_failure` before the next one."""
-        if any(key in self._wanted for key in self._lost):
-            self._begin_anew()
-        self._lost.clear()
+        if self._lost:
+            if any(key in self._wanted for key in self._lost):
+                self._begin_anew()
+            self._lost.clear()
         if self._epoch == INITIAL_EPOCH:
             wanted, forgotten = dict(self._wanted), []
             self._known = dict.fromkeys(wanted)
@@ -104,7 +105,7 @@ class FetchSessionHandler:
         # With its quota used up a leader answers with nothing but the time to wait (KIP-219).
         is_throttled = response.throttle_time_ms > 0 and not answered
         is_whole = self._epoch != INITIAL_EPOCH or len(answered) == len(self._known)
-        if not (is_whole or is_throttled) or any(key not in self._known for key in answered):
+        if not (is_whole or is_throttled) or not self._known.keys() >= set(answered):
             self.on_failure()
             return False
         self._session_id = response.session_id

@@ -68,7 +68,7 @@ async def _repeat(
         try:
             await turn()
         except Exception as error:  # noqa: BLE001 - reported, and the next turn may succeed
-            _tell(name, error)
+            tell(name, error)
             if on_failure is not None:
                 on_failure()
             await asyncio.sleep(pause_s)
@@ -78,9 +78,10 @@ def _report(task: "asyncio.Task[None]") -> None:
     if not task.cancelled():
         error = task.exception()
         if error is not None:
-            _tell(task.get_name(), error)
+            tell(task.get_name(), error)
 
 
-def _tell(name: str, error: BaseException) -> None:
+def tell(name: str, error: BaseException) -> None:
+    """Hand an exception that nobody expects to the event loop's exception handler."""
     loop = asyncio.get_running_loop()
     loop.call_exception_handler({"message": f"{name}: unexpected failure", "exception": error})

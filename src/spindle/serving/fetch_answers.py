@@ -1,7 +1,8 @@
-"""The answer to a fetch, from the reads of its partitions."""
+"""The answer to a fetch, from the reads of its partitions, and what it adds to the traffic."""
 
 from collections.abc import Iterable, Mapping
 
+from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.replication.fetch_session import FetchContext, PartitionKey
 from spindle.serving.context import RequestContext
@@ -42,7 +43,7 @@ def fetch_answer(
         topics[key].partitions.append(data)
         if data.current_leader.leader_id >= 0:
             leaders[data.current_leader.leader_id] = None
-    if not fetcher.is_replica:  # a replica knows its leaders from the metadata
+    if leaders and not fetcher.is_replica:  # a replica knows its leaders from the metadata
         _add_endpoints(services, context, response, leaders)
     return response, shown
 
@@ -75,3 +76,23 @@ def _is_news(read: PartitionRead) -> bool:
     return read.state is ReadState.REFUSED or read.wanted.is_news(
         data.high_watermark, data.log_start_offset
     )
+
+
+def count_consumed(services: BrokerServices, shown: Iterable[PartitionRead]) -> None:
+    """Add what a consumer is told to the traffic of its topics."""
+    of = services.traffic.of
+    for read in shown:
+        if read.partition is not None:
+            traffic = of(read.name)
+            traffic.fetches += 1
+            traffic.bytes_out += len(read.data.records or b"")
+            traffic.failed_fetches += read.data.error_code != ErrorCode.NONE
+
+
+def count_replicated(services: BrokerServices, shown: Iterable[PartitionRead]) -> None:
+    """Add what a follower is told to the replicated bytes and to the leader's throttle."""
+    for read in shown:
+        size = len(read.data.records or b"")
+        services.traffic.replicated_bytes += size
+        if size and read.partition is not None and read.partition.is_throttled_as_leader:
+            services.leader_throttle.record(size)

@@ -27,6 +27,9 @@ _FIRST_DIVERGING_VERSION: Final = 12
 _FIRST_REPLICA_STATE_VERSION: Final = 15
 _FIRST_NODE_ENDPOINTS_VERSION: Final = 16
 _READ_COMMITTED: Final = 1
+_NO_DIVERGENCE: Final = PartitionData.EpochEndOffset()
+_SAME_LEADER: Final = PartitionData.LeaderIdAndEpoch()
+_NO_SNAPSHOT: Final = PartitionData.SnapshotId()
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _AHEAD_ERRORS: Final = (
     ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -56,6 +59,8 @@ class FetchRequester(NamedTuple):
         listener: name of the listener that received the request.
         rack: rack of a consumer; "" if it names none (KIP-392).
         is_committed: True if a consumer reads only committed transactions (KIP-98).
+        is_replica: True for a follower.
+        needs_leader: True for followers, and for consumers of versions without follower fetching.
     """
 
     replica_id: int
@@ -64,15 +69,8 @@ class FetchRequester(NamedTuple):
     listener: str
     rack: str
     is_committed: bool
-
-    @property
-    def is_replica(self) -> bool:
-        return self.replica_id >= 0
-
-    @property
-    def needs_leader(self) -> bool:
-        """Return True for followers, and for consumers of versions without follower fetching."""
-        return self.is_replica or self.api_version < _FIRST_FOLLOWER_READ_VERSION
+    is_replica: bool
+    needs_leader: bool
 
 
 def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester:
@@ -83,13 +81,16 @@ def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester
         replica_id, broker_epoch = state.replica_id, state.replica_epoch
     else:
         replica_id, broker_epoch = request.replica_id, -1
+    is_replica = replica_id >= 0
     return FetchRequester(
         replica_id,
         broker_epoch,
         version,
         context.listener,
         request.rack_id,
-        request.isolation_level == _READ_COMMITTED and replica_id < 0,
+        request.isolation_level == _READ_COMMITTED and not is_replica,
+        is_replica,
+        is_replica or version < _FIRST_FOLLOWER_READ_VERSION,
     )
 
 
@@ -120,6 +121,9 @@ class PartitionRead:
         self.data = PartitionData(
             partition_index=wanted.key.partition,
             high_watermark=-1,
+            diverging_epoch=_NO_DIVERGENCE,
+            current_leader=_SAME_LEADER,
+            snapshot_id=_NO_SNAPSHOT,
             aborted_transactions=None,
             records=b"",
         )
@@ -179,38 +183,39 @@ class PartitionRead:
         partition = self._find(services, fetcher)
         if partition is None:
             return
-        data, wanted, log = self.data, self.wanted, partition.log
-        data.high_watermark = partition.high_watermark
-        data.last_stable_offset = partition.last_stable_offset
-        data.log_start_offset = log.log_start_offset
-        if services.is_rack_aware and fetcher.rack and not fetcher.is_replica:
-            data.preferred_read_replica = preferred_read_replica(
-                partition,
-                services.metadata.image,
-                fetcher.listener,
-                fetcher.rack,
-                wanted.fetch_offset,
-            )
-            if data.preferred_read_replica >= 0:
-                self.state = ReadState.REFUSED
-                return
+        wanted, log = self.wanted, partition.log
+        asks_for_rack = services.is_rack_aware and fetcher.rack and not fetcher.is_replica
+        if asks_for_rack and self._is_sent_elsewhere(services, fetcher, partition):
+            return
         if (
             fetcher.api_version >= _FIRST_DIVERGING_VERSION
             and wanted.last_fetched_epoch >= 0
             and self._diverges(log)
         ):
-            self._hide_positions()
             return
-        if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+        if fetcher.is_replica and wanted.is_progress_new and self._has_offset(log):
+            wanted.is_progress_new = False
+            self._take_progress(partition, fetcher)
+        self.take_offsets(services, fetcher)
+        # The replica in the consumer's rack may be a better choice at any later look.
+        wanted.is_checked = not asks_for_rack
+
+    def take_offsets(self, services: BrokerServices, fetcher: FetchRequester) -> None:
+        """Decide how far the fetcher may read in a partition that it may read at all."""
+        partition, data = self.partition, self.data
+        assert partition is not None
+        log = partition.log
+        if not self._has_offset(log):
             self.fail(ErrorCode.OFFSET_OUT_OF_RANGE)
             self._hide_positions()
             return
+        self._tell_positions(partition)
+        self.state = ReadState.READABLE
         if fetcher.is_replica:
-            if wanted.is_progress_new:
-                wanted.is_progress_new = False
-                self._take_progress(partition, fetcher)
             self.end_offset = log.log_end_offset
-            if self._is_throttled(services, partition, fetcher):
+            if partition.is_throttled_as_leader and self._is_throttled(
+                services, partition, fetcher
+            ):
                 self.state = ReadState.THROTTLED
             elif self._must_tell_positions():
                 self.state = ReadState.POSITIONS_CHANGED
@@ -219,6 +224,26 @@ class PartitionRead:
             data.aborted_transactions = []
         else:
             self.end_offset = data.high_watermark
+
+    def _has_offset(self, log: Log) -> bool:
+        return log.log_start_offset <= self.wanted.fetch_offset <= log.log_end_offset
+
+    def _is_sent_elsewhere(
+        self, services: BrokerServices, fetcher: FetchRequester, partition: Partition
+    ) -> bool:
+        """Send a consumer to a replica in its rack, if there is one; return True then."""
+        self.data.preferred_read_replica = preferred_read_replica(
+            partition,
+            services.metadata.image,
+            fetcher.listener,
+            fetcher.rack,
+            self.wanted.fetch_offset,
+        )
+        if self.data.preferred_read_replica < 0:
+            return False
+        self._tell_positions(partition)
+        self.state = ReadState.REFUSED
+        return True
 
     def _find(self, services: BrokerServices, fetcher: FetchRequester) -> Partition | None:
         """Return the partition if this fetcher may read it; otherwise set the error."""
@@ -254,16 +279,13 @@ class PartitionRead:
             fetcher.broker_epoch,
             wanted.session,
         )
-        self.data.high_watermark = partition.high_watermark
-        self.data.last_stable_offset = partition.last_stable_offset
 
     def _is_throttled(
         self, services: BrokerServices, partition: Partition, fetcher: FetchRequester
     ) -> bool:
         """Return True for a follower out of sync while the throttle is exceeded (KIP-73)."""
         return (
-            partition.is_throttled_as_leader
-            and partition.leader is not None
+            partition.leader is not None
             and fetcher.replica_id not in partition.leader.isr
             and services.leader_throttle.is_exceeded
         )
@@ -297,6 +319,12 @@ class PartitionRead:
             self.state = ReadState.REFUSED
             return True
         return False
+
+    def _tell_positions(self, partition: Partition) -> None:
+        data, log = self.data, partition.log
+        data.high_watermark = high_watermark = partition.high_watermark
+        data.last_stable_offset = min(log.first_unstable_offset, high_watermark)
+        data.log_start_offset = log.log_start_offset
 
     def _hide_positions(self) -> None:
         """Leave the log's offsets out of an answer without records, as Kafka does."""

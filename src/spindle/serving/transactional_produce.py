@@ -58,11 +58,11 @@ class ProducerOfRequest(NamedTuple):
 
 def is_transactional(request: ProduceRequest) -> bool:
     """Return whether the request has a transactional batch."""
-    return any(
-        data.records is not None and _has_flag(data.records)
-        for topic in request.topic_data
-        for data in topic.partition_data
-    )
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None and _has_flag(data.records):
+                return True
+    return False
 
 
 def transactional_producer(request: ProduceRequest) -> ProducerOfRequest:

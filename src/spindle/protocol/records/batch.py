@@ -43,6 +43,7 @@ _INT64: Final = Struct(">q")
 _UINT32: Final = Struct(">I")
 _INT16: Final = Struct(">h")
 _MAX_TIMESTAMP_POSITION: Final = 35
+_LARGEST_SEQUENCE: Final = 2**31 - 1
 
 
 class BatchHeader(NamedTuple):
@@ -108,12 +109,12 @@ class BatchHeader(NamedTuple):
         """Sequence of the last record; after 2**31-1 comes 0. -1 without a sequence."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
-        return add_to_sequence(self.base_sequence, self.last_offset_delta)
+        return (self.base_sequence + self.last_offset_delta) & _LARGEST_SEQUENCE
 
 
 def add_to_sequence(sequence: int, increment: int) -> int:
     """Add to a producer sequence; after 2**31-1 comes 0."""
-    return (sequence + increment) & 0x7FFFFFFF
+    return (sequence + increment) & _LARGEST_SEQUENCE
 
 
 def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
@@ -128,7 +129,8 @@ def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
             f"batch at byte {position}: {len(buffer) - position} bytes are left, "
             f"a header has {HEADER_BYTES}"
         )
-    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    # Without the checks of `_make`: the structure has as many fields as the header.
+    header = tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
         raise CorruptRecords(f"batch at byte {position}: magic {header.magic}, expected {MAGIC}")
     if header.batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES:

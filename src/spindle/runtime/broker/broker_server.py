@@ -304,7 +304,7 @@ class BrokerServer:
         await self._isr_expiration.stop()
         await self._isr_sender.stop()
         await self.metadata.stop()
-        await self.replica_fetchers.stop_all()
+        self.replica_fetchers.stop_all()
         await self.lifecycle.stop()
         await self._close_logs()
 

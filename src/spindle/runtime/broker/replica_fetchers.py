@@ -1,22 +1,27 @@
-"""Runs the fetchers of this broker's followers, each with one task and one connection.
+"""Runs the fetchers of this broker's followers, each in rounds over one connection.
 
 A fetcher has one request open at a time, and does what the answer asks for before the next one: its
 fetch offset acknowledges everything before it. Partitions of one leader are spread over
 `num.replica.fetchers` fetchers; a fetcher without partitions ends.
+
+A round is a chain of callbacks (request, answer, work on the logs, next request): a task would take
+a turn of the event loop for each of them.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 from spindle.common.errors import CorruptRecords, LogDirectoryFailed
 from spindle.common.ids import Endpoint
+from spindle.common.promise import Promise
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.errors import UnexpectedAppendOffset
+from spindle.log.log import Log
 from spindle.protocol.message import Message
-from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
 from spindle.raft.ready import Destination
 from spindle.replicas.follower_work import apply_leader_answers
@@ -32,9 +37,9 @@ from spindle.replication.fetcher import (
     FollowedPartition,
     Step,
 )
-from spindle.replication.follower_log import Append, LogPosition, LogWork
+from spindle.replication.follower_log import Append, LogPosition
 from spindle.runtime import background
-from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
+from spindle.runtime.peers.port import PeerLacksVersion, PeerUnavailable, PromptPeers
 from spindle.serving.quotas.replication import ReplicationQuota
 
 log = logging.getLogger(__name__)
@@ -43,7 +48,7 @@ FetcherKey: TypeAlias = tuple[int, int]
 """Id of the leader and number of the fetcher."""
 
 
-MakePeers: TypeAlias = Callable[[str, float], Peers]
+MakePeers: TypeAlias = Callable[[str, float], PromptPeers]
 """Makes connections; takes the client id and how many seconds to wait for an answer."""
 
 
@@ -83,17 +88,17 @@ class ReplicaFetchers:
         self._make_peers = make_peers
         self._timeout_s = integer("replica.socket.timeout.ms") / 1000
         self._per_leader = integer("num.replica.fetchers")
-        self._fetchers: dict[FetcherKey, FetcherTask] = {}
+        self._fetchers: dict[FetcherKey, FetcherRounds] = {}
         self._places: dict[Partition, FetcherKey] = {}
         self._bytes_in_before = 0
 
-    def __iter__(self) -> "Iterator[FetcherTask]":
+    def __iter__(self) -> "Iterator[FetcherRounds]":
         return iter(list(self._fetchers.values()))
 
     @property
     def bytes_in(self) -> int:
         """Return the bytes of records fetched since the start."""
-        return self._bytes_in_before + sum(task.fetcher.bytes_in for task in self)
+        return self._bytes_in_before + sum(rounds.fetcher.bytes_in for rounds in self)
 
     # -- the broker's port
 
@@ -105,13 +110,13 @@ class ReplicaFetchers:
             if partition.is_offline or partition.is_deleted:
                 continue
             place = self._place(partition)
-            task = self._fetchers.get(place)
-            if task is None:
+            rounds = self._fetchers.get(place)
+            if rounds is None:
                 client_id = f"broker-{self.broker_id}-fetcher-{place[1]}"
                 peers = self._make_peers(client_id, self._timeout_s)
-                task = self._fetchers[place] = FetcherTask(self, place[0], peers)
+                rounds = self._fetchers[place] = FetcherRounds(self, place[0], peers)
             self._places[partition] = place
-            task.add(replica)
+            rounds.add(replica)
 
     def throttle(self, partition: Partition) -> None:
         """See `ReplicaFetching`."""
@@ -124,25 +129,25 @@ class ReplicaFetchers:
         for partition in partitions:
             place = self._places.pop(partition, None)
             if place is not None:
-                task = self._fetchers[place]
-                task.remove(partition)
-                if task.is_idle:
+                rounds = self._fetchers[place]
+                rounds.remove(partition)
+                if rounds.is_idle:
                     del self._fetchers[place]
-                    self._bytes_in_before += task.fetcher.bytes_in
-                    task.end()
+                    self._bytes_in_before += rounds.fetcher.bytes_in
+                    rounds.end()
 
     def resize(self, per_leader: int) -> None:
         """Spread the partitions over another number of fetchers (`num.replica.fetchers`)."""
         if per_leader != self._per_leader:
             self._per_leader = per_leader
-            self.follow([following for task in self for following in task.followed()])
+            self.follow([following for rounds in self for following in rounds.followed()])
 
-    async def stop_all(self) -> None:
-        tasks, self._fetchers = list(self._fetchers.values()), {}
+    def stop_all(self) -> None:
+        """Stop fetching; work that directories have begun goes on."""
+        fetchers, self._fetchers = list(self._fetchers.values()), {}
         self._places.clear()
-        for task in tasks:
-            task.end()
-        await asyncio.gather(*(task.ended() for task in tasks))
+        for rounds in fetchers:
+            rounds.end()
 
     def _place(self, partition: Partition) -> FetcherKey:
         """Hash the partition to a fetcher: stable over time, adjacent partitions on others."""
@@ -150,26 +155,30 @@ class ReplicaFetchers:
         return partition.leader_id, number % self._per_leader
 
 
-class FetcherTask:
-    """The task of one fetcher."""
+class FetcherRounds:
+    """The rounds of one fetcher: ask, work on the logs, and so on.
 
-    def __init__(self, owner: ReplicaFetchers, leader_id: int, peers: Peers) -> None:
+    An exception that no step of a round expects is logged; the fetcher then begins a new session
+    after a pause.
+    """
+
+    def __init__(self, owner: ReplicaFetchers, leader_id: int, peers: PromptPeers) -> None:
         self.leader_id = leader_id
         self.fetcher = Fetcher(owner.settings)
         self._owner = owner
         self._peers = peers
         self._partitions: dict[TopicIdPartition, Partition] = {}
-        self._is_changed = asyncio.Event()
+        self._lost: list[FollowedPartition] = []
+        self._open_hops = 0
+        self._request: Promise[Message] | None = None
+        self._timer: asyncio.Handle | None = None
+        self._is_paused = False
+        self._is_changed = False
         self._is_silent = False
         self._has_session = False
+        self._is_ended = False
         self._loop = asyncio.get_running_loop()
-        self._task = background.run_forever(
-            self._turn,
-            f"fetching from broker {leader_id}",
-            on_failure=self.fetcher.on_no_answer,
-            pause_s=owner.settings.backoff_ms / 1000,
-        )
-        self._task.add_done_callback(lambda _: peers.close())
+        self._pause(0)
 
     @property
     def is_idle(self) -> bool:
@@ -184,7 +193,7 @@ class FetcherTask:
         self.fetcher.add(followed)
         if partition.is_throttled_as_follower:
             self.fetcher.throttle(key, True)
-        self._is_changed.set()
+        self._note_change()
 
     def followed(self) -> list[Following]:
         """Return the fetched partitions with their positions."""
@@ -193,7 +202,7 @@ class FetcherTask:
     def throttle(self, partition: Partition) -> None:
         key = TopicIdPartition(partition.topic_id, partition.topic_partition.partition)
         self.fetcher.throttle(key, partition.is_throttled_as_follower)
-        self._is_changed.set()
+        self._note_change()
 
     def remove(self, partition: Partition) -> None:
         key = TopicIdPartition(partition.topic_id, partition.topic_partition.partition)
@@ -201,107 +210,169 @@ class FetcherTask:
         self.fetcher.remove(key)
 
     def end(self) -> None:
-        """Cancel what is under way; `ended` waits for that."""
-        self._task.cancel()
-
-    async def ended(self) -> None:
-        await background.end(self._task)
+        """Begin no more work, and close the connection."""
+        self._is_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._request is not None:
+            self._request.cancel()
+        self._peers.close()
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    async def _turn(self) -> None:
-        wait_ms = await self._round()
-        if wait_ms != 0:
-            await self._wait(wait_ms)
+    # -- steps and pauses
 
-    async def _wait(self, wait_ms: int | None) -> None:
-        """Wait for that time (None: for ever), or until partitions change."""
+    def _step(self, step: Callable[..., None], *args: Any) -> None:
+        """Take one step of a round. If it fails, begin a new session after a pause."""
+        if self._is_ended:
+            return
         try:
-            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
-                await self._is_changed.wait()
-        except TimeoutError:
-            pass
+            step(*args)
+        except Exception as error:  # noqa: BLE001 - reported, and the next round may succeed
+            self._report(error)
+            self.fetcher.on_no_answer()
+            self._pause(self._owner.settings.backoff_ms)
 
-    async def _round(self) -> int | None:
-        """Send one request and do what its answer asks for.
+    def _report(self, error: BaseException) -> None:
+        background.tell(f"fetching from broker {self.leader_id}", error)
 
-        Returns:
-            How many ms to wait before the next one; None until partitions change.
-        """
-        self._is_changed.clear()
+    def _pause(self, wait_ms: int | None) -> None:
+        """Begin the next round after that time (None: never), or when partitions change."""
+        self._is_paused = True
+        if self._is_changed or wait_ms == 0:
+            self._timer = self._loop.call_soon(self._step, self._begin)
+        elif wait_ms is not None:
+            self._timer = self._loop.call_later(wait_ms / 1000, self._step, self._begin)
+
+    def _note_change(self) -> None:
+        """End a pause: there is something new to ask."""
+        self._is_changed = True
+        if self._is_paused:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._pause(0)
+
+    # -- asking
+
+    def _begin(self) -> None:
+        """Send the next fetch; pause if there is nothing to fetch now."""
+        self._timer = None
+        self._is_paused = self._is_changed = False
         now_ms = self._now_ms()
         owner, fetcher = self._owner, self.fetcher
         request = fetcher.next_request(owner.broker_epoch(), now_ms, owner.quota.is_exceeded)
-        if request is None:
-            if fetcher.waits_for_quota:
-                return owner.settings.backoff_ms
+        if request is not None:
+            self._ask(request, self._on_fetched)
+        elif fetcher.waits_for_quota:
+            self._pause(owner.settings.backoff_ms)
+        else:
             wake_ms = fetcher.wake_ms
-            return None if wake_ms is None else max(wake_ms - now_ms, 1)
-        response = await self._ask(request)
-        if response is None:
-            fetcher.on_no_answer()
-            return owner.settings.backoff_ms
-        steps = fetcher.on_response(cast(FetchResponse, response), self._now_ms())
-        had_session, self._has_session = self._has_session, steps is not None
-        if steps is None:
-            # A session that the leader has forgotten is begun anew at once; later failures wait.
-            return 0 if had_session else owner.settings.backoff_ms
-        if steps:
-            await self._do(steps)
-        return 0
+            self._pause(None if wake_ms is None else max(wake_ms - now_ms, 1))
 
-    async def _ask(self, request: Message) -> Message | None:
-        """Return the leader's answer; None without one."""
+    def _ask(self, request: Message, on_answer: Callable[[Message | None], None]) -> None:
+        """Send a request; then call back with the leader's answer, or None without one."""
         endpoint = self._owner.endpoint_of(self.leader_id)
         if endpoint is None:
-            return None
+            on_answer(None)
+            return
         destination = Destination(self.leader_id, endpoint.host, endpoint.port)
-        try:
-            answer = await self._peers.request(destination, request)
-        except (PeerUnavailable, PeerLacksVersion) as error:
+        self._request = self._peers.request(destination, request)
+        self._request.on_done(partial(self._step, self._on_answer, on_answer))
+
+    def _on_answer(
+        self,
+        on_answer: Callable[[Message | None], None],
+        answer: Message | None,
+        error: BaseException | None,
+    ) -> None:
+        self._request = None
+        if isinstance(error, PeerUnavailable | PeerLacksVersion):
             if not self._is_silent:
                 log.warning("no answer from broker %d: %s", self.leader_id, error)
             self._is_silent = True
-            return None
-        if self._is_silent:
+        elif error is not None:
+            if not isinstance(error, asyncio.CancelledError):  # the event loop ends
+                self._report(error)
+        elif self._is_silent:
             log.info("broker %d answers again", self.leader_id)
-        self._is_silent = False
-        return answer
+            self._is_silent = False
+        on_answer(answer)
+
+    def _on_fetched(self, response: Any) -> None:
+        """Do what the answer asks for."""
+        backoff_ms = self._owner.settings.backoff_ms
+        if response is None:
+            self.fetcher.on_no_answer()
+            self._pause(backoff_ms)
+            return
+        steps = self.fetcher.on_response(response, self._now_ms())
+        had_session, self._has_session = self._has_session, steps is not None
+        if steps is None:
+            # A session that the leader has forgotten is begun anew at once; later failures wait.
+            self._pause(0 if had_session else backoff_ms)
+        else:
+            self._do(steps)
 
     # -- work on logs
 
-    async def _do(self, steps: Sequence[Step]) -> None:
-        """Work on the logs; then ask the leader for offsets where it lacks the fetch offset."""
-        lost = [s.partition for s in steps if isinstance(s.work, FindLeaderOffsets)]
-        await self._work([s for s in steps if not isinstance(s.work, FindLeaderOffsets)])
-        if lost:
-            await self._work(await self._find_offsets(lost))
-
-    async def _work(self, steps: Sequence[Step]) -> None:
+    def _do(self, steps: Sequence[Step]) -> None:
+        """Work on the logs, with one hop for each directory; then go on."""
         plan: dict[int, list[tuple[Step, Partition]]] = {}
         for step in steps:
             # The partition may have been stopped while the leader was asked for offsets.
-            if self.fetcher.follows(step.partition):
-                partition = self._partitions[step.partition.key]
-                plan.setdefault(id(partition.directory), []).append((step, partition))
-        hops = [self._submit(part) for part in plan.values()]
-        for part, hop in zip(plan.values(), hops, strict=True):
-            try:
-                results: Sequence[Any] = await hop
-            except LogDirectoryFailed as failure:
-                results = [failure] * len(part)
-            for (step, partition), result in zip(part, results, strict=True):
-                self._done(step, partition, result)
+            if not self.fetcher.follows(step.partition):
+                continue
+            if isinstance(step.work, FindLeaderOffsets):
+                self._lost.append(step.partition)
+                continue
+            partition = self._partitions[step.partition.key]
+            plan.setdefault(id(partition.directory), []).append((step, partition))
+        self._open_hops = len(plan)
+        for part in plan.values():
+            self._submit(part)
+        if not plan:
+            self._go_on()
 
-    def _submit(self, part: Sequence[tuple[Step, Partition]]) -> Awaitable[Sequence[Any]]:
+    def _submit(self, part: Sequence[tuple[Step, Partition]]) -> None:
         directory: LogDirectory = part[0][1].directory
-        work = [(partition.log, cast(LogWork, step.work)) for step, partition in part]
-        return directory.executor.submit(
-            apply_leader_answers, directory.store, work, self._owner.now_ms()
+        work: list[tuple[Log, Any]] = [(partition.log, step.work) for step, partition in part]
+        directory.executor.call(
+            partial(self._step, self._on_worked, part),
+            apply_leader_answers,
+            directory.store,
+            work,
+            self._owner.now_ms(),
         )
 
-    def _done(self, step: Step, partition: Partition, result: LogPosition | Exception) -> None:
+    def _on_worked(
+        self,
+        part: Sequence[tuple[Step, Partition]],
+        results: Sequence[LogPosition | BaseException] | None,
+        error: BaseException | None,
+    ) -> None:
+        if results is None:
+            assert error is not None
+            results = [error] * len(part)
+        for (step, partition), result in zip(part, results, strict=True):
+            try:
+                self._done(step, partition, result)
+            except Exception as failure:  # noqa: BLE001 - reported, and the partition is fetched again
+                self._report(failure)
+                self.fetcher.on_refused(step, self._now_ms())
+        self._open_hops -= 1
+        if not self._open_hops:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Ask the leader for its offsets where it lacks a fetch offset; else fetch on."""
+        if self._lost:
+            lost, self._lost = self._lost, []
+            self._ask(self.fetcher.offsets_request(lost, LATEST), partial(self._on_latest, lost))
+        else:
+            self._begin()
+
+    def _done(self, step: Step, partition: Partition, result: LogPosition | BaseException) -> None:
         if step.partition.is_throttled and isinstance(step.work, Append):
             self._owner.quota.record(len(step.work.records))
         if isinstance(result, LogPosition):
@@ -317,17 +388,24 @@ class FetcherTask:
                 log.error("stopped following %s: %r", step.partition, result)
             self.fetcher.on_failed(step, repr(result))
 
-    async def _find_offsets(self, lost: Sequence[FollowedPartition]) -> list[Step]:
-        """Ask for the ends and then the starts of the leader's logs.
+    # -- where the leader's log begins and ends
+
+    def _on_latest(self, lost: Sequence[FollowedPartition], latest: Message | None) -> None:
+        """Ask for the starts of the leader's logs, after their ends.
 
         In this order an old answer does no harm: an end only grows.
         """
-        fetcher = self.fetcher
-        latest = await self._ask(fetcher.offsets_request(lost, LATEST))
-        earliest = await self._ask(fetcher.offsets_request(lost, EARLIEST)) if latest else None
-        return fetcher.on_offsets(
-            lost,
-            cast(ListOffsetsResponse, latest or ListOffsetsResponse()),
-            cast(ListOffsetsResponse, earliest or ListOffsetsResponse()),
-            self._now_ms(),
-        )
+        if latest is None:
+            self._on_offsets(lost, ListOffsetsResponse(), None)
+            return
+        earliest = self.fetcher.offsets_request(lost, EARLIEST)
+        self._ask(earliest, partial(self._on_offsets, lost, cast(ListOffsetsResponse, latest)))
+
+    def _on_offsets(
+        self,
+        lost: Sequence[FollowedPartition],
+        latest: ListOffsetsResponse,
+        earliest: Message | None,
+    ) -> None:
+        starts = cast(ListOffsetsResponse, earliest or ListOffsetsResponse())
+        self._do(self.fetcher.on_offsets(lost, latest, starts, self._now_ms()))

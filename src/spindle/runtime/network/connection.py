@@ -10,15 +10,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
+from spindle.common.promise import Promise
 from spindle.protocol.api import PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.socket_loan import LentSocket, Patience, hang_up, lend_socket
+from spindle.runtime.task_promise import promise_of
 from spindle.serving.direct_answers import AnswerCutOff
 
 log = logging.getLogger(__name__)
@@ -63,14 +66,14 @@ class Dispatcher(Protocol):
 class _Pending:
     """A request that was started and is not answered."""
 
-    __slots__ = ("answer", "is_done", "is_produce", "size_bytes", "task")
+    __slots__ = ("answer", "is_done", "is_produce", "promise", "size_bytes")
 
     def __init__(self, is_produce: bool, size_bytes: int) -> None:
         self.is_produce = is_produce
         self.size_bytes = size_bytes
         self.is_done = False
         self.answer: Answer = None
-        self.task: asyncio.Future[Any] | None = None
+        self.promise: Promise[Any] | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -98,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_write_paused = False
         self._is_read_paused = False
         self._is_closing = False
+        self._is_advancing = False
         self._mute: asyncio.TimerHandle | None = None
         self._patience = Patience()
 
@@ -126,8 +130,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.clear()
         self._note_unsent(0)
         for pending in self._pending:
-            if pending.task is not None and not pending.is_produce:
-                pending.task.cancel()
+            if pending.promise is not None and not pending.is_produce:
+                pending.promise.cancel()
         self._pending.clear()
         self._dispatcher.connection_closed(self)
         self._transport = None
@@ -182,13 +186,15 @@ class Connection(asyncio.BufferedProtocol):
     # -- frames
 
     def _accept(self, frame: Bytes) -> None:
-        self._release_large()
+        if self._large_held_bytes:
+            self._release_large()
         if self._is_closing:
             return
         self._frames.append(frame)
         self._limits.hold(len(frame))
         self._advance()
-        self._flow()
+        if self._frames or self._is_read_paused or self._limits.is_full:
+            self._flow()
 
     def _release_large(self) -> None:
         self._limits.release(self._large_held_bytes)
@@ -201,16 +207,25 @@ class Connection(asyncio.BufferedProtocol):
     # -- requests
 
     def _advance(self) -> None:
-        """Start the requests that may start now."""
-        while self._frames and not (self._is_write_paused or self._is_closing or self._mute):
-            frame = self._frames[0]
-            is_produce = len(frame) >= 2 and _API_KEY.unpack_from(frame)[0] == PRODUCE
-            if self._pending and not (is_produce and self._pending[-1].is_produce):
-                return
-            if self._pending_bytes > _PIPELINED_BYTES:
-                return
-            self._frames.popleft()
-            self._begin(frame, is_produce)
+        """Start the requests that may start now.
+
+        A request that is answered at once comes back here, where the loop goes on anyway.
+        """
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        try:
+            while self._frames and not (self._is_write_paused or self._is_closing or self._mute):
+                frame = self._frames[0]
+                is_produce = len(frame) >= 2 and _API_KEY.unpack_from(frame)[0] == PRODUCE
+                if self._pending and not (is_produce and self._pending[-1].is_produce):
+                    return
+                if self._pending_bytes > _PIPELINED_BYTES:
+                    return
+                self._frames.popleft()
+                self._begin(frame, is_produce)
+        finally:
+            self._is_advancing = False
 
     def _begin(self, frame: Bytes, is_produce: bool) -> None:
         try:
@@ -236,39 +251,35 @@ class Connection(asyncio.BufferedProtocol):
         pending = _Pending(is_produce and not result.is_alone, len(frame))
         self._pending_bytes += pending.size_bytes
         self._pending.append(pending)
-        # A handler's promise is taken as it is: only a coroutine needs a task.
-        task = asyncio.ensure_future(result.result)
-        pending.task = task
-        finish = result.finish
-        task.add_done_callback(lambda t: self._finished(pending, t, finish))
+        promise = result.result
+        if not isinstance(promise, Promise):
+            promise = promise_of(promise)
+        pending.promise = promise
+        promise.on_done(partial(self._finished, pending, result.finish))
 
     def _finished(
         self,
         pending: _Pending,
-        task: "asyncio.Future[Any]",
         finish: Callable[[Any], Answer],
+        result: Any,
+        error: BaseException | None,
     ) -> None:
         self._pending_bytes -= pending.size_bytes
         self._limits.release(pending.size_bytes)
-        if task.cancelled():
-            if not self._is_closing:
-                self.close()
-            return
-        error = task.exception()
         if error is not None:
             if isinstance(error, AnswerCutOff):
                 log.warning("closing the connection of %s: %s", self.client_address, error)
                 self._hang_up()
             elif isinstance(error, ProtocolViolation):
                 log.warning("closing the connection of %s: %s", self.client_address, error)
-            else:
+            elif not isinstance(error, asyncio.CancelledError):
                 log.error("request of %s failed", self.client_address, exc_info=error)
             self.close()
             return
         if self._is_closing:
             return
         try:
-            pending.answer = finish(task.result())
+            pending.answer = finish(result)
         except Exception:  # an answer that cannot be written must not end the process
             log.exception("answer to %s failed", self.client_address)
             self.close()
@@ -277,8 +288,10 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._pending
         while queue and queue[0].is_done:
             self._send(queue.popleft().answer)
-        self._advance()
-        self._flow()
+        if self._frames:
+            self._advance()
+        if self._is_read_paused:
+            self._flow()
 
     def _send(self, answer: Answer) -> None:
         transport = self._transport

@@ -7,6 +7,7 @@ from typing import Final, cast
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
+from spindle.common.promise import Listener, Promise
 from spindle.runtime.frame_receiver import FrameReceiver
 
 _MAX_FRAME_BYTES: Final = 100 << 20
@@ -23,7 +24,7 @@ class FrameStream(asyncio.BufferedProtocol):
             _MAX_FRAME_BYTES, "the largest answer", _FIRST_ALLOCATION_BYTES
         )
         self._unread: deque[memoryview] = deque()
-        self._reader: asyncio.Future[None] | None = None
+        self._reader: Listener[memoryview] | None = None
         self._failure: Exception | None = None
 
     @property
@@ -41,21 +42,23 @@ class FrameStream(asyncio.BufferedProtocol):
             raise self._failure or EOFError("not connected")
         self._transport.writelines(parts)
 
-    async def read(self) -> memoryview:
-        """Return the next frame, without its size. For one reader at a time.
+    def read(self) -> Promise[memoryview]:
+        """Promise the next frame, without its size. For one reader at a time.
 
-        Raises:
-            EOFError, OSError, ProtocolViolation: there will be none.
+        The promise fails with EOFError, OSError or ProtocolViolation if there will be none.
         """
-        while not self._unread:
-            if self._failure is not None:
-                raise self._failure
-            self._reader = asyncio.get_running_loop().create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
-        return self._unread.popleft()
+        promise: Promise[memoryview] = Promise(asyncio.get_running_loop())
+        self.expect(promise.settle)
+        return promise
+
+    def expect(self, listener: Listener[memoryview]) -> None:
+        """Call `listener` with the next frame, as `read` promises it."""
+        if self._unread:
+            listener(self._unread.popleft(), None)
+        elif self._failure is not None:
+            listener(None, self._failure)
+        else:
+            self._reader = listener
 
     def close(self) -> None:
         """End the connection; nothing more is read."""
@@ -88,19 +91,19 @@ class FrameStream(asyncio.BufferedProtocol):
     def _accept(self, frame: memoryview) -> None:
         if self._failure is not None:
             return
-        if len(self._unread) == _MOST_UNREAD:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader(frame, None)
+        elif len(self._unread) == _MOST_UNREAD:
             self._fail(ProtocolViolation("answers to no request"))
-            return
-        self._unread.append(frame)
-        self._wake()
+        else:
+            self._unread.append(frame)
 
     def _fail(self, failure: Exception) -> None:
         if self._failure is None:
             self._failure = failure
             if self._transport is not None:
                 self._transport.close()
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+            reader, self._reader = self._reader, None
+            if reader is not None:
+                reader(None, failure)

@@ -3,11 +3,13 @@
 import asyncio
 import socket
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from spindle.client.connection import ClientConnection, Negotiated, ReceivedAnswer, SendAgain
 from spindle.client.errors import ClientError, UnsupportedByPeer
 from spindle.common.errors import ApiError, ProtocolViolation
+from spindle.common.promise import Listener, Promise
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey, response_class
 from spindle.protocol.message import Message
 from spindle.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -48,16 +50,45 @@ class PeerLink:
                 case SendAgain(parts):
                     self._stream.write(parts)
 
-    async def request(self, message: Message, *, last_version: int | None = None) -> Message:
-        """Return the answer, in the newest version that both sides know, up to the last one."""
-        _, parts = self._state.request(
-            message,
-            response_class(message.API_KEY),
-            first_version=_oldest_version(message),
-            last_version=last_version,
-        )
-        self._stream.write(parts)
-        received = self._state.receive_frame(await self._stream.read())
+    def request(self, message: Message, *, last_version: int | None = None) -> Promise[Message]:
+        """Promise the answer, in the newest version that both sides know, up to the last one.
+
+        The promise fails with one of `LINK_ERRORS`.
+        """
+        promise: Promise[Message] = Promise(asyncio.get_running_loop())
+        self.ask(message, promise.settle, last_version=last_version)
+        return promise
+
+    def ask(
+        self, message: Message, listener: Listener[Message], *, last_version: int | None = None
+    ) -> None:
+        """Send a request, and call `listener` with its answer, as `request` promises it."""
+        try:
+            _, parts = self._state.request(
+                message,
+                response_class(message.API_KEY),
+                first_version=_oldest_version(message),
+                last_version=last_version,
+            )
+            self._stream.write(parts)
+        except Exception as error:  # noqa: BLE001 - told to the one who waits
+            listener(None, error)
+            return
+        self._stream.expect(partial(self._answered, listener))
+
+    def _answered(
+        self, listener: Listener[Message], frame: memoryview | None, error: BaseException | None
+    ) -> None:
+        answer: Message | None = None
+        if frame is not None:
+            try:
+                answer = self._answer_in(frame)
+            except Exception as violation:  # noqa: BLE001 - told to the one who waits
+                error = violation
+        listener(answer, error)
+
+    def _answer_in(self, frame: memoryview) -> Message:
+        received = self._state.receive_frame(frame)
         if not isinstance(received, ReceivedAnswer):
             raise ProtocolViolation("the peer negotiated versions where an answer was due")
         return received.response
@@ -115,8 +146,10 @@ def _oldest_version(message: Message) -> int:
         partition.pre_vote for topic in message.topics for partition in topic.partitions
     ):
         return _PRE_VOTE_VERSION
-    if isinstance(message, FetchRequest) and any(not topic.topic for topic in message.topics):
-        return _TOPIC_ID_VERSION
+    if isinstance(message, FetchRequest):
+        for topic in message.topics:
+            if not topic.topic:
+                return _TOPIC_ID_VERSION
     if isinstance(message, AddPartitionsToTxnRequest) and message.transactions:
         return _VERIFICATION_VERSION
     return 0

@@ -6,9 +6,11 @@ request again.
 
 import asyncio
 
+from spindle.common.promise import Promise
 from spindle.protocol.message import Message
 from spindle.raft.ready import Destination
 from spindle.runtime.peers.link import LINK_ERRORS, PeerLink, open_link, peer_error
+from spindle.runtime.task_promise import promise_of
 
 
 class PeerLinks:
@@ -24,16 +26,32 @@ class PeerLinks:
         self._timeout_s = timeout_s
         self._links: dict[Destination, PeerLink] = {}
 
-    async def request(self, destination: Destination, message: Message) -> Message:
-        """Send and wait for the answer.
+    def request(self, destination: Destination, message: Message) -> Promise[Message]:
+        """See `PromptPeers`."""
+        link = self._idle_link(destination)
+        if link is None:
+            return promise_of(self._connect_and_ask(destination, message))
+        loop = asyncio.get_running_loop()
+        promise: Promise[Message] = Promise(loop)
 
-        Raises:
-            PeerUnavailable: no answer will come.
-            PeerLacksVersion: the peer serves no version that can carry the request.
-        """
+        def expire() -> None:
+            promise.settle(None, peer_error(destination, TimeoutError()))
+
+        def answered(answer: Message | None, error: BaseException | None) -> None:
+            timer.cancel()
+            if isinstance(error, LINK_ERRORS):
+                error = peer_error(destination, error)
+            promise.settle(answer, error)
+
+        timer = loop.call_later(self._timeout_s, expire)
+        promise.on_cancel = timer.cancel
+        link.ask(message, answered)
+        return promise
+
+    async def _connect_and_ask(self, destination: Destination, message: Message) -> Message:
         try:
             async with asyncio.timeout(self._timeout_s):
-                link = self._idle_link(destination) or await self._connect(destination)
+                link = await self._connect(destination)
                 return await link.request(message)
         except LINK_ERRORS as error:
             raise peer_error(destination, error) from error

@@ -1,7 +1,9 @@
 """The port to other nodes: one request, one answer. `PeerLinks` and `PeerPool` are over TCP."""
 
+from collections.abc import Awaitable
 from typing import Protocol
 
+from spindle.common.promise import Promise
 from spindle.protocol.message import Message
 from spindle.raft.ready import Destination
 
@@ -21,7 +23,7 @@ class PeerLacksVersion(Exception):
 class Peers(Protocol):
     """Connections to other nodes of the cluster."""
 
-    async def request(self, destination: Destination, message: Message) -> Message:
+    def request(self, destination: Destination, message: Message) -> Awaitable[Message]:
         """Send and wait for the answer.
 
         Raises:
@@ -32,4 +34,12 @@ class Peers(Protocol):
 
     def close(self) -> None:
         """Close all connections."""
+        ...
+
+
+class PromptPeers(Peers, Protocol):
+    """Connections whose answers are told as soon as they arrive, without a turn of the loop."""
+
+    def request(self, destination: Destination, message: Message) -> Promise[Message]:
+        """See `Peers`; the promise fails with what `Peers` raises."""
         ...

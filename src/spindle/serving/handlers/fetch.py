@@ -10,8 +10,9 @@ one hop for each, within the limits of the request.
 from collections.abc import Awaitable
 from typing import Any
 
-from spindle.common.errors import ErrorCode, error_code
+from spindle.common.errors import error_code
 from spindle.common.ports import Bytes
+from spindle.common.promise import Promise
 from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replication.fetch_session import (
@@ -23,7 +24,7 @@ from spindle.replication.fetch_session import (
 )
 from spindle.serving.context import RequestContext
 from spindle.serving.direct_answers import AnswerCutOff, SentAnswer, SocketLoan, frame_of
-from spindle.serving.fetch_answers import fetch_answer
+from spindle.serving.fetch_answers import count_consumed, count_replicated, fetch_answer
 from spindle.serving.fetch_memory import FetchMemory
 from spindle.serving.fetch_states import (
     ON_CHANGE,
@@ -36,6 +37,7 @@ from spindle.serving.fetch_states import (
 from spindle.serving.log_reads import LEAST_SENT_BYTES, ReadAndSend, read_logs
 from spindle.serving.partition_read import (
     FIRST_TOPIC_ID_VERSION,
+    FetchRequester,
     PartitionRead,
     ReadResult,
     fetcher_of,
@@ -49,7 +51,9 @@ class _Fetch:
 
     Attributes:
         reads: the partitions that it has looked at.
-        granted: bytes of memory that the present read may use.
+        memory: limits what this fetch may read into.
+        granted: bytes of it that the present read may use.
+        waits_for_metadata: it looks again when this broker has newer metadata.
         loan: the socket of the client, while a directory's thread may use it.
         shown: the reads that an answer shows which was sent by a directory's thread.
     """
@@ -60,17 +64,23 @@ class _Fetch:
         context: RequestContext,
         request: FetchRequest,
         fetched: FetchContext,
+        fetcher: FetchRequester,
     ) -> None:
         self.services = services
         self.context = context
         self.request = request
         self.fetched = fetched
         self.session = fetched.session
-        self.fetcher = fetcher_of(context, request)
-        self.promise: Any = services.loop.create_future()
+        self.fetcher = fetcher
+        self.memory: FetchMemory = (
+            services.replica_memory if fetcher.is_replica else services.fetch_memory
+        )
+        self.promise: Promise[Any] = Promise(services.loop)
+        self.promise.on_cancel = self.close
         self.timer: Any = None
         self.state = FetchState.PARKED
         self.granted = 0
+        self.waits_for_metadata = False
         self.reads: dict[PartitionKey, PartitionRead] = {}
         self.loan: SocketLoan | None = None
         self.shown: list[PartitionRead] = []
@@ -87,12 +97,20 @@ class _Fetch:
         if self.state < FetchState.FINISHING:
             self.session.on_dirty = self._on_dirty
             if self._is_ahead():
+                self.waits_for_metadata = True
                 self.services.metadata.when_applied(self._on_metadata)
             self.timer = self.services.loop.call_later(max_wait_ms / 1000, self._expire)
 
     def _look(self) -> None:
-        """Look at the partitions to which something has happened."""
+        """Look at the partitions to which something has happened.
+
+        If only the offsets of a log can have changed since the last look, take these alone.
+        """
         for wanted in self.session.take_dirty():
+            known = self.reads.get(wanted.key)
+            if known is not None and wanted.is_checked:
+                known.take_offsets(self.services, self.fetcher)
+                continue
             read = PartitionRead(wanted, self._name(wanted))
             read.prepare(self.services, self.fetcher)
             self.reads[wanted.key] = read
@@ -107,15 +125,22 @@ class _Fetch:
         return wanted.topic
 
     def _is_ahead(self) -> bool:
-        return any(read.state is ReadState.AHEAD for read in self.reads.values())
+        for read in self.reads.values():  # noqa: SIM110 - a generator costs as much as the rest
+            if read.state is ReadState.AHEAD:
+                return True
+        return False
 
     def _try(self) -> None:
         """Read if there is reason to; stay parked otherwise."""
-        reads = self.reads.values()
-        if any(read.state.must_answer for read in reads):
-            self.state = ON_DUE[self.state]
-        elif any(read.has_data for read in reads):
-            self.state = ON_RECORDS[self.state]
+        has_data = False
+        for read in self.reads.values():
+            if read.state.must_answer:
+                self.state = ON_DUE[self.state]
+                break
+            has_data = has_data or read.has_data
+        else:
+            if has_data:
+                self.state = ON_RECORDS[self.state]
         if self.state is not FetchState.PARKED:
             self._read()
 
@@ -159,9 +184,12 @@ class _Fetch:
         are all that is wanted of a partition. A read_committed consumer also needs the aborted
         transactions, which the log knows.
         """
-        ready = [read for read in self.reads.values() if read.has_data]
-        wanted = sum(max(read.wanted.max_bytes, 0) for read in ready)
-        self.granted = self._memory.grant(min(wanted, self._max_bytes()))
+        ready, wanted = [], 0
+        for read in self.reads.values():
+            if read.has_data:
+                ready.append(read)
+                wanted += max(read.wanted.max_bytes, 0)
+        self.granted = self.memory.grant(min(wanted, self._max_bytes()))
         room = self.granted
         from_disk: list[PartitionRead] = []
         for read in ready:
@@ -175,12 +203,10 @@ class _Fetch:
                 room -= len(appended)
             else:
                 from_disk.append(read)
-        self._read_logs(from_disk, room, room < self.granted)
-
-    @property
-    def _memory(self) -> FetchMemory:
-        services = self.services
-        return services.replica_memory if self.fetcher.is_replica else services.fetch_memory
+        if from_disk:
+            self._read_logs(from_disk, room, room < self.granted)
+        else:
+            self._done_reading()
 
     def _max_bytes(self) -> int:
         """Return the client's limit, at most what its quota can ever pay for."""
@@ -245,15 +271,21 @@ class _Fetch:
         return None if self.services.quotas.is_active else owner.lend()
 
     def _must_answer(self) -> bool:
-        return self.state is FetchState.FINISHING or any(
-            read.state.must_answer for read in self.reads.values()
-        )
+        if self.state is FetchState.FINISHING:
+            return True
+        for read in self.reads.values():  # noqa: SIM110 - see `_is_ahead`
+            if read.state.must_answer:
+                return True
+        return False
 
     def _min_bytes(self) -> int:
         return min(self.request.min_bytes, self.granted)
 
     def _found_bytes(self) -> int:
-        return sum(len(read.data.records or b"") for read in self.reads.values())
+        found = 0
+        for read in self.reads.values():
+            found += len(read.data.records or b"")
+        return found
 
     def _compose(self, group: list[PartitionRead], results: list[ReadResult]) -> list[Bytes]:
         """Make the answer on the directory's thread; nothing else uses the reads meanwhile."""
@@ -265,19 +297,21 @@ class _Fetch:
 
     def _done_sending(self, sent: SentAnswer | None, error: BaseException | None) -> None:
         """Go on after the directory's thread has sent the answer, as far as the client took it."""
-        self._memory.give_back(self.granted)
+        self.memory.give_back(self.granted)
         if self.state is FetchState.ANSWERED:
             return
         self.state = FetchState.ANSWERED
         if sent is None:
-            self.promise.set_exception(AnswerCutOff(f"its answer cannot be completed: {error}"))
+            self.close()
+            cut_off = AnswerCutOff(f"its answer cannot be completed: {error}")
+            self.promise.settle(None, cut_off)
             return
         self._note_shown(self.shown)
-        self.promise.set_result(sent)
+        self._end(sent)
 
     def _done_reading(self) -> None:
         """Answer, or park again if that is too little."""
-        self._memory.give_back(self.granted)
+        self.memory.give_back(self.granted)
         if self.state is FetchState.ANSWERED:
             return
         was_changed = self.state is FetchState.READING_AGAIN
@@ -296,22 +330,25 @@ class _Fetch:
 
     def _answer(self) -> None:
         self.state = FetchState.ANSWERED
-        if self.promise.done():
-            return
         response, shown = self._response()
-        wait_ms = self._charge(response)
+        wait_ms = self._charge(response) if self.services.quotas.is_active else 0
         if wait_ms:
-            self.promise.set_result(self._throttled(wait_ms))
-            return
-        self._note_shown(shown)
-        self.promise.set_result(response)
+            response = self._throttled(wait_ms)
+        else:
+            self._note_shown(shown)
+        self._end(response)
+
+    def _end(self, answer: FetchResponse | SentAnswer) -> None:
+        """Tell the answer. The client may send the next fetch of the session at once."""
+        self.close()
+        self.promise.settle(answer)
 
     def _note_shown(self, shown: list[PartitionRead]) -> None:
         """Take notice of what the fetcher is told."""
         if self.fetcher.is_replica:
-            self._count_replicated(shown)
+            count_replicated(self.services, shown)
         else:
-            self._count(shown)
+            count_consumed(self.services, shown)
         for read in shown:
             read.wanted.remember(read.data.high_watermark, read.data.log_start_offset)
         self._mark_unsettled()
@@ -320,37 +357,23 @@ class _Fetch:
         """Have the next fetch look at what is not settled: first what found no room here."""
         dirty = self.session.dirty
         reads, self.reads = self.reads, {}
+        served: list[FetchedPartition] = []
         for key, read in reads.items():
-            if not read.is_settled and not read.data.records:
+            if read.is_settled:
+                continue
+            if read.data.records:
+                served.append(read.wanted)
+            else:
                 dirty[key] = read.wanted
-        for key, read in reads.items():
-            if not read.is_settled and read.data.records:
-                dirty.setdefault(key, read.wanted)
-
-    def _count(self, shown: list[PartitionRead]) -> None:
-        of = self.services.traffic.of
-        for read in shown:
-            if read.partition is not None:
-                traffic = of(read.name)
-                traffic.fetches += 1
-                traffic.bytes_out += len(read.data.records or b"")
-                traffic.failed_fetches += read.data.error_code != ErrorCode.NONE
-
-    def _count_replicated(self, shown: list[PartitionRead]) -> None:
-        services = self.services
-        for read in shown:
-            size = len(read.data.records or b"")
-            services.traffic.replicated_bytes += size
-            if size and read.partition is not None and read.partition.is_throttled_as_leader:
-                services.leader_throttle.record(size)
+        for wanted in served:
+            dirty.setdefault(wanted.key, wanted)
 
     def _charge(self, response: FetchResponse) -> int:
         """Return how many ms the client's quotas make it wait."""
-        quotas = self.services.quotas
-        if not quotas.is_active or self.fetcher.is_replica:
+        if self.fetcher.is_replica:
             return 0
         version = self.context.api_version
-        return quotas.charge_fetch(
+        return self.services.quotas.charge_fetch(
             self.context, lambda: sum(map(len, encode_parts(response, version)))
         )
 
@@ -372,7 +395,8 @@ class _Fetch:
             self.timer.cancel()
         if self.loan is not None:
             self.loan.take_back()
-        self.services.metadata.forget(self._on_metadata)
+        if self.waits_for_metadata:
+            self.services.metadata.forget(self._on_metadata)
         if self.session.on_dirty == self._on_dirty:
             self.session.on_dirty = None
         for key, read in self.reads.items():
@@ -383,9 +407,10 @@ class _Fetch:
 
 def fetch(
     services: BrokerServices, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Awaitable[FetchResponse]:
+) -> FetchResponse | Awaitable[FetchResponse | SentAnswer]:
     """Serve the fetch of a consumer or a follower."""
-    is_replica = fetcher_of(context, request).is_replica
+    fetcher = fetcher_of(context, request)
+    is_replica = fetcher.is_replica
     try:
         fetched = services.fetch_sessions.open(
             request, context.api_version, services.steady_ms(), is_replica=is_replica
@@ -393,10 +418,12 @@ def fetch(
     except SessionError as error:
         return FetchResponse(error_code=error.code)
     fetched.session.serves_consumers = services.is_rack_aware
+    operation = _Fetch(services, context, request, fetched, fetcher)
     # A follower's partitions wait one by one (ReadState.AHEAD), so that the others are served.
     if not is_replica and services.metadata.is_behind and _misses_a_replica(services, fetched):
-        return _after_reactions(services, context, request, fetched)
-    return _start(services, context, request, fetched)
+        return _after_reactions(operation)
+    operation.start()
+    return operation.promise
 
 
 def _misses_a_replica(services: BrokerServices, fetched: FetchContext) -> bool:
@@ -408,19 +435,9 @@ def _misses_a_replica(services: BrokerServices, fetched: FetchContext) -> bool:
     return False
 
 
-async def _after_reactions(
-    services: BrokerServices, context: RequestContext, request: FetchRequest, fetched: FetchContext
-) -> FetchResponse:
+async def _after_reactions(operation: _Fetch) -> FetchResponse | SentAnswer:
     """Serve the fetch when the replicas follow the metadata: a topic was created a moment ago."""
-    await services.metadata.catch_up(CATCH_UP_S)
-    return await _start(services, context, request, fetched)
-
-
-def _start(
-    services: BrokerServices, context: RequestContext, request: FetchRequest, fetched: FetchContext
-) -> Awaitable[FetchResponse]:
-    operation = _Fetch(services, context, request, fetched)
-    promise: Awaitable[FetchResponse] = operation.promise
-    operation.promise.add_done_callback(lambda _: operation.close())
+    await operation.services.metadata.catch_up(CATCH_UP_S)
     operation.start()
-    return promise
+    answer: FetchResponse | SentAnswer = await operation.promise
+    return answer

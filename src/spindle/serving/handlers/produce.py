@@ -5,11 +5,11 @@ once and in order; the answer is complete when the last partition is. Only trans
 may have to be verified first.
 """
 
-from collections.abc import Awaitable
 from typing import Any, Final
 
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation, error_code
 from spindle.common.ids import INTERNAL_TOPICS
+from spindle.common.promise import Promise
 from spindle.common.uuids import ZERO_UUID
 from spindle.log.log import AppendInfo
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
@@ -81,15 +81,9 @@ class _Produce:
         self.response = ProduceResponse()
         self.left = 1
         self.is_waiting = False
-        self.promise: Any = services.loop.create_future()
+        self.promise: Promise[ProduceResponse | None] = Promise(services.loop)
         self.verified: VerifiedAppends | None = None
         self.timer: Any = None
-
-    @property
-    def promised(self) -> Awaitable[ProduceResponse | None]:
-        """The answer to come."""
-        promise: Awaitable[ProduceResponse | None] = self.promise
-        return promise
 
     def start(self, request: ProduceRequest) -> None:
         """Hand every partition's records to its log."""
@@ -220,21 +214,21 @@ class _Produce:
         if self.left == 0:
             if self.timer is not None:
                 self.timer.cancel()
-            if not self.promise.done():
+            if not self.promise.is_done:
                 self._settle()
 
     def _settle(self) -> None:
         if self.acks != 0:
-            self.promise.set_result(self.response)
+            self.promise.settle(self.response)
         elif any(p.error_code for t in self.response.responses for p in t.partition_responses):
             # The producer expects no answer. A closed connection makes it ask for metadata.
-            self.promise.set_exception(ProtocolViolation("produce with acks=0 failed"))
+            self.promise.settle(None, ProtocolViolation("produce with acks=0 failed"))
         else:
-            self.promise.set_result(None)
+            self.promise.settle(None)
 
     def expire(self) -> None:
         """Answer after `timeout_ms`: appends without a result get REQUEST_TIMED_OUT."""
-        if self.left and not self.promise.done():
+        if self.left and not self.promise.is_done:
             for topic in self.response.responses:
                 for part in topic.partition_responses:
                     if part.error_code == ErrorCode.NONE and part.base_offset < 0:
@@ -258,7 +252,7 @@ def _rejection_text(error: RecordsRejected) -> str:
 
 def produce(
     services: BrokerServices, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse | None]:
+) -> ProduceResponse | Promise[ProduceResponse | None]:
     """Append the records of a request.
 
     Raises:
@@ -269,13 +263,13 @@ def produce(
     operation = _Produce(services, context, request)
     if not is_transactional(request):
         _begin(operation, request)
-        return operation.promised
+        return operation.promise
     try:
         producer = transactional_producer(request)
     except ApiError as refusal:
         return _refuse_all(context, request, refusal.code)
     _begin_in_turn(operation, request, producer)
-    return operation.promised
+    return operation.promise
 
 
 def _begin(operation: _Produce, request: ProduceRequest) -> None:
