@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from broker_directories import PLAIN, TRANSACTIONAL, BrokerDirectory, clean_directory
+from crc32c import crc32c
 from log_builders import verified
 
 from spindle.audit import record_checks, segment_scan
@@ -13,6 +14,7 @@ from spindle.audit.repairs import repairs_of
 from spindle.audit.run import run_audit
 from spindle.protocol.records.batch import HEADER_BYTES, batches, computed_crc
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.compression import compress
 
 MIB = 1 << 20
 
@@ -37,6 +39,34 @@ def test_a_batch_that_unpacks_beyond_the_limit_is_a_finding_of_its_own(
     assert finding.kind.text == "batch-too-large"
     assert finding.offset == 1
     assert str(MIB) in finding.evidence
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_records_that_contradict_each_other_are_found_behind_a_right_checksum(
+    tmp_path: Path, codec: int
+) -> None:
+    directory = BrokerDirectory(tmp_path / "d1")
+    log = directory.create(PLAIN)
+    records = [SimpleRecord(b"key", b"v" * 40, directory.now_ms) for _ in range(3)]
+    plain = build_batch(records)
+    for _ in range(2):
+        log.append_as_leader(bytearray(plain), 0, directory.now_ms)
+    directory.close()
+    path = sorted((directory.path / str(PLAIN)).glob("*.log"))[0]
+    content = path.read_bytes()
+    at, header = list(batches(content))[-1]
+    inside = bytearray(content[at + HEADER_BYTES : at + header.size_bytes])
+    inside[-1] ^= 1  # the count of headers of the last record
+    packed = compress(codec, inside)
+    batch = bytearray(content[at : at + HEADER_BYTES]) + packed
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">h", batch, 21, header.attributes | codec)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    path.write_bytes(content[:at] + batch)
+    assert [each.kind.text for each in run_audit([directory.path]).findings] == []
+    (finding,) = found_in(directory.path)
+    assert finding.kind.text == "records"
+    assert (finding.position, finding.offset) == (at, 3)
 
 
 @pytest.mark.parametrize("number", [0, 1, -1])
