@@ -56,10 +56,11 @@ class LeaderEpochs:
             CorruptLog: the file is malformed.
         """
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
-        if not self._file_system.exists(path):
+        try:
+            content = self._file_system.read_bytes(path)
+        except FileNotFoundError:
             self._file_system.open(path, create=True).close()
             return
-        content = self._file_system.read_bytes(path)
         self._has_content = bool(content.strip(b"\0"))
         for epoch, start in decode_epoch_checkpoint(path, content):
             self._remove_from(epoch, start)

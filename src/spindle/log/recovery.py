@@ -30,12 +30,15 @@ from spindle.protocol.records.batch import BatchHeader, check_crc
 logger = logging.getLogger(__name__)
 
 _TEMPORARY_SUFFIX: Final = ".tmp"
+_INTERRUPTED_SUFFIXES: Final = (DELETED_SUFFIX, _TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
 def settle_interrupted_work(handles: FileHandles, directory: str, config: LogConfig) -> list[str]:
     """Remove or complete what a stop during deletion or compaction left; the names that remain."""
     files = handles.file_system
     names = files.list_directory(directory)
+    if not any(name.endswith(_INTERRUPTED_SUFFIXES) for name in names):
+        return names
     _remove(handles, directory, _ending_with(names, DELETED_SUFFIX, _TEMPORARY_SUFFIX))
     cleaned = _ending_with(names, CLEANED_SUFFIX)
     swaps = _ending_with(names, SWAP_SUFFIX)
@@ -113,11 +116,11 @@ def open_segments(
     """
     sizes: dict[int, dict[str, int]] = {}
     for name in names:
-        for suffix in SEGMENT_SUFFIXES:
-            base_offset = parse_offset_name(name, suffix)
-            if base_offset is not None:
-                size = handles.file_system.size(f"{directory}/{name}")
-                sizes.setdefault(base_offset, {})[suffix] = size
+        suffix = name[name.find(".") :]
+        base_offset = parse_offset_name(name, suffix) if suffix in SEGMENT_SUFFIXES else None
+        if base_offset is not None:
+            size = handles.file_system.size(f"{directory}/{name}")
+            sizes.setdefault(base_offset, {})[suffix] = size
     segments: list[Segment] = []
     unsound: list[Segment] = []
     for base_offset, sizes_of_segment in sorted(sizes.items()):

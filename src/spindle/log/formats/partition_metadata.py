@@ -37,9 +37,10 @@ def read_partition_metadata(file_system: FileSystem, directory: str) -> Uuid | N
         CorruptLog: the file does not parse, is of a newer version, or holds the zero id.
     """
     path = f"{directory}/{PARTITION_METADATA}"
-    if not file_system.exists(path):
+    try:
+        content = file_system.read_bytes(path)
+    except FileNotFoundError:
         return None
-    content = file_system.read_bytes(path)
     if not content:
         return None
     try:

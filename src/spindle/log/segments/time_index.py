@@ -51,6 +51,8 @@ class TimeIndex:
         self._read_last()
         if self.file.count == 0:
             return True
+        if self.file.count == 1:
+            return self.last.offset >= self.base_offset
         first_timestamp, first_offset = self.file.entry_at(0)
         return first_timestamp <= self.last.timestamp_ms and self.last.offset >= (
             self.base_offset + first_offset
