@@ -3,6 +3,7 @@
 import errno
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from spindle.audit.part_folder import PartFolder, segment_fingerprint
 from spindle.audit.replica import ReplicaPass, SegmentTask
 from spindle.audit.run import run_audit
 from spindle.audit.segment_audit import SegmentAudit
-from spindle.audit.spark_groups import grouped, shares, tasks_at_once
+from spindle.audit.spark_groups import TaskRound, rounds
 from spindle.audit.spark_job import (
     SegmentUnit,
     SparkWorkers,
@@ -204,11 +205,11 @@ def test_segments_that_were_handed_back_go_to_the_host_that_has_seen_the_directo
     asked: list[list[list[str]]] = []
     blind_for = {"a": 2}
 
-    def on_one_of_two_hosts(group: Any, *others: Any) -> TaskAnswer:
+    def on_one_of_two_hosts(group: Any, **others: Any) -> TaskAnswer:
         if blind_for["a"]:
             blind_for["a"] -= 1
             return TaskAnswer(("a",), None)
-        return TaskAnswer(("b",), read_group(group, *others).parts)
+        return TaskAnswer(("b",), read_group(group, **others).parts)
 
     def run_here(_: Any, read: Any, groups: Any, *, hosts: Any, **__: Any) -> list[Any]:
         asked.append(list(hosts))
@@ -229,16 +230,11 @@ def test_segments_that_were_handed_back_go_to_the_host_that_has_seen_the_directo
 def test_a_directory_that_no_executor_sees_is_named_with_the_hosts(
     clean_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_job, "read_group", lambda *_: TaskAnswer(("a", "10.0.0.2"), None))
+    monkeypatch.setattr(
+        spark_job, "read_group", lambda *_, **__: TaskAnswer(("a", "10.0.0.2"), None)
+    )
     with pytest.raises(TaskFailed, match=f"no executor sees {clean_root}; tried: 10.0.0.2, a"):
         in_tasks([clean_root], TasksHere())
-
-
-def test_all_tasks_share_the_limit_if_executors_may_be_added() -> None:
-    still: Any = TasksHere()
-    growing: Any = TasksHere(conf={"spark.dynamicAllocation.enabled": "true"})
-    assert tasks_at_once(still) == 2
-    assert tasks_at_once(growing) is None
 
 
 def test_tasks_read_one_directory_each_and_share_its_limit(
@@ -248,13 +244,24 @@ def test_tasks_read_one_directory_each_and_share_its_limit(
     units = [
         SegmentUnit(n, task, 40 << 20, segment_fingerprint(task)) for n, task in enumerate(tasks)
     ]
-    groups = grouped(units, 250)
-    assert sorted(unit.number for group in groups for unit in group) == list(range(len(units)))
-    assert all(len({unit.task.place.path.parent for unit in group}) == 1 for group in groups)
-    assert all(len(group) == 1 for group in groups)
-    assert shares(groups, 4, None) == {}
-    assert shares(groups, 4, 1000) == dict.fromkeys(damaged_roots, 250)
-    count = len(groups) // len(damaged_roots)
-    assert shares(groups, None, 1000) == dict.fromkeys(damaged_roots, 1000 // count)
-    one_each = grouped(units[:1], 1)
-    assert shares(one_each, 4, 1000) == {damaged_roots[0]: 1000}
+    (unlimited,) = rounds(units, 250, None)
+    assert numbers_of([unlimited]) == list(range(len(units)))
+    assert all(len(group) == 1 for group in unlimited.groups)
+    assert unlimited.bytes_per_second == {}
+    assert list(rounds(units[:0], 250, None)) == []
+    width = 2
+    limited = list(rounds(units, width * len(damaged_roots) + 1, 100 << 20))
+    assert numbers_of(limited) == list(range(len(units)))
+    for each in limited:
+        assert each.bytes_per_second == dict.fromkeys(damaged_roots, 50 << 20)
+        roots = Counter(group[0].root for group in each.groups)
+        assert all(len({unit.root for unit in group}) == 1 for group in each.groups)
+        assert max(roots.values()) <= width
+    (first, *_) = rounds(units, 1, 1 << 20)
+    assert [group[0].root for group in first.groups] == damaged_roots
+    assert first.bytes_per_second == dict.fromkeys(damaged_roots, 1 << 20)
+    assert all(len(group) == 2 for group in first.groups), "more than a minute's bytes"
+
+
+def numbers_of(found: list[TaskRound[SegmentUnit]]) -> list[int]:
+    return sorted(unit.number for each in found for group in each.groups for unit in group)

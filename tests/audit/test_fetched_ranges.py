@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spindle.audit import fetched_replica, spark_fetch
+from spindle.audit import fetched_replica, spark_fetch, spark_groups
 from spindle.audit.closing_state import ClosingState
 from spindle.audit.fetched_documents import fetched_document, fetched_part
 from spindle.audit.fetched_replica import ReplicaRange, fetch_range, join_ranges
@@ -156,7 +156,7 @@ def test_an_interrupted_audit_fetches_only_the_other_ranges(
     log: Any = FarLog(5)
     monkeypatch.setattr(spark_fetch, "RANGE_BYTES", 2000)
     monkeypatch.setattr(spark_fetch, "WireClient", lambda settings: _Open(log))
-    monkeypatch.setattr(spark_fetch, "grouped", lambda units, cores: [[each] for each in units])
+    monkeypatch.setattr(spark_groups, "grouped", lambda units, cores: [[each] for each in units])
     dies_after = [3]
 
     def run_here(_: Any, read: Any, groups: Any, **__: Any) -> list[Any]:

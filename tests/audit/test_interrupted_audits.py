@@ -17,7 +17,7 @@ from log_directory_files import corrupt_byte
 from spindle.audit import throttle, workers
 from spindle.audit.progress_file import progress_file
 from spindle.audit.replica import AuditedReplica, ReplicaPlace, unreadable_replica
-from spindle.audit.report import AuditReport
+from spindle.audit.report import AuditReport, list_audit
 from spindle.audit.run import run_audit
 from spindle.cli.main import run
 
@@ -156,3 +156,22 @@ def test_a_throttled_audit_finds_the_same(
     assert run(["audit", str(root), "-j", "1", "--throttle", "1KiB"]) == 1
     assert "2 findings" in capsys.readouterr().out
     assert max(pauses) > 20
+
+
+def test_a_throttled_audit_reads_all_directories_at_the_same_time(
+    clean_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = [shutil.copytree(clean_root, tmp_path / f"d{number}") for number in range(3)]
+    all_are_here = multiprocessing.get_context("fork").Barrier(len(roots), timeout=60)
+
+    def audit_together(place: ReplicaPlace, **rest: Any) -> AuditedReplica | None:
+        all_are_here.wait()
+        return original(place, **rest)
+
+    original = workers.audit_replica
+    monkeypatch.setattr(workers, "audit_replica", audit_together)
+    places = [list_audit([root], None, checks_records=False).places[0] for root in roots]
+    found = workers.audit_all(
+        places, jobs=1, pause_ms=1, bytes_per_second=1 << 30, on_progress=lambda progress: None
+    )
+    assert {place.path for place, _ in found} == {place.path for place in places}

@@ -26,7 +26,7 @@ from spindle.audit.fetched_replicas import (
 )
 from spindle.audit.part_folder import PartFolder, keep_parts
 from spindle.audit.replica import AuditedReplica
-from spindle.audit.spark_groups import cores_of, grouped, shares, tasks_at_once
+from spindle.audit.spark_groups import cores_of, rounds
 from spindle.audit.spark_job import TaskFailed, TaskLimits
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress
@@ -139,11 +139,7 @@ class SparkFetch:
         replica_count: int,
     ) -> dict[int, FetchedPart | str]:
         context = self._spark.sparkContext
-        groups = grouped(units, cores_of(context))
-        limits = TaskLimits(
-            None if self._folder is None else self._folder.path,
-            shares(groups, tasks_at_once(context), bytes_per_second),
-        )
+        folder = None if self._folder is None else self._folder.path
         bytes_done = context.accumulator(0)
         total_bytes = sum(unit.size_bytes for unit in units)
 
@@ -152,16 +148,21 @@ class SparkFetch:
             share = min(value * replica_count // max(total_bytes, 1), replica_count)
             on_progress(AuditProgress(share, replica_count, value, total_bytes))
 
-        answers: list[dict[int, FetchedPart | str]] = run_watched(
-            context,
-            partial(fetch_group, settings=settings, limits=limits, on_bytes=bytes_done.add),
-            groups,
-            group_id=f"spindle-audit-{uuid.uuid4().hex}",
-            title="spindle audit --fetch",
-            failure=TaskFailed,
-            on_poll=show,
-        )
-        return {number: part for answer in answers for number, part in answer.items()}
+        found: dict[int, FetchedPart | str] = {}
+        for each in rounds(units, cores_of(context), bytes_per_second):
+            limits = TaskLimits(folder, each.bytes_per_second)
+            answers: list[dict[int, FetchedPart | str]] = run_watched(
+                context,
+                partial(fetch_group, settings=settings, limits=limits, on_bytes=bytes_done.add),
+                each.groups,
+                group_id=f"spindle-audit-{uuid.uuid4().hex}",
+                title="spindle audit --fetch",
+                failure=TaskFailed,
+                on_poll=show,
+            )
+            for answer in answers:
+                found |= answer
+        return found
 
 
 def _cut(

@@ -1,8 +1,10 @@
-"""Cut the work of an audit on Spark into groups, one for each task, and share the throttle."""
+"""Cut the work of an audit on Spark into groups, one for each task, within the throttle."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -11,6 +13,7 @@ _TASKS_FOR_EACH_CORE: Final = 4
 _LEAST_BYTES: Final = 32 << 20
 _MOST_BYTES: Final = 1 << 30
 _MOST_UNITS: Final = 1000
+_ROUND_S: Final = 60
 
 
 class Unit(Protocol):
@@ -46,35 +49,63 @@ def grouped(units: Sequence[UnitT], cores: int) -> list[list[UnitT]]:
     return sorted(groups, key=lambda group: -sum(unit.size_bytes for unit in group))
 
 
-def shares(
-    groups: Sequence[Sequence[Unit]], tasks_at_once: int | None, bytes_per_second: int | None
-) -> dict[Path, int]:
-    """Return what one task may read of each log directory, in bytes per second; {} for no limit.
+@dataclass(frozen=True, slots=True)
+class TaskRound(Generic[UnitT]):
+    """Tasks that may run at the same time.
+
+    Attributes:
+        groups: the units of each task, all of one log directory.
+        bytes_per_second: what one task may read, by log directory; empty for no limit.
+    """
+
+    groups: list[list[UnitT]]
+    bytes_per_second: dict[Path, int]
+
+
+def rounds(
+    units: Sequence[UnitT], cores: int, bytes_per_second: int | None
+) -> Iterator[TaskRound[UnitT]]:
+    """Return the tasks of an audit, in rounds that are run one after the other.
+
+    Without a limit there is one round. With one, a round has so few tasks for each log directory
+    that each may have its share of the limit, however many executors there are, and directories
+    are read side by side. A task takes about a minute, which is lost at most if it fails.
 
     Args:
-        tasks_at_once: how many tasks may read the same directory at the same time; None if it is
-            not known, so that all of them may.
+        cores: how many tasks are likely to run at the same time.
+        bytes_per_second: the limit for each log directory, None for none.
     """
     if bytes_per_second is None:
-        return {}
-    counts: dict[Path, int] = {}
-    for group in groups:
-        counts[group[0].root] = counts.get(group[0].root, 0) + 1
-    if tasks_at_once is not None:
-        counts = {root: min(count, tasks_at_once) for root, count in counts.items()}
-    return {root: max(bytes_per_second // count, 1) for root, count in counts.items()}
+        if units:
+            yield TaskRound(grouped(units, cores), {})
+        return
+    left: dict[Path, deque[UnitT]] = {}
+    for unit in units:
+        left.setdefault(unit.root, deque()).append(unit)
+    width = max(cores // max(len(left), 1), 1)
+    share = max(bytes_per_second // width, 1)
+    limits = dict.fromkeys(left, share)
+    while any(left.values()):
+        yield TaskRound(
+            [
+                _taken(each, share * _ROUND_S)
+                for each in left.values()
+                for _ in range(width)
+                if each
+            ],
+            limits,
+        )
+
+
+def _taken(left: deque[UnitT], size_bytes: int) -> list[UnitT]:
+    """Take units away until they have the size, one at least."""
+    taken: list[UnitT] = []
+    while left and size_bytes > 0 and len(taken) < _MOST_UNITS:
+        taken.append(left.popleft())
+        size_bytes -= taken[-1].size_bytes
+    return taken
 
 
 def cores_of(context: "SparkContext") -> int:
     """Return the cores that the executors have now."""
     return max(context.defaultParallelism, 1)
-
-
-def tasks_at_once(context: "SparkContext") -> int | None:
-    """Return how many tasks may run at the same time; None if executors may be added.
-
-    With dynamic allocation, Spark starts more executors for the very job that is to be held back.
-    """
-    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
-        return None
-    return cores_of(context)

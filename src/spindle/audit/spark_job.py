@@ -28,7 +28,7 @@ from spindle.audit.replica import (
     needs_second_pass,
     unreadable_replica,
 )
-from spindle.audit.spark_groups import cores_of, grouped, shares, tasks_at_once
+from spindle.audit.spark_groups import cores_of, rounds
 from spindle.audit.spark_hosts import names_of_host
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress
@@ -37,7 +37,7 @@ from spindle.pipeline.spark.watched_job import run_watched
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ROUNDS: Final = 5
+_ATTEMPTS: Final = 5
 """How often segments are offered to executors of which none has seen their directory."""
 
 
@@ -189,40 +189,33 @@ class SparkWorkers:
                 left.append(SegmentUnit(number, task, _size_bytes(task), fingerprint))
             else:
                 done[number] = kept
-        if left:
-            context = self._spark.sparkContext
-            groups = grouped(left, cores_of(context))
-            limits = TaskLimits(
-                None if folder is None else folder.path,
-                shares(groups, tasks_at_once(context), bytes_per_second),
-            )
-            done |= self._run(groups, limits, on_progress, replica_count)
-        return [done[number] for number in range(len(tasks))]
-
-    def _run(
-        self,
-        groups: Sequence[Sequence[SegmentUnit]],
-        limits: TaskLimits,
-        on_progress: Callable[[AuditProgress], None],
-        replica_count: int,
-    ) -> dict[int, SegmentPart]:
         context = self._spark.sparkContext
         bytes_done = context.accumulator(0)
-        total_bytes = sum(unit.size_bytes for group in groups for unit in group)
+        total_bytes = sum(unit.size_bytes for unit in left)
 
         def show() -> None:
             value = int(bytes_done.value)
             share = value * replica_count // max(total_bytes, 1)
             on_progress(AuditProgress(share, replica_count, value, total_bytes))
 
-        def read(group: Sequence[SegmentUnit]) -> TaskAnswer:
-            return read_group(group, limits, bytes_done.add)
-
         seen = SeenHosts(self._hosts)
+        for each in rounds(left, cores_of(context), bytes_per_second):
+            limits = TaskLimits(None if folder is None else folder.path, each.bytes_per_second)
+            read = partial(read_group, limits=limits, on_bytes=bytes_done.add)
+            done |= self._run(each.groups, read, show, seen)
+        return [done[number] for number in range(len(tasks))]
+
+    def _run(
+        self,
+        groups: Sequence[Sequence[SegmentUnit]],
+        read: Callable[[Sequence[SegmentUnit]], TaskAnswer],
+        show: Callable[[], None],
+        seen: "SeenHosts",
+    ) -> dict[int, SegmentPart]:
         done: dict[int, SegmentPart] = {}
-        for _ in range(_ROUNDS):
+        for _ in range(_ATTEMPTS):
             answers: list[TaskAnswer] = run_watched(
-                context,
+                self._spark.sparkContext,
                 read,
                 groups,
                 group_id=f"spindle-audit-{uuid.uuid4().hex}",

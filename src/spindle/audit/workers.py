@@ -3,8 +3,9 @@
 import errno
 import multiprocessing
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica, u
 from spindle.audit.throttle import ReadThrottle
 
 _POLL_S: Final = 0.1
+_MOST_READERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ def audit_all(
     """Audit replicas, and yield each with its result, in the order in which they are ready.
 
     Args:
-        jobs: processes that read at the same time; 1 reads in this process.
+        jobs: processes that read at the same time; 1 reads in this process. With a limit there
+            is one for each of up to 32 directories, because most of them wait.
         pause_ms: the wait before something odd in a directory in use is read again.
         bytes_per_second: what is read at most from each log directory, None for no limit.
     """
@@ -54,18 +57,50 @@ def audit_all(
     def show(count: int) -> None:
         on_progress(AuditProgress(count, len(places), worker.bytes_done.value, total_bytes))
 
+    lanes, width = [deque(ordered)], len(places)
+    if bytes_per_second is not None:
+        lanes = list(_by_directory(ordered).values())
+        jobs = max(jobs, min(len(lanes), _MOST_READERS))
+        width = -(-jobs // max(len(lanes), 1))
     if jobs == 1 or len(places) < 2:
         for done, place in enumerate(ordered):
             yield place, worker.audit(place, partial(show, done))
         return
     with forked_pool(min(jobs, len(places)), context, _workers.append, worker) as pool:
-        submitted = {submitted_to(pool, _audit_in_worker, place): place for place in ordered}
-        waiting = set(submitted)
-        while waiting:
-            done_now, waiting = wait(waiting, _POLL_S, FIRST_COMPLETED)
-            show(len(places) - len(waiting))
-            for future in done_now:
-                yield submitted[future], _result(future, submitted[future])
+        yield from _audited(pool, lanes, width, show)
+
+
+def _by_directory(places: Sequence[ReplicaPlace]) -> dict[Path, deque[ReplicaPlace]]:
+    found: dict[Path, deque[ReplicaPlace]] = {}
+    for place in places:
+        found.setdefault(place.path.parent, deque()).append(place)
+    return found
+
+
+def _audited(
+    pool: ProcessPoolExecutor,
+    lanes: list[deque[ReplicaPlace]],
+    width: int,
+    show: Callable[[int], None],
+) -> Iterator[tuple[ReplicaPlace, AuditedReplica | None]]:
+    """Audit the replicas of lanes side by side, so many of each at the same time."""
+    waiting: dict[Future[AuditedReplica | None], tuple[ReplicaPlace, deque[ReplicaPlace]]] = {}
+
+    def submit(lane: deque[ReplicaPlace]) -> None:
+        if lane:
+            place = lane.popleft()
+            waiting[submitted_to(pool, _audit_in_worker, place)] = place, lane
+
+    for lane in lanes * width:
+        submit(lane)
+    done = 0
+    while waiting:
+        for future in wait(waiting, _POLL_S, FIRST_COMPLETED).done:
+            place, lane = waiting.pop(future)
+            submit(lane)
+            done += 1
+            yield place, _result(future, place)
+        show(done)
 
 
 class AuditWorkers(Protocol):
