@@ -94,7 +94,7 @@ def compare_compacted(
 
 
 Differences = dict[tuple[int, int], set[DifferentKey]]
-"""The keys that differ, by the indexes of the replica and of the one it is held against."""
+"""The keys that differ, by the indexes of the replica and of the one that it is compared with."""
 
 
 @dataclass(frozen=True, slots=True)

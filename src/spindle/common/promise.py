@@ -1,8 +1,8 @@
-"""An answer that comes later, and is told to the one who waits at once.
+"""A result that comes later; its listener is called as soon as it is there.
 
 A future of asyncio calls back in a later turn of the event loop, which costs a turn for every
-request. A promise calls back within `settle`; so its listener must cope with any state in
-which that is called.
+request. A promise calls its listener within `settle`, so the listener runs in the middle of
+whatever called `settle`, and must not rely on that being finished.
 """
 
 from collections.abc import Callable, Generator

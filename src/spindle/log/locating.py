@@ -1,4 +1,4 @@
-"""Finds where in a file large records are, so that they can be sent without being read."""
+"""Find where large records are in a file, so that they can be sent without being read."""
 
 from spindle.log.log import Log
 from spindle.log.segments.file_range import FileRange

@@ -1,10 +1,10 @@
-"""Memory for large frames, which is used again once nothing can see it any more.
+"""Memory for large frames, which is used again once no view of it exists.
 
-A new `bytearray` is filled with zeros, in pages that the system has to provide first; for a produce
-request of 1 MB that is an eighth of the broker's time. Frames are passed on as views, to the thread
-of a directory, to a fetch that waits for the records, to a socket, and nobody says when the last
-view is gone. Nobody has to: a `bytearray` refuses to change its size as long as a view of it
-exists, in whichever thread, and that is what is asked before a buffer is lent again.
+A new `bytearray` is filled with zeros, in pages that the system may have to provide first. (Where
+the heap keeps its large blocks, see `runtime.memory`, no gain was measured: benchmarks/README.md.)
+Frames are passed on as views: to the thread of a directory, to a fetch that waits for the records,
+to a socket. Nothing reports when the last view is gone. But a `bytearray` refuses to change its
+size as long as a view of it exists in any thread; this is tried before a buffer is lent again.
 """
 
 from collections import deque

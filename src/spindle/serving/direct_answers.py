@@ -32,7 +32,7 @@ class SentAnswer(NamedTuple):
 
 
 class AnswerCutOff(Exception):
-    """An answer cannot be completed after some of it may have been sent: the connection ends."""
+    """An answer cannot be completed, and some of it may have been sent: close the connection."""
 
 
 class SocketLoan(Protocol):

@@ -86,7 +86,7 @@ class _File:
 
     @property
     def taken_bytes(self) -> int:
-        """Of the disk."""
+        """Return how many bytes of the disk the file takes."""
         return max(self.size_bytes, self.reserved_bytes)
 
     @property

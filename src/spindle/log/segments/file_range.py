@@ -1,4 +1,4 @@
-"""A stretch of a segment's file that an answer carries without being read."""
+"""A range of a segment's file that is sent as a part of an answer, without being read."""
 
 from spindle.common.errors import ShortRead
 from spindle.log.handles import FileHandles
@@ -7,8 +7,8 @@ from spindle.log.handles import FileHandles
 class FileRange:
     """Whole batches in a file.
 
-    It is good for the job of the directory's thread that has made it, because only that thread
-    cuts, renames and removes files.
+    Use it only within the job of the directory's thread that made it: only that thread cuts,
+    renames and removes files, so the range cannot change before the job ends.
 
     Attributes:
         position: of the first byte in the file.

@@ -1,9 +1,11 @@
-"""Where readers of a segment were last: most reads begin there."""
+"""The file positions at which the last read of a segment began and ended."""
 
 
 class ReadPositions:
-    """Where the last read began, where another reader follows, and where it ended, where its reader
-    goes on.
+    """The start and the end of the last read of a segment.
+
+    The next read mostly begins at one of them: the same reader goes on at the end, and another
+    reader of the same records begins at the start. Such a read needs no look into the index.
     """
 
     __slots__ = ("_end_offset", "_end_position", "_start_offset", "_start_position")
@@ -12,7 +14,7 @@ class ReadPositions:
         self.forget()
 
     def forget(self) -> None:
-        """Know nothing, because the segment was cut."""
+        """Forget the last read, because the segment was cut."""
         self._start_offset = self._end_offset = -1
         self._start_position = self._end_position = 0
 
@@ -25,6 +27,6 @@ class ReadPositions:
         return self._start_position if offset == self._start_offset else None
 
     def note(self, offset: int, position: int, end_offset: int, end_position: int) -> None:
-        """Remember a read. The offsets are the one asked for and the one that follows."""
+        """Remember a read: the offset that was asked for, the next one, and their positions."""
         self._start_offset, self._start_position = offset, position
         self._end_offset, self._end_position = end_offset, end_position

@@ -1,4 +1,4 @@
-"""When a segment is finished, and the next records begin a new one."""
+"""Decide when a segment is finished, so that the next records begin a new one."""
 
 from zlib import crc32
 

@@ -31,16 +31,16 @@ class SpaceAhead:
             handles.get(path).pwrite(records, start)
 
     def suspect(self, handles: FileHandles, size_bytes: int) -> None:
-        """Expect what a run that was killed may have reserved behind a file of this size."""
+        """Assume that a run that was killed has reserved space behind a file of this size."""
         self._is_reserved = size_bytes > handles.reserved.least_volume_bytes
 
     def give_back(self, handles: FileHandles, path: str, size_bytes: int) -> None:
-        """Give back what is reserved behind the file, which has this size."""
+        """Give back the space that is reserved behind the file, which has this size."""
         if self._is_reserved:
             handles.get(path).truncate(size_bytes)
             handles.reserved.forget(path)
             self._is_reserved = False
 
     def given_back(self) -> None:
-        """Note that the file was cut, which gives back what was reserved."""
+        """Note that the file was cut, which gives its reserved space back."""
         self._is_reserved = False

@@ -1,4 +1,4 @@
-"""A socket that the thread of a log directory sends one answer on.
+"""A socket on which the thread of a log directory sends one answer.
 
 The thread uses a duplicate of the descriptor: the loop may close the connection at any time, and
 another client's connection would then get the number. The duplicate is closed by the side that
@@ -46,7 +46,7 @@ class Patience:
         return _WAIT_S + size_bytes * _WAIT_S_PER_BYTE
 
     def note(self, *, took_all: bool) -> None:
-        """Take notice of how a client did that was waited for."""
+        """Note whether a client that was waited for took the whole answer."""
         if took_all:
             self._pause = 1
         else:
