@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import socket
 import ssl
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from spindle.common import filesystem
 from spindle.common.errors import ShortRead
 from spindle.common.filesystem import OsFile, OsFileSystem
 from spindle.log.handles import FileHandles
 from spindle.log.segments.file_range import FileRange
+from spindle.runtime.disks.open_files import share_out
 from spindle.runtime.network import socket_loan
 from spindle.runtime.network.socket_loan import LentSocket, Patience, lend_socket
 
@@ -210,3 +213,33 @@ def test_nothing_is_lent_where_bytes_must_go_through_the_transport(
     monkeypatch.undo()
     monkeypatch.setattr(socket_loan, "CAN_SEND_FILES", False)
     assert pair.lend() is None
+
+
+@pytest.fixture
+def thousand_descriptors() -> Iterator[int]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    yield 1024
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_loans_of_all_connections_leave_descriptors_for_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, thousand_descriptors: int
+) -> None:
+    """A directory's thread that waited for a descriptor would wait for the loans queued behind."""
+    monkeypatch.setattr(filesystem, "_DESCRIPTORS_WAIT_S", 0.0)
+    shares = share_out(thousand_descriptors, 1, is_broker=True, is_controller=False)
+    connections = [socket.socket() for _ in range(shares.by_brokers_clients)]
+    handles = FileHandles(OsFileSystem(), shares.by_directory)
+    for _ in range(2):  # the loans that ended make room for others
+        loans = [lend_socket(Transport(each), Patience()) for each in connections]
+        try:
+            for number in range(shares.by_directory):
+                handles.get(f"{tmp_path}/{number}", create=True)
+            assert any(loans)
+        finally:
+            handles.close()
+            for loan in loans:
+                assert loan is None or loan.take_back()
+    for each in connections:
+        each.close()

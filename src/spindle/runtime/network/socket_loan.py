@@ -22,6 +22,11 @@ CAN_SEND_FILES: Final = sys.platform == "linux"
 _WAIT_S: Final = 0.001
 _WAIT_S_PER_BYTE: Final = 0.001 / 2**20
 _MOST_WITHOUT_WAITING: Final = 64
+_MOST_LOANS: Final = 64
+"""Loans of the process at a time: `open_files` leaves that many descriptors beside those of files
+and connections. A thread that has to wait for a descriptor must not wait for loans behind it."""
+_permits: Final = [None] * _MOST_LOANS
+"""One for each loan that may still be made; `pop` and `append` are safe in any thread."""
 
 
 class Patience:
@@ -67,7 +72,7 @@ class LentSocket:
         taken = self._take()
         if taken is None:
             return False
-        taken.close()
+        _end_loan(taken)
         return True
 
     def _take(self) -> socket.socket | None:
@@ -81,14 +86,21 @@ class LentSocket:
         taken = self._take()
         if taken is None:
             return None
-        with taken:
+        try:
             parts = compose()
             size_bytes = sum(map(len, parts))
             wait_s = self._patience.wait_s(size_bytes)
             sent_bytes = _send_at_once(taken, parts, monotonic() + wait_s if wait_s else 0.0)
+        finally:
+            _end_loan(taken)
         if wait_s:
             self._patience.note(took_all=sent_bytes == size_bytes)
         return SentAnswer(sent_bytes, _rest(parts, sent_bytes))
+
+
+def _end_loan(taken: socket.socket) -> None:
+    taken.close()
+    _permits.append(None)
 
 
 def _send_at_once(taken: socket.socket, parts: Sequence[Part], deadline_s: float) -> int:
@@ -146,16 +158,19 @@ def _rest(parts: Sequence[Part], sent_bytes: int) -> list[Bytes]:
 def lend_socket(transport: Any, patience: Patience) -> LentSocket | None:
     """Return a loan of the transport's socket; None if its bytes must go through the transport.
 
-    That is so for TLS, for transports that are no sockets, and while no descriptor is free.
+    That is so for TLS, for transports that are no sockets, while no descriptor is free, and while
+    there are very many loans.
     """
     if not CAN_SEND_FILES or transport.get_extra_info("sslcontext") is not None:
         return None
     own = transport.get_extra_info("socket")
-    if own is None:
+    if own is None or not _permits:
         return None
+    _permits.pop()  # only the event loop takes one
     try:
         return LentSocket(_duplicate(own), patience)
     except OSError:
+        _permits.append(None)
         return None
 
 
