@@ -118,7 +118,7 @@ class _Comparing:
 
 
 _comparing: list[_Comparing] = []
-"""The one of this process, in a worker process."""
+"""In a worker process, the one object that it uses; empty in other processes."""
 
 
 def _compared(

@@ -65,7 +65,8 @@ def audit_directories(
     """Audit log directories on the executors of a Spark session.
 
     Args:
-        paths: roots of log directories, which the driver and the executors see at these paths.
+        paths: roots of log directories. The driver sees all of them at these paths, and at least
+            one executor sees each.
         checks_records: the records of all batches are decoded, too.
         bytes_per_second: what all executors together read at most from each directory.
         folder: keeps the results of segments that are done until the audit has ended, so that it

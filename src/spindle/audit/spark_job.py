@@ -1,8 +1,8 @@
 """The audit as a Spark job: a task reads some segments where it sees their disk; the driver joins.
 
-A log directory must have the same path on the driver and on the executors. A task on an executor
-that does not see it hands its segments back, and the next round offers them again, to the hosts
-that have seen the directory if there are some, else to those that the caller named.
+A log directory must have the same path on the driver and on at least one executor. A task on an
+executor that does not see it hands its segments back. They are then offered again: to the hosts
+that have seen the directory, or, if there are none, to those that the caller named.
 """
 
 import socket

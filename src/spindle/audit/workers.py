@@ -83,7 +83,7 @@ def _audited(
     width: int,
     show: Callable[[int], None],
 ) -> Iterator[tuple[ReplicaPlace, AuditedReplica | None]]:
-    """Audit the replicas of lanes side by side, so many of each at the same time."""
+    """Audit the replicas of the lanes side by side, `width` of each lane at the same time."""
     waiting: dict[Future[AuditedReplica | None], tuple[ReplicaPlace, deque[ReplicaPlace]]] = {}
 
     def submit(lane: deque[ReplicaPlace]) -> None:

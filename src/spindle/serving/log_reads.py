@@ -27,8 +27,9 @@ def read_logs(
     """Read several logs of one directory, on its thread, within `room` bytes.
 
     The first batch of an answer is given whole, however large (KIP-74), so that a consumer can
-    always get on; None where there was no room left. `is_committed` asks for the aborted
-    transactions, too (KIP-98). With `may_locate` large records are not read, but found.
+    always get on. The result is None for a log for which no room was left. `is_committed` asks for
+    the aborted transactions, too (KIP-98). With `may_locate`, large records are not read; the
+    result then has their range in the file.
     """
     results: list[ReadResult] = []
     for log, offset, max_bytes, end_offset in items:
