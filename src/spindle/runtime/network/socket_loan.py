@@ -159,7 +159,7 @@ def lend_socket(transport: Any, patience: Patience) -> LentSocket | None:
     """Return a loan of the transport's socket; None if its bytes must go through the transport.
 
     That is so for TLS, for transports that are no sockets, while no descriptor is free, and while
-    there are very many loans.
+    there are 64 loans.
     """
     if not CAN_SEND_FILES or transport.get_extra_info("sslcontext") is not None:
         return None
