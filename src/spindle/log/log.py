@@ -754,8 +754,7 @@ class Log:
     def mark_deleted(self, new_directory_name: str) -> None:
         """Rename the partition's directory to one that will be removed.
 
-        From now on the log refuses every access to its files with `LogDeleted`: work that was
-        submitted before may still come, after the files are gone.
+        From now on every access to the files is refused (`LogDeleted`): earlier work may come yet.
         """
         self.is_deleted = True
         self.rename(new_directory_name)
@@ -772,6 +771,8 @@ class Log:
         if self._flushing is not None:
             self._flushing = None
             self._storage.request_flush()
+        if not self.is_deleted:
+            self.segments.active.give_back_space()
         self._storage.handles.release_below(self.path)
         path = f"{self._storage.path}/{new_directory_name}"
         self._storage.file_system.rename(self.path, path)

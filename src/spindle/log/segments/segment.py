@@ -178,6 +178,10 @@ class Segment:
         )
         self.offset_index.file.trim()
         self.time_index.file.trim()
+        self.give_back_space()
+
+    def give_back_space(self) -> None:
+        """Give back what is reserved behind the data, which is counted by the path."""
         self._space.give_back(self._handles, self.path, self.size_bytes)
 
     def suspect_reserved_space(self) -> None:
