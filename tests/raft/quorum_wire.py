@@ -68,6 +68,11 @@ class PeerServer:
         for writer in self._tasks:
             writer.close()
 
+    def send_unasked(self, answer: Message, version: int, correlation_id: int) -> None:
+        """Send an answer on all connections without having been asked."""
+        for writer in self._tasks:
+            writer.write(_answer_frame(answer, answer.API_KEY, version, correlation_id))
+
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()
@@ -94,7 +99,11 @@ class PeerServer:
             if answer is None:
                 writer.close()
                 return
-            header = correlation_id.to_bytes(4, "big")
-            header += b"\x00" * response_header_version(key, version)
-            body = header + encode(answer, version)
-            writer.write(len(body).to_bytes(4, "big") + body)
+            writer.write(_answer_frame(answer, key, version, correlation_id))
+
+
+def _answer_frame(answer: Message, key: int, version: int, correlation_id: int) -> bytes:
+    header = correlation_id.to_bytes(4, "big")
+    header += b"\x00" * response_header_version(key, version)
+    body = header + encode(answer, version)
+    return len(body).to_bytes(4, "big") + body

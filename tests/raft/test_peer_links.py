@@ -181,6 +181,25 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next() ->
     asyncio.run(run())
 
 
+def test_a_connection_with_an_answer_to_no_request_is_not_used_again() -> None:
+    """Otherwise every later request would be given the answer to the one before it."""
+
+    async def run() -> None:
+        server = PeerServer(lambda request, version: FetchResponse())
+        destination = await server.start()
+        peers = PeerLinks("broker-1-fetcher-0", 5)
+        await peers.request(destination, fetch())
+        server.send_unasked(FetchResponse(), 18, correlation_id=1)
+        with pytest.raises(PeerUnavailable, match="instead of request"):
+            await peers.request(destination, fetch())
+        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+        assert server.connections == 2
+        peers.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
 def test_nobody_there() -> None:
     async def run() -> None:
         listener = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)

@@ -85,6 +85,8 @@ class PeerLink:
                 answer = self._answer_in(frame)
             except Exception as violation:  # noqa: BLE001 - told to the one who waits
                 error = violation
+                # After an answer to no request, every later one would come one request too late.
+                self.close()
         listener(answer, error)
 
     def _answer_in(self, frame: memoryview) -> Message:
