@@ -19,6 +19,7 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.cli.tools.bootstrap import connect
+from spindle.cli.tools.reassignment_moves import places_of
 from spindle.cli.tools.reassignment_plan import Replica
 from spindle.cli.tools.reassignment_throttles import (
     BETWEEN_BROKERS,
@@ -233,6 +234,27 @@ def test_what_changes_after_the_plan_is_left_out_or_refused_and_planned_again(
         executor.unthrottle()
     for each in targets:
         assert run(("disks", "uncordon", *each.split(":", 1))) == 0
+
+
+def test_ctrl_c_stops_the_copies_inside_a_broker_although_the_drain_has_cordoned_their_source(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(executor: RoundExecutor) -> None:
+        if executor.file.round:
+            raise KeyboardInterrupt
+
+    replica = Replica(1, TopicPartition("interrupted", 0))
+    assert run(("topic", "create", "interrupted", "-p", "1", "-r", "1")) == 0
+    load = ("--num-records", "8", "--record-size", "500000", "--throughput", "-1")
+    assert run(("produce-perf", "--topic", "interrupted", *load)) == 0
+    monkeypatch.setattr(RoundExecutor, "wait", interrupted)
+    with connect(bootstrap, {}) as client:
+        path = places_of(client).directories[replica]
+        words = ("--capacity", "1GiB", "--throttle", "1KiB", "--state", str(tmp_path / "drain.json"))
+        assert run(("drain", f"1:{path}", *words)) == 130
+        places = places_of(client)
+        assert (places.directories[replica], places.futures) == (path, {})
+        assert not cordoned_entries(client, 1)
 
 
 def test_ctrl_c_before_an_answer_does_not_disturb_what_is_asked_next(

@@ -115,13 +115,16 @@ class DrainRun:
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
-        self._executor.stop_moves()
+        self._executor.stop_moves(uncordon=self._remove_cordons)
         self._executor.unthrottle()
-        remove_cordons(self._client, self._broker_id, self._file, self._tell)
+        self._remove_cordons()
         self._file.end()
         text = f"the drain of {place_text(self._place)} is cancelled"
         self._tell(ExecutionStep("cancelled", text))
         self._executor.tell_throttles("the command with --cancel")
+
+    def _remove_cordons(self) -> None:
+        remove_cordons(self._client, self._broker_id, self._file, self._tell)
 
     def _move_all(self) -> PlacementPlan:
         return run_rounds(

@@ -1,7 +1,7 @@
 """Moves the replicas of one round, under throttles that are removed afterwards."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -49,6 +49,8 @@ STUCK_S: Final = 600.0
 """Time after which moves of which nothing more is copied are not waited for."""
 CHECK_S: Final = 5.0
 """Time between two looks at throttles."""
+UNCORDONED_S: Final = 3.0
+"""Time in which a broker that shows a cordon no more also moves replicas into the directory."""
 _MOST_NAMED: Final = 5
 _HAS_ENDED: Final = (
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
@@ -224,8 +226,12 @@ class RoundExecutor:
         directories = {r: path for r, path in moves.directories.items() if r.partition in right}
         return Plan(right, directories), current
 
-    def stop_moves(self) -> None:
+    def stop_moves(self, uncordon: Callable[[], None] = lambda: None) -> None:
         """Cancel the moves of the round that may be under way. Those of others go on.
+
+        Args:
+            uncordon: removes the cordons of this execution. It is called if a broker does not end
+                a copy because the directory in which the replica would stay is cordoned.
 
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
@@ -235,11 +241,32 @@ class RoundExecutor:
         plan = parse_plan(self.file.round)
         now = moves_under_way(list_reassignments(self.client, list(plan.replicas)), {})
         alter_reassignments(self.client, dict.fromkeys(now.of_plan(plan)))
+        left = self._end_copies(plan)
+        if left:
+            uncordon()
+            deadline = time.monotonic() + UNCORDONED_S
+            while (left := self._end_copies(plan)) and time.monotonic() < deadline:
+                time.sleep(PAUSE_S)
+        for replica, path in left.items():
+            text = f"the move of {replica} goes on without a throttle, because {path} is cordoned"
+            self.tell(ExecutionStep("notStopped", text, {"move": str(replica), "path": path}))
+
+    def _end_copies(self, plan: Plan) -> dict[Replica, str]:
+        """End the copies of a plan between directories of a broker.
+
+        Returns:
+            The replicas whose copies go on because their present directory is cordoned.
+        """
         places = places_of(self.client)
+        left = {}
         for replica, path in plan.directories.items():
             if places.futures.get(replica) == path and replica in places.directories:
-                back = {replica.partition: places.directories[replica]}
-                move_replicas(self.client, replica.broker, back)
+                here = places.directories[replica]
+                back = {replica.partition: here}
+                error = move_replicas(self.client, replica.broker, back)[replica.partition]
+                if error is not None and error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+                    left[replica] = here
+        return left
 
     def throttle(self) -> None:
         """Set the throttle of this run, also for a round that an earlier run began.
