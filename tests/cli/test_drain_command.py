@@ -250,8 +250,9 @@ def test_ctrl_c_stops_the_copies_inside_a_broker_although_the_drain_has_cordoned
     monkeypatch.setattr(RoundExecutor, "wait", interrupted)
     with connect(bootstrap, {}) as client:
         path = places_of(client).directories[replica]
-        words = ("--capacity", "1GiB", "--throttle", "1KiB", "--state", str(tmp_path / "drain.json"))
-        assert run(("drain", f"1:{path}", *words)) == 130
+        limits = ("--capacity", "1GiB", "--throttle", "1KiB")
+        state = ("--state", str(tmp_path / "drain.json"))
+        assert run(("drain", f"1:{path}", *limits, *state)) == 130
         places = places_of(client)
         assert (places.directories[replica], places.futures) == (path, {})
         assert not cordoned_entries(client, 1)

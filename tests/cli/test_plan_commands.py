@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,8 @@ def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
     assert lines[-1].text == "    1      1  4.0 GiB  1:22      ████████████████████"
     assert bar_text(5, 10) == "█" * 10 + "░" * 10 + "  50.0 %"
     assert bar_text(5, 0) == "-"
+    short = plan_lines("empty 1:/a", replace(drained(), lower_bound_bytes=2**40), LIMITS)
+    assert short[3].text.endswith("(no plan that reaches the goal moves less; this one does not)")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +267,7 @@ def test_wrong_places_and_impossible_goals_end_with_one_line(
         ("decommission", "1"): "it has 1 replica, and the plan can use 0 brokers",
         ("what-if",): "name at least one broker or directory",
         ("what-if", "--add-broker", "1"): "broker 1 exists already",
-        ("what-if", "--add-directory", "7:/x=1G"): "which is absent",
+        ("what-if", "--add-directory", "7:/x=1G"): "there is no broker 7 for directory 7:/x",
         ("what-if", "--add-directory", "7:/x"): "is not BROKER:DIR=SIZE",
         ("what-if", "--add-directory", "7:/x=much"): "Invalid value: 'much' is not a size above 0",
     }

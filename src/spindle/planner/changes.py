@@ -27,7 +27,7 @@ def changed(cluster: ClusterModel, changes: ClusterChanges) -> tuple[ClusterMode
     """Return the cluster with all additions, and the directories that are to be emptied.
 
     Raises:
-        ValueError: an addition exists already, or a removed broker does not exist.
+        ValueError: an addition exists already, or the broker of one does not, or a removed broker.
     """
     known = [each.broker_id for each in cluster.brokers]
     for broker_id in changes.removed_brokers:
@@ -37,10 +37,16 @@ def changed(cluster: ClusterModel, changes: ClusterChanges) -> tuple[ClusterMode
     for broker in changes.added_brokers:
         if broker.broker_id in known:
             raise ValueError(f"broker {broker.broker_id} exists already and cannot be added")
+    added = {each.broker_id for each in changes.added_brokers}
     paths = set(map(str, cluster.directories))
     for directory in changes.added_directories:
         if str(directory) in paths:
             raise ValueError(f"directory {directory} exists already and cannot be added")
+        broker_id = directory.broker_id
+        if broker_id not in known and broker_id not in added:
+            raise ValueError(
+                f"there is no broker {broker_id} for directory {directory}; add it, too"
+            )
     future = ClusterModel(
         [*cluster.brokers, *changes.added_brokers],
         [*cluster.directories, *changes.added_directories],

@@ -90,6 +90,8 @@ def _tiles(document: Mapping[str, Any]) -> Markup:
     moves = sum(len(each["moves"]) for each in rounds)
     moved, bound = document["movedBytes"], document["lowerBoundBytes"]
     above = f"; this plan is {100 * (moved / bound - 1):.1f} % above it" if bound else ""
+    if moved < bound:
+        above = " for plans that reach the goal; this one does not"
     throttle = size_text(document["limits"]["throttleBytesPerSecond"])
     before, after = 100 * document["spreadBefore"], 100 * document["spreadAfter"]
     return tiles(

@@ -72,6 +72,8 @@ def _summary(goal: str, plan: PlacementPlan, limits: PlanLimits) -> Iterator[str
 def _above_bound(plan: PlacementPlan) -> str:
     if not plan.lower_bound_bytes:
         return ""
+    if plan.moved_bytes < plan.lower_bound_bytes:
+        return " (no plan that reaches the goal moves less; this one does not)"
     above = plan.moved_bytes / plan.lower_bound_bytes - 1
     return f" (no plan moves less; this one moves {100 * above:.1f} % more)"
 
