@@ -309,6 +309,21 @@ def test_an_answer_that_hangs_on_its_disk_is_cut(tmp_path: Path, sends: Sends) -
     play(tmp_path, scenario, directories=2)
 
 
+def test_a_connection_ends_although_a_thread_hangs_with_its_socket(
+    tmp_path: Path, sends: Sends
+) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        async with hanging(node) as (hang, begun), connected(node) as other:
+            sends.before = lambda file, descriptor: hang()
+            fetch = asyncio.ensure_future(other.fetch("t", 0, 0))
+            await begun.wait()
+            await other.send(b"")  # no frame may be empty
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await asyncio.wait_for(fetch, 5)
+
+    play(tmp_path, scenario, directories=2)
+
+
 def test_a_thread_that_hung_before_it_sent_sends_nothing(
     tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
 ) -> None:

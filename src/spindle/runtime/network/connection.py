@@ -20,7 +20,7 @@ from spindle.common.promise import Promise
 from spindle.protocol.api import PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.request_limits import RequestLimits
-from spindle.runtime.network.socket_loan import LentSocket, Patience, hang_up, lend_socket
+from spindle.runtime.network.socket_loan import LentSocket, Patience, lend_socket, shut_down
 from spindle.runtime.task_promise import promise_of
 from spindle.serving.direct_answers import AnswerCutOff
 
@@ -104,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_advancing = False
         self._mute: asyncio.TimerHandle | None = None
         self._patience = Patience()
+        self._loan: LentSocket | None = None
 
     # -- the transport's callbacks
 
@@ -121,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
+        if self._loan is not None and not self._loan.take_back():
+            shut_down(self._transport)
         if self._mute is not None:
             self._mute.cancel()
         self._receiver.drop()
@@ -269,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
         if error is not None:
             if isinstance(error, AnswerCutOff):
                 log.warning("closing the connection of %s: %s", self.client_address, error)
-                self._hang_up()
+                self.abort()
             elif isinstance(error, ProtocolViolation):
                 log.warning("closing the connection of %s: %s", self.client_address, error)
             elif not isinstance(error, asyncio.CancelledError):
@@ -285,6 +288,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         pending.is_done = True
+        self._loan = None
         queue = self._pending
         while queue and queue[0].is_done:
             self._send(queue.popleft().answer)
@@ -313,12 +317,8 @@ class Connection(asyncio.BufferedProtocol):
             return None
         if transport.get_write_buffer_size():
             return None
-        return lend_socket(transport, self._patience)
-
-    def _hang_up(self) -> None:
-        self._is_closing = True
-        if self._transport is not None:
-            hang_up(self._transport)
+        self._loan = lend_socket(transport, self._patience)
+        return self._loan
 
     def _flow(self) -> None:
         """Read from the peer only while its requests can be handled."""

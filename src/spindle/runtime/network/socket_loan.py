@@ -174,13 +174,14 @@ def lend_socket(transport: Any, patience: Patience) -> LentSocket | None:
         return None
 
 
-def hang_up(transport: Any) -> None:
-    """End a connection at once, although a thread may hold a duplicate of its socket."""
+def shut_down(transport: Any) -> None:
+    """Tell the client the end of a connection, although a thread may hold a duplicate of its
+    socket, and may hang with it.
+    """
     own = transport.get_extra_info("socket")
     if own is not None:
         with suppress(OSError), _duplicate(own) as copy:
             copy.shutdown(socket.SHUT_RDWR)
-    transport.abort()
 
 
 def _duplicate(own: Any) -> socket.socket:
