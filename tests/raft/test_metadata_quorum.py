@@ -16,6 +16,7 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import FileSystem
 from spindle.log.storage import LogStorage
 from spindle.metadata_log.committed import CommittedBatch, decode_batches
+from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.protocol.message import Message
@@ -291,7 +292,7 @@ def test_a_new_listener_gets_the_snapshot_and_what_follows(tmp_path: Path) -> No
             await node.heard.wait_for_offset(1)
             await quorum.write_snapshot(OffsetAndEpoch(1, 1), [], 5)
             snapshot_id = OffsetAndEpoch(2, 1)
-            await quorum.write_snapshot(snapshot_id, [TOPIC], 7)
+            await quorum.write_snapshot(snapshot_id, encode_records([TOPIC]), 7)
             await quorum.write_snapshot(snapshot_id, [], 8)
             quorum.append(1, [NoOpRecord()], metadata_version=LEVEL, is_atomic=False)
             await node.heard.wait_for_offset(2)
@@ -321,7 +322,7 @@ def test_a_restart_begins_with_the_snapshot(tmp_path: Path) -> None:
             node.quorum.append(1, [TOPIC], metadata_version=LEVEL, is_atomic=False)
             await node.heard.wait_for_offset(1)
             await node.quorum.write_snapshot(OffsetAndEpoch(1, 1), [], 5)
-            await node.quorum.write_snapshot(OffsetAndEpoch(2, 1), [TOPIC], 7)
+            await node.quorum.write_snapshot(OffsetAndEpoch(2, 1), encode_records([TOPIC]), 7)
         async with running(str(tmp_path)) as node:
             await node.heard.wait_for_leadership(2)
             assert node.heard.snapshots == [OffsetAndEpoch(2, 1)]
@@ -361,7 +362,7 @@ def test_replicas_read_the_log_and_the_snapshots(tmp_path: Path) -> None:
             assert partition.high_watermark == 2
 
             snapshot_id = OffsetAndEpoch(2, 1)
-            await quorum.write_snapshot(snapshot_id, [TOPIC], 7)
+            await quorum.write_snapshot(snapshot_id, encode_records([TOPIC]), 7)
             for position, expected in (
                 (0, ErrorCode.NONE),
                 (9999, ErrorCode.POSITION_OUT_OF_RANGE),

@@ -14,6 +14,7 @@ from test_metadata_quorum import LEVEL, TOPIC, Recorder
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import NO_LEADER, OffsetAndEpoch
 from spindle.log.storage import LogStorage
+from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.protocol.messages.metadata_records import NoOpRecord
@@ -215,7 +216,9 @@ def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
         epoch = leader.quorum.leader.epoch
         last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
         await leader.heard.wait_for_offset(last)
-        await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), [TOPIC], 5)
+        await leader.quorum.write_snapshot(
+            OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5
+        )
         (file,) = (tmp_path / f"node{leader.node_id}" / DIRECTORY_NAME).glob("*.checkpoint")
         file.chmod(0o644)
         file.write_bytes(file.read_bytes()[:-1] + b"x")
@@ -227,7 +230,9 @@ def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
         epoch = leader.quorum.leader.epoch
         last = leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
         await leader.heard.wait_for_offset(last)
-        await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), [TOPIC], 5)
+        await leader.quorum.write_snapshot(
+            OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5
+        )
         await late.heard.wait_for(lambda heard: bool(heard.snapshots))
         assert late.heard.snapshots == [OffsetAndEpoch(last + 1, epoch)]
         assert not late.faults
@@ -247,7 +252,9 @@ def test_a_node_that_comes_late_begins_with_the_snapshot(tmp_path: Path) -> None
         epoch = leader.quorum.leader.epoch
         last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
         await leader.heard.wait_for_offset(last)
-        await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), [TOPIC], 5)
+        await leader.quorum.write_snapshot(
+            OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5
+        )
         late = Member(3, tmp_path, network)
         await late.start()
         await late.heard.wait_for(lambda heard: bool(heard.snapshots))

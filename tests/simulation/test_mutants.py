@@ -44,7 +44,7 @@ EASY = (
     "producers forgotten by followers",
     "records of an earlier level",
     "settings of topics not applied",
-    "snapshot with a topic less",
+    "snapshot with a partition less",
     "truncation below the high watermark",
     "truncation ignored",
     "two current logs",

@@ -15,9 +15,9 @@ from spindle.coordinator.membership import Memberships
 from spindle.coordinator.offset_requests import OffsetRequests
 from spindle.coordinator.rebalance import Rebalances
 from spindle.log import log as partition_log
-from spindle.metadata import snapshot
 from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata_log.metadata_log import MetadataLog
+from spindle.metadata_log.partition_values import PartitionValues
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.raft import following, votes
 from spindle.raft.core import is_up_to_date
@@ -141,14 +141,13 @@ def _take_stale_epochs(original: Function) -> Function:
     return validate
 
 
-def _forget_topic(original: Function) -> Function:
-    """Leave a topic out of a snapshot."""
+def _forget_partition(original: Function) -> Function:
+    """Leave a partition of each topic out of a snapshot."""
 
-    def topics(image: Any) -> Iterator[Any]:
-        records = list(original(image))
-        yield from records[:-1]
+    def of_topic(self: Any, topic: Any) -> Iterator[bytes]:
+        yield from list(original(self, topic))[:-1]
 
-    return topics
+    return of_topic
 
 
 # ---------------------------------------------------------------- the leader of a partition
@@ -326,7 +325,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "metadata committed alone": Mutant(Progress, "committed_offset", _commit_alone),
     "voters not removed": Mutant(VoterSet, "without", _remove_nobody),
     "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),
-    "snapshot with a topic less": Mutant(snapshot, "_topics", _forget_topic),
+    "snapshot with a partition less": Mutant(PartitionValues, "of_topic", _forget_partition),
     "answer before commit": Mutant(SpeculativeLog, "wait_committed", lambda _: _answer_at_once),
     "election outside the ISR": Mutant(PartitionChange, "_is_valid_leader", _lead_if_alive),
     "unclean election allowed": Mutant(
