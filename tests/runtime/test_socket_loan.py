@@ -217,8 +217,9 @@ def test_nothing_is_lent_where_bytes_must_go_through_the_transport(
 
 @pytest.fixture
 def thousand_descriptors() -> Iterator[int]:
+    """Not counting those that are open already."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024 + descriptors(), before[1]))
     yield 1024
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
