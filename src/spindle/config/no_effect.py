@@ -28,7 +28,9 @@ OWN_METRICS: Final = "metrics are served to Prometheus, without samples, levels 
 NO_EVENT_TIMES: Final = "the controller does not log how long its events take"
 
 ONE_LZ4_LEVEL: Final = "lz4 compresses with a single level"
-NO_PREALLOCATION: Final = "segment files grow as records are appended"
+NO_PREALLOCATION: Final = (
+    "segment files grow as records are appended, into disk space that is reserved in steps of 8 MiB"
+)
 GROUP_WRITES: Final = "a group coordinator appends its records at once"
 FIXED_LOAD_BUFFER: Final = "group metadata is loaded 1 MiB at a time"
 FIXED_TRANSACTIONS_BUFFER: Final = "transactions are loaded 1 MiB at a time"
