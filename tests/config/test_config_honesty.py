@@ -114,7 +114,8 @@ def test_keys_without_effect_are_warned_about_once_for_each_reason() -> None:
     )
     assert node.warnings == (
         "num.io.threads, num.network.threads have no effect: the number of threads is fixed",
-        "log.preallocate has no effect: segment files grow as records are appended",
+        "log.preallocate has no effect: segment files grow as records are appended, into disk space"
+        " that is reserved in steps of 8 MiB",
         "ssl.key.password has no effect: TLS is not supported",
     )
 
