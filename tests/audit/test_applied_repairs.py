@@ -135,7 +135,12 @@ def test_damage_that_needs_a_decision_is_left(
     assert "let another replica lead" in text
     # The replica is to be copied again, so its indexes stay, too.
     assert "3 files moved" in text
+    assert "Start the broker of node 1" in text
     assert segment.exists()
+    assert applied(root, tmp_path / "q") == 1
+    text = capsys.readouterr().out
+    assert "0 files moved" in text
+    assert "Start the broker" not in text
 
 
 def test_a_directory_in_use_is_refused(

@@ -4,8 +4,10 @@ import errno
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +120,43 @@ def test_a_progress_file_is_used_by_one_audit_and_lies_elsewhere(
         assert "another audit is using" in capsys.readouterr().err
     assert run(["audit", str(root), "--resume", str(root / "progress")]) == 2
     assert "outside of the log directories" in capsys.readouterr().err
+    assert run(["audit", str(root), "--resume", str(tmp_path)]) == 2
+    assert "is a folder: give a file, or --spark, too" in capsys.readouterr().err
+
+
+SCRIPT = "import sys; from spindle.cli.main import main; main(sys.argv[1:])"
+
+
+def test_an_interrupted_audit_ends_with_its_processes_at_once(root: Path) -> None:
+    options = ["audit", str(root), "-j", "2", "--throttle", "100"]
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # These tests may run in the background, where Ctrl-C is ignored, which children inherit.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    ) as audit:
+        own = psutil.Process(audit.pid)
+        # Its pool has two processes, and has started the threads that give work to them.
+        while sum(map(ignores_interrupts, children := own.children())) < 2 or own.num_threads() < 3:
+            assert audit.poll() is None
+        os.killpg(audit.pid, signal.SIGINT)  # as a terminal does
+        _, errors = audit.communicate(timeout=60)
+    assert "Traceback" not in errors
+    assert psutil.wait_procs(children, timeout=20)[1] == []
+
+
+def ignores_interrupts(process: psutil.Process) -> bool:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (mask,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(mask, 16) >> (signal.SIGINT - 1) & 1)
 
 
 def test_the_processes_of_a_killed_audit_end(root: Path) -> None:
-    script = "import sys; from spindle.cli.main import run; run(sys.argv[1:])"
     options = ["audit", str(root), "-j", "2", "--throttle", "100"]
-    command = [sys.executable, "-c", script, *options]
+    command = [sys.executable, "-c", SCRIPT, *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as audit:
         own = psutil.Process(audit.pid)
         while len(children := own.children()) < 2:

@@ -1,11 +1,12 @@
 """Processes that work for an audit, and end with it."""
 
-import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.context import ForkContext
 from typing import TypeVar
 
@@ -13,15 +14,34 @@ T = TypeVar("T")
 ResultT = TypeVar("ResultT")
 
 
+@contextmanager
 def forked_pool(
     jobs: int, context: ForkContext, adopt: Callable[[T], None], state: T
-) -> ProcessPoolExecutor:
-    """Return processes that have a state of this one; what is locked in it, they share.
+) -> Iterator[ProcessPoolExecutor]:
+    """Give processes that have a state of this one; what is locked in it, they share.
+
+    They end at once if the block is left by an exception, as after Ctrl-C.
 
     Args:
         adopt: is called in each of them with the state.
     """
-    return ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(adopt, state))
+    # The processes read from a pipe whose other end only this process has; its end ends them.
+    reader, writer = os.pipe()
+    with ExitStack() as stack:
+        stack.callback(os.close, reader)
+        end_processes = stack.enter_context(ExitStack())
+        end_processes.callback(os.close, writer)
+        pool = ProcessPoolExecutor(
+            jobs, context, initializer=_begin, initargs=(reader, writer, adopt, state)
+        )
+        try:
+            yield pool
+        except BaseException:
+            end_processes.close()
+            with suppress(RuntimeError):  # Ctrl-C, before the pool has started its thread
+                pool.shutdown(cancel_futures=True)
+            raise
+        pool.shutdown()
 
 
 def submitted_to(
@@ -36,14 +56,16 @@ def submitted_to(
         return failed
 
 
-def _begin(adopt: Callable[[T], None], state: T) -> None:
+def _begin(reader: int, writer: int, adopt: Callable[[T], None], state: T) -> None:
+    # A terminal sends Ctrl-C to this process as well. If it ended with a lock, the others would
+    # wait for the lock without end; so only the parent ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.close(writer)
     adopt(state)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_after, args=(reader,), daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    """End this process if the audit is killed: the pool would let it read on, and then wait."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+def _end_after(reader: int) -> None:
+    """End this process when the audit is over or killed: it would read on, and then wait."""
+    os.read(reader, 1)
     os._exit(1)

@@ -55,7 +55,9 @@ def audit_all(
     worker = _Worker(context.Value("q", 0), throttle, pause_ms)
 
     def show(count: int) -> None:
-        on_progress(AuditProgress(count, len(places), worker.bytes_done.value, total_bytes))
+        # Without the lock, which a process that was killed may hold.
+        bytes_done = worker.bytes_done.get_obj().value
+        on_progress(AuditProgress(count, len(places), bytes_done, total_bytes))
 
     lanes, width = [deque(ordered)], len(places)
     if bytes_per_second is not None:

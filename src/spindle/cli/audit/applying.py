@@ -57,9 +57,13 @@ def apply_and_report(report: "AuditReport", quarantine: Path, before: "FolderSta
         f"{counted(len(moved), 'file')} moved; {counted(len(left), 'finding')} left to you"
         + ("; see --repair-plan for the commands" if left else "")
     )
-    if repairs:
-        owners = ", ".join(dict.fromkeys(each.owner for each in repairs))
-        _print(f"Start {owners}: a broker makes the files again. Then audit again.")
+    owners = dict.fromkeys(
+        each.owner
+        for each in repairs
+        if any(path.is_relative_to(each.directory.path) for path, _ in moved)
+    )
+    if owners:
+        _print(f"Start {', '.join(owners)}: a broker makes the files again. Then audit again.")
     return not left
 
 

@@ -42,6 +42,9 @@ class AuditRequest:
             raise ValueError("--json prints the findings, --repair-plan a script: give one")
         if not self.paths and self.servers is None:
             raise ValueError("which log directories? Give their paths, or --bootstrap-server")
+        if self.spark_master is None and self.progress_path and self.progress_path.is_dir():
+            path = self.progress_path
+            raise ValueError(f"--resume {path} is a folder: give a file, or --spark, too")
 
     def roots(self) -> list[Path]:
         """Return the log directories.
