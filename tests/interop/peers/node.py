@@ -10,7 +10,6 @@ import base64
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -23,6 +22,7 @@ import psutil
 
 from peers.java_tools import QUICK_JVM, java_command
 from peers.paths import JAVA_SOURCES, SPINDLE, PeerUnavailable
+from peers.ports import free_ports
 
 READY = "Kafka Server started"
 START_LIMIT_S = 60.0
@@ -42,18 +42,6 @@ TEST_DEFAULTS = {
 
 class NodeFailed(RuntimeError):
     """The node failed to start, format or stop; carries the end of its output."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Return `count` TCP ports of the loopback interface that are free at the moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def random_uuid() -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from peers.node import free_ports
+from peers.ports import free_ports
 from spindle.pipeline.spark.java import choose_java, launcher_home
 
 START_LIMIT_S = 90.0
