@@ -29,8 +29,16 @@ WAIT_S = 30.0
 
 
 def check_once(run: SinkRun, expected: list[str] = ALL) -> None:
-    assert run.committed() == expected
+    check_committed(run, expected)
     assert run.open_transactions() == []
+
+
+def check_committed(run: SinkRun, expected: list[str]) -> None:
+    """Check the rows when they are visible: a coordinator answers before it writes the markers."""
+    deadline = time.monotonic() + WAIT_S
+    while len(found := run.committed()) < len(expected) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert found == expected, found
 
 
 def rows_are_visible_when_the_driver_commits(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
@@ -172,7 +180,7 @@ def a_decided_transaction_expires_and_the_rows_changed(
         second.task(0, 3, ["new"])
     with pytest.raises(InputChanged, match="2 tasks"):
         second.commit([second.task(0, 0, PARTS[0]), second.task(0, 2, PARTS[2])])
-    assert run.committed() == sorted((*PARTS[0], *PARTS[1]))
+    check_committed(run, sorted((*PARTS[0], *PARTS[1])))
 
 
 def the_rewrite_of_an_expired_transaction_is_interrupted(
@@ -279,7 +287,7 @@ def an_old_driver_has_decided_and_sleeps(run: SinkRun, patch: pytest.MonkeyPatch
     patch.setattr(QueryRegister, "finish", overtaken)
     run.commit(results)
     assert len(run.open_transactions()) == 1
-    assert run.committed() == ALL
+    check_committed(run, ALL)
 
 
 def two_attempts_of_a_task_run(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
@@ -366,11 +374,11 @@ def an_attempt_of_a_repeated_stage_begins_after_the_driver_died(
     _before_it_begins(patch, others_finish_the_batch)
     with pytest.raises(SinkError, match="another attempt was faster"):
         run.task(0, 0, PARTS[0])
-    assert run.committed() == sorted(PARTS[0])
+    check_committed(run, sorted(PARTS[0]))
     # The transaction of the first task is committed, and its id was used again since.
     with pytest.raises(OutcomeUnknown, match="3 rows"):
         run.restarted("second").task(0, 0, PARTS[0])
-    assert run.committed() == sorted(PARTS[0])
+    check_committed(run, sorted(PARTS[0]))
 
 
 def the_batch_is_decided_before_a_repeated_stage_has_its_first_row(
