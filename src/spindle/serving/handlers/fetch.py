@@ -54,6 +54,7 @@ class _Fetch:
         memory: limits what this fetch may read into.
         granted: bytes of it that the present read may use.
         waits_for_metadata: it looks again when this broker has newer metadata.
+        is_looking: what happens to a partition now is seen by the look under way.
         loan: the socket of the client, while a directory's thread may use it.
         shown: the reads that an answer shows which was sent by a directory's thread.
     """
@@ -81,6 +82,7 @@ class _Fetch:
         self.state = FetchState.PARKED
         self.granted = 0
         self.waits_for_metadata = False
+        self.is_looking = False
         self.reads: dict[PartitionKey, PartitionRead] = {}
         self.loan: SocketLoan | None = None
         self.shown: list[PartitionRead] = []
@@ -147,8 +149,13 @@ class _Fetch:
     def _on_dirty(self) -> None:
         """Take notice that something happened to a partition of the session."""
         self.state = ON_CHANGE[self.state]
-        if self.state is FetchState.PARKED:
-            self._look()
+        if self.state is FetchState.PARKED and not self.is_looking:
+            # A look may move a high watermark, of which the session tells while it is taken.
+            self.is_looking = True
+            try:
+                self._look()
+            finally:
+                self.is_looking = False
             self._try()
 
     def _on_metadata(self) -> None:

@@ -1,0 +1,73 @@
+"""What a parked fetch does when something happens to its partitions."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spindle.protocol.messages.fetch import FetchRequest
+from spindle.replication.fetch_session import FetchedPartition, FetchSession, PartitionKey
+from spindle.serving.fetch_memory import FetchMemory
+from spindle.serving.fetch_states import FetchState, ReadState
+from spindle.serving.handlers.fetch import _Fetch
+from spindle.serving.partition_read import PartitionRead
+
+FetchRow = FetchRequest.FetchTopic.FetchPartition
+
+
+def session_of_two_partitions() -> FetchSession:
+    session = FetchSession(1, True, 0, is_replica=True)
+    session.serves_consumers = True
+    for number in (0, 1):
+        key = PartitionKey("", b"t" * 16, number)
+        row = FetchRow(partition=number, partition_max_bytes=1000)
+        session.partitions[key] = known = FetchedPartition(session, key, row)
+        known.topic = "t"
+    session.look_at_all(0)
+    return session
+
+
+def test_a_look_that_moves_a_high_watermark_begins_one_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A follower's fetch that was ahead of the metadata acknowledges records when it is looked at.
+
+    The session then tells the same fetch, as consumers wait for the high watermark (KIP-392).
+    """
+    is_ahead, jobs, waiting = [True], list[Any](), list[Callable[[], None]]()
+    executor = SimpleNamespace(call=lambda *job: jobs.append(job))
+    partition = SimpleNamespace(
+        just_appended=lambda start, end: None,
+        directory=SimpleNamespace(executor=executor),
+        log=None,
+    )
+
+    def prepare(self: Any, services: Any, fetcher: Any) -> None:
+        self.state, self.partition = ReadState.AHEAD, None
+        if not is_ahead[0]:
+            self.state, self.partition, self.end_offset = ReadState.READABLE, partition, 5
+            if self.wanted.is_progress_new:
+                self.wanted.is_progress_new = False
+                self.wanted.committed()
+
+    monkeypatch.setattr(PartitionRead, "prepare", prepare)
+    memory = FetchMemory(10_000)
+    services: Any = SimpleNamespace(
+        replica_memory=memory,
+        loop=SimpleNamespace(call_later=lambda *_: None),
+        metadata=SimpleNamespace(when_applied=waiting.append),
+        quotas=SimpleNamespace(is_active=False),
+    )
+    context: Any = SimpleNamespace(api_version=17, socket_owner=None)
+    fetched: Any = SimpleNamespace(session=session_of_two_partitions())
+    follower: Any = SimpleNamespace(is_replica=True, is_committed=False)
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000)
+    fetch = _Fetch(services, context, request, fetched, follower)
+    fetch.start()
+    assert fetch.state is FetchState.PARKED
+    is_ahead[0] = False
+    waiting[0]()
+    assert fetch.state is FetchState.READING
+    assert len(jobs) == 1
+    assert memory.granted_bytes == 2000
