@@ -1,4 +1,4 @@
-"""What a parked fetch does when something happens to its partitions."""
+"""Parked fetches, when something happens to their partitions."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -5,7 +5,7 @@ process of its broker: every access fails with EIO. So the demo needs no root.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -83,9 +83,10 @@ class DyingDisk:
             cluster.wait_until_in_sync([TOPIC])
             table = flights.read_flights()
             before = _partitions(servers)
-            disk = _busiest_disk(cluster, before)
+            held = _held_by(cluster)
+            disk = busiest_disk(held, {number: each.leader for number, each in before.items()})
             acknowledged = Acknowledgements(PARTITIONS)
-            scene = _Scene(cluster, disk, before, acknowledged)
+            scene = _Scene(cluster, disk, held[disk], before, acknowledged)
             with self.screen.progress("sending", table.num_rows) as advance:
                 records = scene.play(flights.flight_records(table), table.num_rows // 2)
                 sent = sending.send(servers, records, advance, acknowledged.note)
@@ -149,6 +150,7 @@ class _Scene:
         self,
         cluster: Cluster,
         disk: Disk,
+        held: Sequence[int],
         before: Mapping[int, PartitionView],
         acknowledged: Acknowledgements,
     ) -> None:
@@ -159,10 +161,9 @@ class _Scene:
         self._cluster = cluster
         self._thread = ThreadPoolExecutor(1)
         self._failure: Future[DiskFailure] | None = None
-        held = {int(path.name.rpartition("-")[2]) for path in disk.path.glob(f"{TOPIC}-*")}
         broker = disk.node.node_id
         self._led = {number for number in held if before[number].leader == broker}
-        self._followed = held - self._led
+        self._followed = set(held) - self._led
 
     def role_of(self, partition: int) -> str:
         """Return what the disk had of a partition."""
@@ -201,18 +202,34 @@ def _partitions(bootstrap_servers: str) -> Mapping[int, PartitionView]:
         return client.awaited_topic(TOPIC).partitions
 
 
-def _busiest_disk(cluster: Cluster, partitions: Mapping[int, PartitionView]) -> Disk:
-    """Return the disk whose loss is felt most: it has leaders and followers.
+def _held_by(cluster: Cluster) -> dict[Disk, list[int]]:
+    """Return the partitions of each disk that may die, when the brokers have made their replicas.
 
-    The first disk of a node is left out: it holds the metadata log, without which a node stops.
+    The first disk of a node may not: it holds the metadata log, without which a node stops.
+    """
+    with WireClient(client_settings({"bootstrap.servers": cluster.bootstrap_servers})) as client:
+        directories = client.describe_log_dirs({TOPIC: range(PARTITIONS)})
+    held = {
+        view.path: [each.partition for each in view.replicas]
+        for views in directories.values()
+        for view in views
+    }
+    return {disk: held[str(disk.path)] for broker in cluster.brokers for disk in broker.disks[1:]}
+
+
+def busiest_disk(held: Mapping[Disk, Sequence[int]], leaders: Mapping[int, int]) -> Disk:
+    """Return the disk whose loss is felt most: best one with leaders, and with followers too.
+
+    Args:
+        held: the partitions of each disk.
+        leaders: the leader of each partition.
     """
 
-    def weight(disk: Disk) -> tuple[bool, int]:
-        held = [number for number in partitions if (disk.path / f"{TOPIC}-{number}").is_dir()]
-        leads = [partitions[number].leader == disk.node.node_id for number in held]
-        return any(leads) and not all(leads), len(held)
+    def weight(disk: Disk) -> tuple[bool, bool, int]:
+        leads = [leaders[number] == disk.node.node_id for number in held[disk]]
+        return any(leads), not all(leads), len(leads)
 
-    return max((disk for broker in cluster.brokers for disk in broker.disks[1:]), key=weight)
+    return max(held, key=weight)
 
 
 def _ids(brokers: tuple[int, ...]) -> str:
