@@ -119,6 +119,15 @@ def test_a_fetch_waits_until_min_bytes_are_there_and_then_has_them_all() -> None
     assert s.values(token) == ["a" * 600, "b" * 600]
 
 
+def test_a_partition_with_more_than_its_limit_counts_with_the_whole_limit() -> None:
+    s = leading()
+    for letter in "abc":
+        s.append(letter * 400)
+    limits: dict[str, int] = {"min_bytes": 1_000, "partition_max_bytes": 1_000}
+    assert s.values(s.ask_fetch(0, **limits)) == ["a" * 400, "b" * 400]
+    assert s.waits(s.ask_fetch(1, **limits)), "here more may come"
+
+
 def test_time_that_is_over_gives_less_than_min_bytes() -> None:
     s = leading()
     token = s.ask_fetch(0, min_bytes=1_000, max_wait_ms=500)

@@ -96,3 +96,18 @@ def count_replicated(services: BrokerServices, shown: Iterable[PartitionRead]) -
         services.traffic.replicated_bytes += size
         if size and read.partition is not None and read.partition.is_throttled_as_leader:
             services.leader_throttle.record(size)
+
+
+def found_bytes(reads: Mapping[PartitionKey, PartitionRead]) -> int:
+    """Return the size of the records that were read."""
+    found = 0
+    for read in reads.values():
+        found += len(read.data.records or b"")
+    return found
+
+
+def has_bytes(reads: Mapping[PartitionKey, PartitionRead], min_bytes: int) -> bool:
+    """Return True if `min_bytes` were read, or if waiting would not bring more."""
+    if found_bytes(reads) >= min_bytes:
+        return True
+    return sum(read.counted_bytes for read in reads.values()) >= min_bytes

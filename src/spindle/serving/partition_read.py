@@ -11,6 +11,7 @@ from spindle.log.log import Log
 from spindle.log.segments.file_range import FileRange
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.records.batch import batches
 from spindle.replicas.partition import Partition
 from spindle.replication.fetch_session import FetchedPartition
 from spindle.replication.followers import UNKNOWN_OFFSET
@@ -143,6 +144,21 @@ class PartitionRead:
     def is_settled(self) -> bool:
         """Return True if the partition needs no look before something happens to it."""
         return self.state.can_settle and self.wanted.fetch_offset >= self.end_offset
+
+    @property
+    def counted_bytes(self) -> int:
+        """Return the bytes that count towards `min_bytes`.
+
+        If the partition has more than its limit lets through, they are the whole limit, also where
+        it falls into a batch, which is then left out: waiting would not bring more.
+        """
+        records = self.data.records or b""
+        next_offset = self.end_offset
+        for _, header in batches(records):
+            next_offset = header.next_offset
+        if next_offset < self.end_offset:
+            return max(len(records), self.wanted.max_bytes)
+        return len(records)
 
     def fail(self, code: ErrorCode) -> None:
         """Tell this error instead of records."""

@@ -24,7 +24,13 @@ from spindle.replication.fetch_session import (
 )
 from spindle.serving.context import RequestContext
 from spindle.serving.direct_answers import AnswerCutOff, SentAnswer, SocketLoan, frame_of
-from spindle.serving.fetch_answers import count_consumed, count_replicated, fetch_answer
+from spindle.serving.fetch_answers import (
+    count_consumed,
+    count_replicated,
+    fetch_answer,
+    found_bytes,
+    has_bytes,
+)
 from spindle.serving.fetch_memory import FetchMemory
 from spindle.serving.fetch_states import (
     ON_CHANGE,
@@ -262,7 +268,7 @@ class _Fetch:
         if loan is None:
             directory.executor.call(done, read_logs, items, room, has_any, is_committed)
             return
-        missing_bytes = 0 if self._must_answer() else self._min_bytes() - self._found_bytes()
+        missing_bytes = 0 if self._must_answer() else self._min_bytes() - found_bytes(self.reads)
         work = ReadAndSend(loan, missing_bytes, lambda results: self._compose(group, results))
         directory.executor.call(done, work.run, items, room, has_any, is_committed)
 
@@ -287,12 +293,6 @@ class _Fetch:
 
     def _min_bytes(self) -> int:
         return min(self.request.min_bytes, self.granted)
-
-    def _found_bytes(self) -> int:
-        found = 0
-        for read in self.reads.values():
-            found += len(read.data.records or b"")
-        return found
 
     def _compose(self, group: list[PartitionRead], results: list[ReadResult]) -> list[Bytes]:
         """Make the answer on the directory's thread; nothing else uses the reads meanwhile."""
@@ -322,7 +322,7 @@ class _Fetch:
         if self.state is FetchState.ANSWERED:
             return
         was_changed = self.state is FetchState.READING_AGAIN
-        is_enough = self._must_answer() or self._found_bytes() >= self._min_bytes()
+        is_enough = self._must_answer() or has_bytes(self.reads, self._min_bytes())
         self.state = ON_TOO_LITTLE[self.state]
         if is_enough or self.state is not FetchState.PARKED:
             self._answer()
