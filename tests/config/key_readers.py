@@ -25,6 +25,8 @@ _OTHER_PROGRAMS: Final = (
 """Folders whose configuration is that of clients and tools, and generated code."""
 _READING_CONFIG_FILES: Final = ("node_config.py", "topic_config.py")
 """Files of `config` that turn values into something that other packages use."""
+_TLS_SETTINGS: Final = "security/tls_settings.py"
+"""It reads the keys of TLS from the texts of a listener, whose dynamic values are among them."""
 _ACCESSORS: Final = frozenset(
     ("decimal", "flag", "get", "integer", "names", "optional_integer", "optional_text", "text")
 )
@@ -49,8 +51,8 @@ def find_readers() -> Readers:
     """Return the keys that are read anywhere in `src/spindle`."""
     trees = [ast.parse(path.read_text()) for path in _sources()]
     constants = {name: text for tree in trees for name, text in _constants(tree)}
-    broker: set[str] = set()
-    dynamic: set[str] = set()
+    broker = _tls_keys()
+    dynamic = set(broker)
     topic: set[str] = set()
     for tree in trees:
         for node in _without_log_config(tree):
@@ -62,6 +64,14 @@ def find_readers() -> Readers:
                 if _is_dynamic(node.func):
                     dynamic.add(key)
     return Readers(frozenset(broker), frozenset(dynamic), frozenset(topic))
+
+
+def _tls_keys() -> set[str]:
+    """Return the texts in the functions and calls of the module that reads the keys of TLS."""
+    tree = ast.parse((_ROOT / _TLS_SETTINGS).read_text())
+    scopes = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Call)]
+    nodes = (node for scope in scopes for node in ast.walk(scope))
+    return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
 def _sources() -> Iterator[Path]:

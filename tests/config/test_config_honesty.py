@@ -109,14 +109,14 @@ def test_keys_without_effect_are_warned_about_once_for_each_reason() -> None:
             "num.io.threads": "16",
             "log.preallocate": "true",
             "num.network.threads": "6",
-            "ssl.key.password": "secret",
+            "delegation.token.secret.key": "secret",
         }
     )
     assert node.warnings == (
         "num.io.threads, num.network.threads have no effect: the number of threads is fixed",
         "log.preallocate has no effect: segment files grow as records are appended, into disk space"
         " that is reserved in steps of 8 MiB",
-        "ssl.key.password has no effect: TLS is not supported",
+        "delegation.token.secret.key has no effect: delegation tokens are not supported",
     )
 
 
@@ -127,8 +127,28 @@ def test_a_key_without_effect_at_its_default_is_not_warned_about() -> None:
 def test_a_key_for_a_single_listener_is_warned_about() -> None:
     name = "listener.name.plaintext.max.connections"
     assert NodeConfig.from_properties({**COMBINED, name: "5"}).warnings == (
-        f"{name} has no effect: keys for a single listener are not supported",
+        f"{name} has no effect: the key cannot be set for a single listener",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("listener.name.PLAINTEXT.ssl.key.password", "it names no listener of listener.security"),
+        ("listener.name.other.ssl.key.password", "it names no listener of listener.security"),
+        ("listener.name.plaintext.ssl.nothing", "there is no such key"),
+        ("listener.name.plaintext.ssl.provider", "Java classes cannot be loaded"),
+    ],
+)
+def test_a_key_for_a_single_listener_without_effect_is_warned_about(name: str, reason: str) -> None:
+    (warning,) = NodeConfig.from_properties({**COMBINED, name: "secret"}).warnings
+    assert warning.startswith(f"{name} has no effect: {reason}")
+    assert "secret" not in warning
+
+
+def test_a_key_of_tls_for_a_single_listener_has_an_effect() -> None:
+    name = "listener.name.plaintext.ssl.key.password"
+    assert NodeConfig.from_properties({**COMBINED, name: "secret"}).warnings == ()
 
 
 WHOLE_TABLES: Final = {

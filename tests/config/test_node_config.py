@@ -311,18 +311,18 @@ def test_a_file_that_contradicts_itself_is_refused_with_key_and_value(
              "inter.broker.listener.name": "SASL_SSL",
              "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
              "sasl.enabled.mechanisms": "PLAIN"},
-            "listener SASL_SSL uses SASL_SSL: Spindle serves PLAINTEXT only; change listeners or "
-            "listener.security.protocol.map",
+            "listener SASL_SSL uses SASL_SSL: Spindle serves PLAINTEXT and SSL only; change "
+            "listeners or listener.security.protocol.map",
         ),
         (
-            {"listeners": "PLAINTEXT://h1:1,SSL://h1:3,CONTROLLER://h1:2",
+            {"listeners": "PLAINTEXT://h1:1,SASL_SSL://h1:3,CONTROLLER://h1:2",
              "inter.broker.listener.name": None,
              "listener.security.protocol.map": None},
-            "listener SSL uses SSL: Spindle serves PLAINTEXT only",
+            "listener SASL_SSL uses SASL_SSL: Spindle serves PLAINTEXT and SSL only",
         ),
         (
-            {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"},
-            "listener CONTROLLER uses SSL: Spindle serves PLAINTEXT only",
+            {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"},
+            "listener CONTROLLER uses SASL_SSL: Spindle serves PLAINTEXT and SSL only",
         ),
         (
             {"authorizer.class.name": "org.example.A"},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     pkcs12,
 )
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 PASSWORD = "store secret"
@@ -121,11 +123,74 @@ def self_signed(name: str, *, hosts: tuple[str, ...]) -> Certified:
     return Certified(key, certificate, certificate)
 
 
+def _of(*attributes: x509.NameAttribute) -> x509.Name:
+    return x509.Name(list(attributes))
+
+
+def _attribute(oid: x509.ObjectIdentifier, text: str, kind: _ASN1Type | None = None) -> Any:
+    return x509.NameAttribute(oid, text, kind) if kind else x509.NameAttribute(oid, text)
+
+
+CERTIFICATE_NAMES = {
+    "CN=alice": _of(_attribute(NameOID.COMMON_NAME, "alice")),
+    'CN=broker\\, 1\\+2,OU=a\\=b,O=\\#x \\<y\\>\\;\\"z\\\\,L=here,ST=there,C=DE': _of(
+        _attribute(NameOID.COUNTRY_NAME, "DE"),
+        _attribute(NameOID.STATE_OR_PROVINCE_NAME, "there"),
+        _attribute(NameOID.LOCALITY_NAME, "here"),
+        _attribute(NameOID.ORGANIZATION_NAME, '#x <y>;"z\\'),
+        _attribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "a=b"),
+        _attribute(NameOID.COMMON_NAME, "broker, 1+2"),
+    ),
+    "CN=\\ \\ two\\ \\ \\ ,DC=example,DC=org": _of(
+        _attribute(NameOID.DOMAIN_COMPONENT, "org"),
+        _attribute(NameOID.DOMAIN_COMPONENT, "example"),
+        _attribute(NameOID.COMMON_NAME, "  two   "),
+    ),
+    "1.2.840.113549.1.9.1=#1603614062,UID=u1,STREET=Weg 1,CN=Jürgen": _of(
+        _attribute(NameOID.COMMON_NAME, "Jürgen"),
+        _attribute(NameOID.STREET_ADDRESS, "Weg 1"),
+        _attribute(NameOID.USER_ID, "u1"),
+        _attribute(NameOID.EMAIL_ADDRESS, "a@b", _ASN1Type.IA5String),
+    ),
+    "CN=N-,2.5.4.5=#130431323334": _of(
+        _attribute(NameOID.SERIAL_NUMBER, "1234", _ASN1Type.PrintableString),
+        _attribute(NameOID.COMMON_NAME, "\u4e2d", _ASN1Type.BMPString),
+    ),
+    "CN=a+OU=b,O=c": x509.Name(
+        [
+            x509.RelativeDistinguishedName([_attribute(NameOID.ORGANIZATION_NAME, "c")]),
+            x509.RelativeDistinguishedName(
+                [
+                    _attribute(NameOID.COMMON_NAME, "a"),
+                    _attribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "b"),
+                ]
+            ),
+        ]
+    ),
+}
+"""Subjects of certificates by their distinguished names as Java writes them."""
+
+
+def named(subject: x509.Name, authority: str = "test authority") -> x509.Certificate:
+    """Return a certificate for any subject; nobody has kept its key."""
+    signer = _authority(authority)
+    return (
+        _dated(days=365)
+        .subject_name(subject)
+        .issuer_name(signer.certificate.subject)
+        .public_key(signer.key.public_key())
+        .sign(signer.key, hashes.SHA256())
+    )
+
+
 def _builder(name: str, *, days: int) -> x509.CertificateBuilder:
+    return _dated(days=days).subject_name(_name(name))
+
+
+def _dated(*, days: int) -> x509.CertificateBuilder:
     end = datetime.now(UTC) + timedelta(days=days)
     return (
         x509.CertificateBuilder()
-        .subject_name(_name(name))
         .serial_number(x509.random_serial_number())
         .not_valid_before(min(end, datetime.now(UTC)) - timedelta(days=1))
         .not_valid_after(end)

@@ -90,6 +90,7 @@ class ServingScenario(BrokerScenario):
             quotas=ClientQuotas(11, 1000, self.steady_ms),
             traffic=Traffic(),
             refusals=RefusalLog(self.steady_ms),
+            check_tls=_UNUSED,
         )
         self._answers: dict[str, Any] = {}
         self._tokens = 0

@@ -21,7 +21,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """The address of a listener; `security_protocol` by Kafka's number (0 PLAINTEXT, 1 SSL)."""
+    """The address of a listener; `security_protocol` by the number of `SecurityProtocol`."""
 
     listener: str
     host: str

@@ -10,15 +10,8 @@ from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
+from spindle.common.security_protocol import SecurityProtocol
 from spindle.config.values import ConfigValue, invalid_value
-
-SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {
-    "PLAINTEXT": 0,
-    "SSL": 1,
-    "SASL_PLAINTEXT": 2,
-    "SASL_SSL": 3,
-}
-"""Kafka's numbers of the security protocols by name."""
 
 WILDCARD_HOST: Final = "0.0.0.0"
 LAST_PORT: Final = 65535
@@ -43,13 +36,13 @@ class Address(NamedTuple):
     port: int
 
 
-def parse_security_protocols(text: str, key: str) -> dict[str, int]:
-    """Return the protocol numbers of `NAME:PROTOCOL,...` by listener name in upper case.
+def parse_security_protocols(text: str, key: str) -> dict[str, SecurityProtocol]:
+    """Return the protocols of `NAME:PROTOCOL,...` by listener name in upper case.
 
     Raises:
         ConfigError: an entry is not a pair, or its protocol is unknown.
     """
-    protocols: dict[str, int] = {}
+    protocols: dict[str, SecurityProtocol] = {}
     for entry in filter(None, map(str.strip, text.split(","))):
         listener, separator, protocol = entry.rpartition(":")
         if not separator:
@@ -61,19 +54,19 @@ def parse_security_protocols(text: str, key: str) -> dict[str, int]:
     return protocols
 
 
-def security_protocol(name: str, key: str) -> int:
-    """Return Kafka's number of a security protocol.
+def security_protocol(name: str, key: str) -> SecurityProtocol:
+    """Return the security protocol of a name.
 
     Raises:
         ConfigError: there is no protocol of that name.
     """
-    number = SECURITY_PROTOCOLS.get(name.upper())
-    if number is None:
+    try:
+        return SecurityProtocol[name.upper()]
+    except KeyError:
         raise ConfigError(
             f"Invalid security protocol `{name}` defined in {key}: it must be one of "
-            f"{', '.join(SECURITY_PROTOCOLS)}"
-        )
-    return number
+            f"{', '.join(SecurityProtocol.__members__)}"
+        ) from None
 
 
 def listener_name(text: str) -> str:
@@ -82,12 +75,16 @@ def listener_name(text: str) -> str:
 
 
 def parse_listeners(
-    key: str, entries: Iterable[str], protocols: Mapping[str, int], *, distinct_ports: bool
+    key: str,
+    entries: Iterable[str],
+    protocols: Mapping[str, SecurityProtocol],
+    *,
+    distinct_ports: bool,
 ) -> tuple[Endpoint, ...]:
     """Return the endpoints of `listeners` or `advertised.listeners`, in order.
 
     Args:
-        protocols: protocol numbers by listener name.
+        protocols: security protocols by listener name.
         distinct_ports: refuse two listeners on one port other than 0, unless one address is IPv4
             and the other IPv6.
 
@@ -108,7 +105,7 @@ def parse_listeners(
     return endpoints
 
 
-def _parse_listener(key: str, entry: str, protocols: Mapping[str, int]) -> Endpoint:
+def _parse_listener(key: str, entry: str, protocols: Mapping[str, SecurityProtocol]) -> Endpoint:
     match = _LISTENER.match(entry)
     if match is None:
         raise ConfigError(f"{key}: cannot parse '{entry}': it must be NAME://host:port")

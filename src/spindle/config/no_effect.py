@@ -7,7 +7,6 @@ a node and LIMITATIONS.md show the reason.
 from typing import Final
 
 NO_SASL: Final = "SASL is not supported"
-NO_TLS: Final = "TLS is not supported"
 NO_AUTHORIZER: Final = "there is no authorizer"
 NO_DELEGATION_TOKENS: Final = "delegation tokens are not supported"
 NO_JAVA: Final = "Java classes cannot be loaded"

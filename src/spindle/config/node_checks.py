@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spindle.common.errors import ConfigError
 from spindle.config.broker_keys.spindle import CORDON_HIGH_WATERMARK, CORDON_LOW_WATERMARK
-from spindle.config.endpoints import SECURITY_PROTOCOLS, WILDCARD_HOST, parse_address_limits
+from spindle.config.endpoints import WILDCARD_HOST, parse_address_limits
 from spindle.config.group_checks import check_groups
 from spindle.config.log_dir_paths import EVERY_DIRECTORY, match_paths
 from spindle.config.topic_config import default_topic_config
@@ -217,8 +217,8 @@ def _check_advertised_hosts(config: "NodeConfig") -> None:
 
 
 def _check_inter_broker_security(config: "NodeConfig") -> None:
-    protocol = config.security_protocols.get(config.inter_broker_listener_name, 0)
-    if protocol not in (SECURITY_PROTOCOLS["SASL_PLAINTEXT"], SECURITY_PROTOCOLS["SASL_SSL"]):
+    protocol = config.security_protocols.get(config.inter_broker_listener_name)
+    if protocol is None or not protocol.has_sasl:
         return
     mechanism = config.text("sasl.mechanism.inter.broker.protocol")
     enabled = config.names("sasl.enabled.mechanisms")

@@ -11,10 +11,10 @@ from typing import Final
 
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
+from spindle.common.security_protocol import SecurityProtocol
 from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.definition import parse_all
 from spindle.config.endpoints import (
-    SECURITY_PROTOCOLS,
     Address,
     VoterAddress,
     listener_name,
@@ -52,7 +52,7 @@ class NodeConfig:
             `controller_listener_names`.
         controller_listener_names: upper case, at least one.
         inter_broker_listener_name: upper case.
-        security_protocols: Kafka's protocol numbers by listener name.
+        security_protocols: by listener name.
         quorum_voters: static voters; empty for a dynamic quorum.
         quorum_bootstrap_servers: addresses to ask for the quorum's leader.
         log_dirs: directories as written, at least one.
@@ -87,7 +87,9 @@ class NodeConfig:
         self.controller_listener_names: Final = tuple(
             name.upper() for name in self.names("controller.listener.names")
         )
-        self.security_protocols: Final[Mapping[str, int]] = MappingProxyType(self._protocols())
+        self.security_protocols: Final[Mapping[str, SecurityProtocol]] = MappingProxyType(
+            self._protocols()
+        )
         self.listeners: Final = parse_listeners(
             "listeners", self.names("listeners"), self.security_protocols, distinct_ports=True
         )
@@ -212,16 +214,16 @@ class NodeConfig:
 
     # Values that depend on several keys.
 
-    def _protocols(self) -> dict[str, int]:
+    def _protocols(self) -> dict[str, SecurityProtocol]:
         protocols = parse_security_protocols(self.text(_MAP_KEY), _MAP_KEY)
         if _MAP_KEY in self.static:
             return protocols
         names = (*self.controller_listener_names, *map(listener_name, self.names("listeners")))
-        secured = [name for name in names if SECURITY_PROTOCOLS.get(name, 0) > 0]
-        if not secured:
+        secured = set(SecurityProtocol.__members__) - {SecurityProtocol.PLAINTEXT.name}
+        if secured.isdisjoint(names):
             # Without a map and without security, controller listeners are plain text (KIP-778).
             for name in self.controller_listener_names:
-                protocols.setdefault(name, SECURITY_PROTOCOLS["PLAINTEXT"])
+                protocols.setdefault(name, SecurityProtocol.PLAINTEXT)
         return protocols
 
     def _advertised(self) -> tuple[Endpoint, ...]:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from spindle.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY
+from spindle.config.broker_synonyms import listener_override
+from spindle.config.listener_config import listener_prefix, may_be_of_listener
 from spindle.config.validators import ListOf
 from spindle.config.values import parse_type
 
@@ -62,9 +64,24 @@ def _without_effect(config: "NodeConfig") -> Iterator[str]:
         if key is not None and key.no_effect and config.values[name] != key.default:
             by_reason.setdefault(key.no_effect, []).append(name)
         elif name.startswith(_LISTENER_PREFIX):
-            by_reason.setdefault("keys for a single listener are not supported", []).append(name)
+            reason = _why_without_effect(config, name)
+            if reason is not None:
+                by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
         yield f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect: {reason}"
+
+
+def _why_without_effect(config: "NodeConfig", name: str) -> str | None:
+    """Return why a key for a single listener has no effect; None if it has one."""
+    if not any(name.startswith(listener_prefix(known)) for known in config.security_protocols):
+        return "it names no listener of listener.security.protocol.map, in lower case"
+    base = listener_override(name)
+    key = BROKER_KEYS.get(base or "")
+    if key is None:
+        return "there is no such key"
+    if key.no_effect:
+        return key.no_effect
+    return None if may_be_of_listener(key.name) else "the key cannot be set for a single listener"
 
 
 def is_known(name: str) -> bool:

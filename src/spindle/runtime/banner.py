@@ -28,6 +28,7 @@ def listener_lines(listeners: Sequence[Listener], advertised: Sequence[Endpoint]
     names = {endpoint.listener: endpoint for endpoint in advertised}
     for listener in listeners:
         line = f"listener {listener.name} on {listener.host or '*'}:{listener.port}"
+        line += f" ({listener.security.protocol.name})"
         known = names.get(listener.name)
         yield f"{line}, advertised as {known.host}:{known.port}" if known else line
 

@@ -31,6 +31,7 @@ from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import Listener, bind, reachable
+from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.peers.pool import PeerPool
 from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
@@ -77,6 +78,7 @@ class Node:
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
         self.metrics_server: MetricsServer | None = None
         self.publisher = ImagePublisher()
+        self.tls: TlsListeners | None = None
         self._counts = MetadataCounts()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
@@ -109,16 +111,18 @@ class Node:
         )
         for line in identity_lines(config, identities.cluster_id):
             log.info(line)
+        self.tls = TlsListeners(config, machine.wall_clock_ms)
+        self.publisher.add(self.tls)
         warning = scarcity(self._open_files)
         if warning is not None:
             log.warning(warning)
         self._open_directories(identities)
         await self._start_metrics(identities.cluster_id)
-        controller_listeners = await self._bind_controller_listeners()
+        controller_listeners = await self._bind_controller_listeners(self.tls)
         self.quorum = await self._open_quorum(identities, controller_listeners)
         self.controller = self._make_controller(identities, controller_listeners, self.quorum)
         if config.is_broker:
-            self.broker = self._make_broker(identities)
+            self.broker = self._make_broker(identities, self.tls)
             await self.broker.bind()
             self.publisher.add(self.broker.metadata)
         self.controller.start()
@@ -129,6 +133,7 @@ class Node:
         )
         if self.broker is not None:
             await self._unless_fatal(asyncio.ensure_future(self.broker.start()))
+        self.tls.start()
         self._is_serving = True
         self._log_banner(identities, controller_listeners)
 
@@ -232,7 +237,7 @@ class Node:
         """Return a pool of connections to other nodes."""
         return PeerPool(client_id, self._config.integer("controller.socket.timeout.ms") / 1000)
 
-    def _make_broker(self, identities: DirectoryIdentities) -> BrokerServer:
+    def _make_broker(self, identities: DirectoryIdentities, tls: TlsListeners) -> BrokerServer:
         config = self._config
         directories = []
         for path in dict.fromkeys(self._log_dirs):
@@ -266,14 +271,16 @@ class Node:
             random=self._machine.random,
             on_fatal=self.fail,
             listen=self._machine.listen,
+            tls=tls,
             most_descriptors=self._open_files.by_brokers_clients,
         )
         return BrokerServer(environment, self._metrics)
 
-    async def _bind_controller_listeners(self) -> list[Listener]:
+    async def _bind_controller_listeners(self, tls: TlsListeners) -> list[Listener]:
         """Take the controller ports first: the quorum must be able to name them."""
         listeners = [
-            Listener(e.listener, e.host, e.port, {}) for e in self._config.controller_listeners
+            Listener(e.listener, e.host, e.port, {}, tls.security_of(e))
+            for e in self._config.controller_listeners
         ]
         for listener in listeners:
             await bind(listener, self._machine.listen)
@@ -362,6 +369,8 @@ class Node:
             await self._bounded(self.quorum.stop(_QUORUM_STOP_S))
         if self.controller is not None:
             await self._bounded(self.controller.stop())
+        if self.tls is not None:
+            await self._bounded(self.tls.stop())
         if self.metrics_server is not None:
             await self._bounded(self.metrics_server.stop())
         self._directories.close(_DISK_S)

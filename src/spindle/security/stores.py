@@ -16,7 +16,7 @@ from spindle.security.tls_settings import PEM, StoreSettings
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _PKCS12_START: Final = b"\x30"
 """The tag of an ASN.1 sequence."""
-_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+CERTIFICATE_START: Final = b"-----BEGIN CERTIFICATE-----"
 _KEY_END: Final = b"PRIVATE KEY-----"
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _LINE_CHARACTERS: Final = 64
@@ -44,7 +44,7 @@ def trusted_certificates(store: StoreSettings) -> str:
         pem = _in_lines(_contents(store))
     else:
         pem = _from_pkcs12(store, _contents(store))[1]
-    if _CERTIFICATE not in pem:
+    if CERTIFICATE_START not in pem:
         raise ConfigError(f"{_name(store)} has no certificate")
     return pem.decode("ascii", "replace")
 
@@ -65,7 +65,7 @@ def own_key(store: StoreSettings) -> KeyMaterial:
         pem, password = key + certificates, None
     if _KEY_END not in pem:
         raise ConfigError(f"{_name(store)} has no private key")
-    if _CERTIFICATE not in pem:
+    if CERTIFICATE_START not in pem:
         raise ConfigError(f"{_name(store)} has no certificate")
     return KeyMaterial(pem, password)
 
@@ -85,14 +85,14 @@ def _contents(store: StoreSettings) -> bytes:
     except OSError as error:
         raise ConfigError(
             f"{_name(store)} cannot be read on {socket.gethostname()}: {error.strerror}. The file "
-            "has to be on every machine that connects"
+            "has to be on every machine that uses it"
         ) from None
     if data.startswith(_JKS_MAGIC):
         raise ConfigError(_conversion(store))
-    if store.kind == PEM and _CERTIFICATE not in data and _KEY_END not in data:
+    if store.kind == PEM and CERTIFICATE_START not in data and _KEY_END not in data:
         raise ConfigError(f"{_name(store)} is not PEM: check {store.prefix}.type")
     if store.kind != PEM and not data.startswith(_PKCS12_START):
-        advice = f"; set {store.prefix}.type=PEM" if _CERTIFICATE in data else ""
+        advice = f"; set {store.prefix}.type=PEM" if CERTIFICATE_START in data else ""
         raise ConfigError(f"{_name(store)} is not a PKCS12 store{advice}")
     return data
 

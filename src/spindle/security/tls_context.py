@@ -5,13 +5,30 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
-from spindle.security.stores import KeyMaterial, own_key, trusted_certificates
-from spindle.security.tls_settings import StoreSettings, TlsSettings
+from spindle.security.certificates import Certificate, read_certificate
+from spindle.security.stores import (
+    CERTIFICATE_START,
+    KeyMaterial,
+    own_key,
+    trusted_certificates,
+)
+from spindle.security.tls_settings import (
+    ClientAuth,
+    ServerTlsSettings,
+    StoreSettings,
+    TlsSettings,
+)
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_VERIFY_MODES: Final = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+_CERTIFICATE_END: Final = "-----END CERTIFICATE-----"
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -20,20 +37,59 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     Raises:
         ConfigError: a store cannot be used, or OpenSSL has none of the cipher suites.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, settings)
     context.check_hostname = settings.checks_host_name
+    if settings.trust is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if settings.own is not None:
+        _present(context, own_key(settings.own), settings.own)
+    return context
+
+
+class ServerKey(NamedTuple):
+    """The TLS context of a listener, for which the files were read once.
+
+    Attributes:
+        certificate: the certificate of the server.
+    """
+
+    context: ssl.SSLContext
+    certificate: Certificate
+
+
+def server_key(settings: ServerTlsSettings) -> ServerKey:
+    """Return the context of a server, and its certificate. The files of the stores are read now.
+
+    Raises:
+        ConfigError: a store cannot be used, or OpenSSL has none of the cipher suites.
+    """
+    context = _context(ssl.PROTOCOL_TLS_SERVER, settings.tls)
+    # A client could cost this side any number of handshakes on one connection.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.verify_mode = _VERIFY_MODES[settings.client_auth]
+    if settings.client_auth is not ClientAuth.NONE:
+        # A resumed session would let a client in whose certificate has expired meanwhile.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+    store = settings.tls.own
+    assert store is not None
+    material = own_key(store)
+    _present(context, material, store)
+    first = material.pem[material.pem.index(CERTIFICATE_START) :].decode("ascii", "replace")
+    der = ssl.PEM_cert_to_DER_cert(first[: first.index(_CERTIFICATE_END) + len(_CERTIFICATE_END)])
+    return ServerKey(context, read_certificate(der))
+
+
+def _context(protocol: int, settings: TlsSettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
     context.minimum_version = _VERSIONS[settings.versions[0]]
     context.maximum_version = _VERSIONS[settings.versions[-1]]
     # As in Java, each certificate of the trust store is an anchor, also one that is no root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if settings.ciphers:
         _choose_ciphers(context, settings.ciphers)
-    if settings.trust is None:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    else:
+    if settings.trust is not None:
         _trust(context, settings.trust)
-    if settings.own is not None:
-        _present(context, settings.own)
     return context
 
 
@@ -56,9 +112,8 @@ def _trust(context: ssl.SSLContext, store: StoreSettings) -> None:
         ) from None
 
 
-def _present(context: ssl.SSLContext, store: StoreSettings) -> None:
+def _present(context: ssl.SSLContext, material: KeyMaterial, store: StoreSettings) -> None:
     """Load the own key and certificates into a context."""
-    material = own_key(store)
 
     def password() -> str:
         # Without this function OpenSSL asks on the terminal.

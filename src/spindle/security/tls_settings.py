@@ -3,9 +3,11 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from enum import Enum
+from typing import Final, Literal, NamedTuple
 
 from spindle.common.errors import ConfigError
+from spindle.security.principal_rules import PrincipalRules
 from spindle.security.secret import Secret
 
 PEM: Final = "PEM"
@@ -65,6 +67,71 @@ class TlsSettings:
     checks_host_name: bool = True
 
 
+class ClientAuth(Enum):
+    """Whether a server asks its clients for certificates: `ssl.client.auth`."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTlsSettings:
+    """How a listener makes TLS connections.
+
+    Attributes:
+        tls: `own` is not None; `trust` is not None if certificates of clients are checked.
+        principal_rules: from the distinguished name of a client's certificate to its user name.
+        allows_dn_changes: A renewed certificate may have another distinguished name.
+        allows_san_changes: A renewed certificate may lack alternative names of the one before.
+    """
+
+    tls: TlsSettings
+    client_auth: ClientAuth
+    principal_rules: PrincipalRules
+    allows_dn_changes: bool = False
+    allows_san_changes: bool = False
+
+
+def server_tls_settings(properties: Mapping[str, str]) -> ServerTlsSettings:
+    """Return the settings of a listener from properties with Kafka's names.
+
+    Raises:
+        ConfigError: a property is missing, has no usable value, or contradicts another one.
+    """
+    settings = tls_settings(properties)
+    if settings.own is None:
+        raise ConfigError(
+            "there is no key: set ssl.keystore.location, or ssl.keystore.key and "
+            "ssl.keystore.certificate.chain"
+        )
+    text = (properties.get("ssl.client.auth") or ClientAuth.NONE.value).strip()
+    try:
+        client_auth = ClientAuth(text)
+    except ValueError:
+        known = ", ".join(each.value for each in ClientAuth)
+        raise ConfigError(f"ssl.client.auth is {text!r}, want one of {known}") from None
+    if client_auth is not ClientAuth.NONE and settings.trust is None:
+        raise ConfigError(
+            f"ssl.client.auth is {text}, but there is no trust store: set ssl.truststore.location "
+            "or ssl.truststore.certificates to the authorities of the clients"
+        )
+    return ServerTlsSettings(
+        settings,
+        client_auth,
+        PrincipalRules(properties.get("ssl.principal.mapping.rules", "DEFAULT")),
+        _flag(properties, "ssl.allow.dn.changes"),
+        _flag(properties, "ssl.allow.san.changes"),
+    )
+
+
+def _flag(properties: Mapping[str, str], key: str) -> bool:
+    text = properties.get(key, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{key} is {text!r}, want true or false")
+    return text == "true"
+
+
 def tls_settings(properties: Mapping[str, str]) -> TlsSettings:
     """Return the settings of properties with Kafka's names.
 
@@ -76,12 +143,38 @@ def tls_settings(properties: Mapping[str, str]) -> TlsSettings:
             raise ConfigError(f"{key} is not supported: it names Java code, which cannot run here")
     versions, ciphers = _suites(properties, _versions(properties))
     return TlsSettings(
-        trust=_store(properties, "ssl.truststore", certificates_key="ssl.truststore.certificates"),
+        trust=_store(properties, _TRUST),
         own=_key_store(properties),
         versions=versions,
         ciphers=ciphers,
         checks_host_name=_checks_host_name(properties),
     )
+
+
+class _StoreKeys(NamedTuple):
+    """The names of the properties of a store."""
+
+    prefix: Literal["ssl.truststore", "ssl.keystore"]
+    kind: str
+    location: str
+    password: str
+    certificates: str
+
+
+_TRUST: Final = _StoreKeys(
+    "ssl.truststore",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.certificates",
+)
+_OWN: Final = _StoreKeys(
+    "ssl.keystore",
+    "ssl.keystore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.certificate.chain",
+)
 
 
 def _key_store(properties: Mapping[str, str]) -> StoreSettings | None:
@@ -90,7 +183,7 @@ def _key_store(properties: Mapping[str, str]) -> StoreSettings | None:
     if (key is None) != (chain is None):
         missing = "ssl.keystore.key" if key is None else "ssl.keystore.certificate.chain"
         raise ConfigError(f"{missing} is missing: key and certificate chain belong together")
-    store = _store(properties, "ssl.keystore", certificates_key="ssl.keystore.certificate.chain")
+    store = _store(properties, _OWN)
     if store is None:
         return None
     if store.kind != PEM and store.password is None:
@@ -106,30 +199,25 @@ def _key_store(properties: Mapping[str, str]) -> StoreSettings | None:
     )
 
 
-def _store(
-    properties: Mapping[str, str],
-    prefix: Literal["ssl.truststore", "ssl.keystore"],
-    *,
-    certificates_key: str,
-) -> StoreSettings | None:
-    kind = properties.get(f"{prefix}.type", JKS).strip().upper()
+def _store(properties: Mapping[str, str], keys: _StoreKeys) -> StoreSettings | None:
+    kind = properties.get(keys.kind, JKS).strip().upper()
     if kind not in _STORE_TYPES:
-        raise ConfigError(f"{prefix}.type is {kind!r}, want {' or '.join(_STORE_TYPES[:2])}")
-    location = properties.get(f"{prefix}.location") or None
-    password = _secret(properties, f"{prefix}.password")
-    certificates = properties.get(certificates_key) or None
+        raise ConfigError(f"{keys.kind} is {kind!r}, want {' or '.join(_STORE_TYPES[:2])}")
+    location = properties.get(keys.location) or None
+    password = _secret(properties, keys.password)
+    certificates = properties.get(keys.certificates) or None
     if certificates is not None and kind != PEM:
-        raise ConfigError(f"{certificates_key} needs {prefix}.type=PEM, it is {kind}")
+        raise ConfigError(f"{keys.certificates} needs {keys.kind}=PEM, it is {kind}")
     if certificates is not None and location is not None:
-        raise ConfigError(f"{certificates_key} and {prefix}.location are both set, want one")
+        raise ConfigError(f"{keys.certificates} and {keys.location} are both set, want one")
     if password is not None and kind == PEM:
-        advice = ", use ssl.key.password for an encrypted key" if prefix == "ssl.keystore" else ""
-        raise ConfigError(f"{prefix}.password is set, but a store of type PEM has none{advice}")
+        advice = ", use ssl.key.password for an encrypted key" if keys is _OWN else ""
+        raise ConfigError(f"{keys.password} is set, but a store of type PEM has none{advice}")
     if certificates is None and location is None:
         if password is not None:
-            raise ConfigError(f"{prefix}.password is set, but {prefix}.location is not")
+            raise ConfigError(f"{keys.password} is set, but {keys.location} is not")
         return None
-    return StoreSettings(prefix, kind, location, password, certificates)
+    return StoreSettings(keys.prefix, kind, location, password, certificates)
 
 
 def _versions(properties: Mapping[str, str]) -> tuple[str, ...]:

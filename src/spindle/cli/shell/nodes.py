@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 from spindle import __version__
 from spindle.cli.tools.java_text import java_double
 from spindle.common.ids import Endpoint
+from spindle.common.security_protocol import SecurityProtocol
 from spindle.common.uuids import uuid_text
-from spindle.config.endpoints import SECURITY_PROTOCOLS
 from spindle.metadata.client_quotas import QuotaEntity
 from spindle.metadata.cluster import BrokerRegistration, ControllerRegistration
 from spindle.metadata.configs import ConfigResource
@@ -25,7 +25,7 @@ from spindle.metadata.security import (
 from spindle.metadata.topics import TopicImage
 from spindle.security.scram import SCRAM_MECHANISMS
 
-_PROTOCOLS: Final = {number: name for name, number in SECURITY_PROTOCOLS.items()}
+_PROTOCOLS: Final = {protocol.value: protocol.name for protocol in SecurityProtocol}
 _RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 _ACL_RESOURCES: Final = (
     *("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"),

@@ -6,12 +6,13 @@ from typing import Final, NamedTuple
 from spindle.cli.tools.failures import ToolFailed
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import Endpoint
+from spindle.common.security_protocol import SecurityProtocol
 from spindle.common.uuids import Uuid
 from spindle.config.endpoints import listener_name, parse_listeners
 from spindle.disks.identity import load_ensemble
 
 _HINT: Final = "Is this a valid controller configuration file?"
-_PLAINTEXT: Final = 0
+_PLAINTEXT: Final = SecurityProtocol.PLAINTEXT
 
 
 class JoiningVoter(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from spindle.client.security.token_settings import TokenLogin, token_login
 from spindle.common.errors import ConfigError
-from spindle.config.endpoints import SECURITY_PROTOCOLS
+from spindle.common.security_protocol import SecurityProtocol
 from spindle.security.jaas import LoginModule, parse_jaas
 from spindle.security.scram import SCRAM_MECHANISMS, ScramMechanism
 from spindle.security.secret import Secret
@@ -69,10 +69,9 @@ def security_settings(properties: Mapping[str, str]) -> SecuritySettings:
         ConfigError: a property is missing, has no usable value, or contradicts another one.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
-    if protocol not in SECURITY_PROTOCOLS:
-        raise ConfigError(
-            f"security.protocol is {protocol!r}, want one of {', '.join(SECURITY_PROTOCOLS)}"
-        )
+    if protocol not in SecurityProtocol.__members__:
+        known = ", ".join(SecurityProtocol.__members__)
+        raise ConfigError(f"security.protocol is {protocol!r}, want one of {known}")
     return SecuritySettings(
         protocol=protocol,
         tls=tls_settings(properties) if protocol.endswith("SSL") else None,

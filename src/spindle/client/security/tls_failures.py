@@ -9,8 +9,8 @@ _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _OTHER_NAME: Final = (62, 64)
 """Verification results of OpenSSL (X509_V_ERR_*)."""
-_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "HTTPS_PROXY")
-_NO_COMMON_GROUND: Final = (
+NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "HTTPS_PROXY")
+NO_COMMON_GROUND: Final = (
     "ALERT_PROTOCOL_VERSION",
     "ALERT_HANDSHAKE_FAILURE",
     "ALERT_INSUFFICIENT_SECURITY",
@@ -18,7 +18,7 @@ _NO_COMMON_GROUND: Final = (
     "NO_PROTOCOLS_AVAILABLE",
     "NO_CIPHERS_AVAILABLE",
 )
-_CERTIFICATE_REFUSED: Final = (
+CERTIFICATE_REFUSED: Final = (
     "ALERT_CERTIFICATE_REQUIRED",
     "ALERT_BAD_CERTIFICATE",
     "ALERT_UNSUPPORTED_CERTIFICATE",
@@ -40,12 +40,12 @@ def handshake_failure(error: ssl.SSLError, peer: str) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{peer}: {_untrusted(error)}"
     reason = error.reason or str(error)
-    if reason.endswith(_NOT_TLS):
+    if reason.endswith(NOT_TLS):
         return (
             f"{peer} does not speak TLS: security.protocol has to be PLAINTEXT or SASL_PLAINTEXT, "
             "or the port is that of another listener"
         )
-    if reason.endswith(_NO_COMMON_GROUND):
+    if reason.endswith(NO_COMMON_GROUND):
         return (
             f"{peer} has no TLS version or cipher suite in common with this client, or wants a "
             f"client certificate ({reason}): check ssl.enabled.protocols, ssl.cipher.suites and "
@@ -60,7 +60,7 @@ def alert(error: ssl.SSLError, peer: str) -> str | None:
     With TLS 1.3 a client learns only after the handshake that its certificate is refused.
     """
     reason = error.reason or ""
-    if not reason.endswith(_CERTIFICATE_REFUSED):
+    if not reason.endswith(CERTIFICATE_REFUSED):
         return None
     if reason.endswith("ALERT_CERTIFICATE_REQUIRED"):
         return f"{peer} wants a client certificate: set ssl.keystore.location or ssl.keystore.key"

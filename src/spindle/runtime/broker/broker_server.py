@@ -119,7 +119,8 @@ class BrokerServer:
         self.services = self._make_services()
         handlers = broker_handlers(self.services, self._env.kraft_version)
         self.listeners = [
-            Listener(e.listener, e.host, e.port, handlers) for e in config.broker_listeners
+            Listener(e.listener, e.host, e.port, handlers, env.tls.security_of(e))
+            for e in config.broker_listeners
         ]
         self.limits = RequestLimits.of(config, env.most_descriptors)
         self._servers = [self._server(listener) for listener in self.listeners]
@@ -233,6 +234,7 @@ class BrokerServer:
             quotas=self.quotas,
             traffic=self.traffic,
             refusals=RefusalLog(self._steady_ms),
+            check_tls=env.tls.check,
         )
 
     def _report_sender(

@@ -9,6 +9,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
 from spindle.runtime.broker.directory_changes import DirectoryPorts
 from spindle.runtime.network.listener import Listen
+from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.peers.port import Peers
 from spindle.serving.ports import ControllerChannel
 
@@ -31,5 +32,6 @@ class BrokerEnvironment:
     random: Random
     on_fatal: Callable[[str], None]
     listen: Listen
+    tls: TlsListeners
     most_descriptors: int
     """The number of client connections for which the limit of open files leaves room."""

@@ -2,13 +2,27 @@
 
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from spindle.common.ids import Endpoint
+from spindle.common.security_protocol import SecurityProtocol
+from spindle.runtime.network.listener_tls import ListenerTls
 from spindle.serving.context import Handler
 
 Listen = Callable[[str, str, int], Awaitable[Any]]
 """Makes a bound socket from a listener's name, host and port (`Machine.listen`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSecurity:
+    """How a listener secures its connections; `tls` is None where the protocol has none."""
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: ListenerTls | None = None
+
+
+NO_SECURITY: Final = ListenerSecurity()
 
 
 class Listener:
@@ -18,8 +32,16 @@ class Listener:
     data plane closed until it is unfenced.
     """
 
-    def __init__(self, name: str, host: str, port: int, handlers: Mapping[int, Handler]) -> None:
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        handlers: Mapping[int, Handler],
+        security: ListenerSecurity = NO_SECURITY,
+    ) -> None:
         self.name = name
+        self.security = security
         self.host = host
         self.port = port
         self.handlers = handlers

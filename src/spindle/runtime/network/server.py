@@ -71,9 +71,15 @@ class RequestServer:
         listener = self._listener
         assert listener.socket is not None
         self._server = await self._loop.create_server(
-            lambda: Connection(self, listener.name), sock=listener.socket, backlog=_BACKLOG
+            self._accept, sock=listener.socket, backlog=_BACKLOG
         )
         self._schedule_sweep()
+
+    def _accept(self) -> asyncio.BufferedProtocol:
+        listener = self._listener
+        connection = Connection(self, listener.name)
+        tls = listener.security.tls
+        return connection if tls is None else tls.secured(connection)
 
     async def close(self) -> None:
         """Stop accepting and drop every connection."""

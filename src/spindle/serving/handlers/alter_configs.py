@@ -7,7 +7,9 @@ directories, KIP-1066), and applies levels of its own loggers (KIP-412), which a
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from spindle.common.errors import ApiError
+from spindle.common.errors import ApiError, ConfigError, ErrorCode
+from spindle.config.broker_synonyms import listener_override
+from spindle.config.listener_config import may_be_of_listener
 from spindle.config.resources import ResourceType
 from spindle.config.validate import validate_broker, validate_own_broker
 from spindle.controller.configs import APPEND, CORDONED_LOG_DIRS, SUBTRACT, check_form
@@ -62,7 +64,7 @@ async def alter_configs(
 async def alter_own_first(
     context: RequestContext,
     request: _Request,
-    change_own: Callable[[Any], bool],
+    change_own: Callable[[Any], Awaitable[bool]],
     forward: Callable[[_Request, RequestContext], Awaitable[Any]],
 ) -> Any:
     """Give each resource to `change_own`, and those that it leaves to `forward` in one request.
@@ -79,7 +81,7 @@ async def alter_own_first(
             error_message=None,
         )
         try:
-            is_done = change_own(asked)
+            is_done = await change_own(asked)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
             is_done = True
@@ -96,7 +98,7 @@ async def alter_own_first(
     return response
 
 
-def change_own_loggers(node: DescribedNode, asked: _Changed, *, validate_only: bool) -> bool:
+async def change_own_loggers(node: DescribedNode, asked: _Changed, *, validate_only: bool) -> bool:
     """Change levels of this node's loggers; return False for another kind of resource."""
     if asked.resource_type != ResourceType.BROKER_LOGGER:
         return False
@@ -108,13 +110,13 @@ def change_own_loggers(node: DescribedNode, asked: _Changed, *, validate_only: b
     return True
 
 
-def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: bool) -> bool:
+async def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: bool) -> bool:
     """Check a change of a broker, or change its loggers.
 
     Returns:
         True if nothing is left for the controller.
     """
-    if change_own_loggers(services, asked, validate_only=validate_only):
+    if await change_own_loggers(services, asked, validate_only=validate_only):
         return True
     if asked.resource_type == ResourceType.BROKER:
         kept = [c for c in asked.configs if c.config_operation != _DELETE_OPERATION]
@@ -127,7 +129,7 @@ def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: boo
             for c in kept
             if c.name == CORDONED_LOG_DIRS and c.config_operation in (APPEND, SUBTRACT)
         }
-        _check_broker_values(
+        await _check_broker_values(
             services,
             asked.resource_name,
             {name: v for name, v in values if v is not None and name not in edits},
@@ -136,11 +138,11 @@ def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: boo
         # Only the controller knows the whole list, so only the added paths are checked here.
         added = {n: v for n, v in values if v is not None and edits.get(n) == APPEND}
         if added:
-            _check_broker_values(services, asked.resource_name, added, [])
+            await _check_broker_values(services, asked.resource_name, added, [])
     return False
 
 
-def _check_replaced(services: BrokerServices, asked: _Replaced) -> bool:
+async def _check_replaced(services: BrokerServices, asked: _Replaced) -> bool:
     """Check new values of a broker; return False, because the controller stores them."""
     if asked.resource_type != ResourceType.BROKER:
         return False
@@ -152,11 +154,11 @@ def _check_replaced(services: BrokerServices, asked: _Replaced) -> bool:
         ConfigResource(asked.resource_type, asked.resource_name)
     )
     deleted = [name for name in own if name not in values]
-    _check_broker_values(services, asked.resource_name, values, deleted)
+    await _check_broker_values(services, asked.resource_name, values, deleted)
     return False
 
 
-def _check_broker_values(
+async def _check_broker_values(
     services: BrokerServices, name: str, values: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
     validate_broker(name, values)
@@ -165,3 +167,8 @@ def _check_broker_values(
     kept = {k: v for k, v in (own if name else cluster).items() if k not in deleted}
     dynamic = {**cluster, **kept} if name else {**kept, **own}
     validate_own_broker(services.config, values, dynamic)
+    if any(may_be_of_listener(listener_override(key) or key) for key in (*values, *deleted)):
+        try:
+            await services.check_tls({**dynamic, **values})
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None

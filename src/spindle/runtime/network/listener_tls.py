@@ -1,0 +1,67 @@
+"""The TLS side of a listener: key and rules for new connections, and who a client is."""
+
+import logging
+import ssl
+from functools import partial
+from typing import Final
+
+from spindle.common.seldom import Seldom
+from spindle.runtime.handshakes import Handshakes, PeerRefused
+from spindle.runtime.network.connection import Connection
+from spindle.runtime.network.handshake_failures import why_failed
+from spindle.runtime.network.tls_source import LoadedTls
+from spindle.runtime.tls_transport import TlsTransport
+from spindle.security.certificates import read_certificate
+from spindle.security.principal_rules import PrincipalRules
+
+log = logging.getLogger(__name__)
+
+_LONGEST_NAME: Final = 32_767
+
+
+class ListenerTls:
+    """Secures the connections of one listener.
+
+    Attributes:
+        loaded: what new connections use. Open connections keep what they began with.
+    """
+
+    def __init__(self, loaded: LoadedTls, handshakes: Handshakes, failures: Seldom) -> None:
+        self.listener: Final = loaded.source.listener
+        self.loaded = loaded
+        self._handshakes = handshakes
+        self._failures = failures
+
+    def secured(self, connection: Connection) -> TlsTransport:
+        """Return the protocol of the socket of a new connection."""
+        return TlsTransport(
+            connection,
+            self.loaded.key.context,
+            self._handshakes,
+            on_secured=partial(_identify, connection, self.loaded.settings.principal_rules),
+            on_failed=partial(self._tell, connection),
+        )
+
+    def _tell(self, connection: Connection, error: Exception) -> None:
+        why = why_failed(error)
+        if self._failures.is_due((self.listener, connection.client_address, why)):
+            log.warning(
+                "listener %s: no TLS with the client at %s: %s",
+                self.listener,
+                connection.client_address,
+                why,
+            )
+
+
+def _identify(connection: Connection, rules: PrincipalRules, tls: ssl.SSLObject) -> None:
+    """Give a connection the principal of its client's certificate, if it has one."""
+    der = tls.getpeercert(binary_form=True)
+    if der is None:
+        return
+    name = read_certificate(der).subject
+    user = rules.user_of(name)
+    if user is None:
+        raise PeerRefused(f"no rule of ssl.principal.mapping.rules applies to {name!r}")
+    if len(user.encode()) > _LONGEST_NAME:
+        raise PeerRefused(f"its user name is longer than {_LONGEST_NAME} bytes")
+    connection.principal = f"User:{user}"

@@ -1,0 +1,147 @@
+"""The TLS of all listeners of a node: read at the start, and again when keys or files change.
+
+Kafka reads a changed file when a request sets its name again. Here, files are also looked at every
+few seconds, so that a tool that renews certificates needs no client of the cluster.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from spindle.common.errors import ConfigError
+from spindle.common.ids import Endpoint
+from spindle.common.security_protocol import SecurityProtocol
+from spindle.common.seldom import Seldom
+from spindle.config.node_config import NodeConfig
+from spindle.metadata.configs import BROKER_RESOURCE
+from spindle.publication.image_publisher import ImageConsumer
+from spindle.publication.loader import Publication
+from spindle.runtime import background
+from spindle.runtime.handshakes import Handshakes
+from spindle.runtime.network.listener import ListenerSecurity
+from spindle.runtime.network.listener_tls import ListenerTls
+from spindle.runtime.network.tls_source import LoadedTls, TlsSource, tls_source
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 5.0
+
+
+class TlsListeners(ImageConsumer):
+    """The listeners of a node that have TLS; often none.
+
+    Args:
+        wall_clock_ms: tells whether certificates are valid.
+
+    Raises:
+        ConfigError: a listener lacks its key, or a store or a value cannot be used.
+    """
+
+    def __init__(self, config: NodeConfig, wall_clock_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._wall_clock_ms = wall_clock_ms
+        self._loop = asyncio.get_running_loop()
+        self._dynamic: Mapping[str, str] = {}
+        self._refused: dict[str, TlsSource] = {}
+        self._turn = asyncio.Lock()
+        self._looks: asyncio.Task[None] | None = None
+        self._renewals: set[asyncio.Task[None]] = set()
+        handshakes = Handshakes()
+        failures = Seldom(lambda: int(self._loop.time() * 1000))
+        self._listeners: dict[str, ListenerTls] = {}
+        for endpoint in config.listeners:
+            if SecurityProtocol(endpoint.security_protocol).has_tls:
+                loaded = tls_source(config, endpoint.listener).load()
+                self._listeners[endpoint.listener] = ListenerTls(loaded, handshakes, failures)
+                self._warn_of_dates(loaded)
+
+    def security_of(self, endpoint: Endpoint) -> ListenerSecurity:
+        """Return how the connections of a listener are secured."""
+        protocol = SecurityProtocol(endpoint.security_protocol)
+        return ListenerSecurity(protocol, self._listeners.get(endpoint.listener))
+
+    def start(self) -> None:
+        """Begin to look at the files."""
+        if self._listeners:
+            self._looks = background.run_forever(
+                self._look, "renewed certificates", delay_s=_PAUSE_S
+            )
+
+    async def stop(self) -> None:
+        await background.end(self._looks, *self._renewals)
+
+    async def check(self, dynamic: Mapping[str, str]) -> None:
+        """Refuse dynamic values with which a listener could not go on.
+
+        Raises:
+            ConfigError: a store or a value cannot be used, or the new certificate is for another
+                name, and `ssl.allow.*` does not allow that.
+        """
+        for listener, tls in self._listeners.items():
+            source = await self._source(listener, dynamic)
+            if source != tls.loaded.source:
+                (await self._load(source)).check_follows(tls.loaded)
+
+    # -- changes
+
+    def on_publication(self, publication: Publication) -> None:
+        changed = publication.delta.configs.changed
+        if not self._listeners or all(r.resource_type != BROKER_RESOURCE for r in changed):
+            return
+        configs = publication.image.configs
+        self._dynamic = {**configs.default_broker(), **configs.broker(self._config.node_id)}
+        # Names were compared when the change was requested.
+        renewal = background.run_once(self.renew(may_rename=True), "changed certificates")
+        self._renewals.add(renewal)
+        renewal.add_done_callback(self._renewals.discard)
+
+    async def _look(self) -> None:
+        await self.renew(may_rename=False)
+        await asyncio.sleep(_PAUSE_S)
+
+    async def renew(self, *, may_rename: bool) -> None:
+        """Take into use what has changed; what cannot be used is logged once.
+
+        Args:
+            may_rename: a new certificate may be for another name than the present one.
+        """
+        async with self._turn:
+            for listener, tls in self._listeners.items():
+                source = await self._source(listener, self._dynamic)
+                if source in (tls.loaded.source, self._refused.get(listener)):
+                    continue
+                try:
+                    loaded = await self._load(source)
+                    if not may_rename:
+                        loaded.check_follows(tls.loaded)
+                except ConfigError as error:
+                    self._refused[listener] = source
+                    log.error(
+                        "the new key or certificates are not used, the present ones stay: %s", error
+                    )
+                else:
+                    self._use(tls, loaded)
+
+    async def _source(self, listener: str, dynamic: Mapping[str, str]) -> TlsSource:
+        return await self._loop.run_in_executor(None, tls_source, self._config, listener, dynamic)
+
+    async def _load(self, source: TlsSource) -> LoadedTls:
+        return await self._loop.run_in_executor(None, source.load)
+
+    def _use(self, tls: ListenerTls, loaded: LoadedTls) -> None:
+        tls.loaded = loaded
+        certificate = loaded.key.certificate
+        log.info(
+            "listener %s: new connections use the certificate of %s, valid until %s",
+            tls.listener,
+            certificate.subject,
+            certificate.not_after.isoformat(),
+        )
+        self._warn_of_dates(loaded)
+
+    def _warn_of_dates(self, loaded: LoadedTls) -> None:
+        warning = loaded.date_warning(datetime.fromtimestamp(self._wall_clock_ms() / 1000, UTC))
+        if warning is not None:
+            log.warning(warning)

@@ -1,0 +1,100 @@
+"""The source of a listener's TLS: its keys in the configuration, and the files that they name."""
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from spindle.common.errors import ConfigError
+from spindle.config.listener_config import ListenerConfig
+from spindle.config.node_config import NodeConfig
+from spindle.security.tls_context import ServerKey, server_key
+from spindle.security.tls_settings import ServerTlsSettings, server_tls_settings
+
+_CLIENT_AUTH = "ssl.client.auth"
+_LOCATIONS = ("ssl.keystore.location", "ssl.truststore.location")
+
+
+class TlsSource(NamedTuple):
+    """The keys of one listener, and the state of its files. Do not log it.
+
+    Attributes:
+        properties: the keys that begin with `ssl.`, without the prefix of the listener.
+        stamps: identity, size and time of each file; all zero for one that cannot be looked at.
+    """
+
+    listener: str
+    properties: Mapping[str, str]
+    stamps: tuple[tuple[int, int, int], ...]
+
+    def load(self) -> "LoadedTls":
+        """Read the files.
+
+        Raises:
+            ConfigError: a value is missing or contradicts another one, or a store cannot be used.
+        """
+        try:
+            settings = server_tls_settings(self.properties)
+            return LoadedTls(self, settings, server_key(settings))
+        except ConfigError as error:
+            raise ConfigError(f"listener {self.listener}: {error}") from None
+
+
+class LoadedTls(NamedTuple):
+    """A source that can be used."""
+
+    source: TlsSource
+    settings: ServerTlsSettings
+    key: ServerKey
+
+    def check_follows(self, former: "LoadedTls") -> None:
+        """Refuse a certificate for another name than before, as clients would refuse it.
+
+        Raises:
+            ConfigError: distinguished name or alternative names have changed, and the keys
+                `ssl.allow.dn.changes` and `ssl.allow.san.changes` do not allow it.
+        """
+        new, old = self.key.certificate, former.key.certificate
+        listener = self.source.listener
+        if new.subject.lower() != old.subject.lower() and not self.settings.allows_dn_changes:
+            raise ConfigError(
+                f"listener {listener}: the new certificate is for {new.subject}, the present one "
+                f"for {old.subject}; set ssl.allow.dn.changes=true to allow that"
+            )
+        missing = old.alternative_names - new.alternative_names
+        if missing and not self.settings.allows_san_changes:
+            raise ConfigError(
+                f"listener {listener}: the new certificate lacks {len(missing)} of the alternative "
+                "names of the present one; set ssl.allow.san.changes=true to allow that"
+            )
+
+    def date_warning(self, now: datetime) -> str | None:
+        """Return a sentence about a certificate that is not valid now; None if it is."""
+        certificate = self.key.certificate
+        about = f"listener {self.source.listener}: the certificate of {certificate.subject}"
+        if now > certificate.not_after:
+            return f"{about} has expired on {certificate.not_after.isoformat()}; clients refuse it"
+        if now < certificate.not_before:
+            return f"{about} is valid from {certificate.not_before.isoformat()} on only"
+        return None
+
+
+def tls_source(
+    node: NodeConfig, listener: str, dynamic: Mapping[str, str] | None = None
+) -> TlsSource:
+    """Return the present source of a listener. It looks at files, but does not read them."""
+    config = ListenerConfig(node, listener, dynamic)
+    properties = {k: v for k, v in config.properties.items() if k.startswith("ssl.")}
+    if node.security_protocols[listener].has_sasl and _CLIENT_AUTH not in config.own:
+        # As in Kafka: SASL tells who a client is, so only the listener's own key counts.
+        properties.pop(_CLIENT_AUTH, None)
+    stamps = tuple(_stamp(properties.get(key)) for key in _LOCATIONS)
+    return TlsSource(listener, properties, stamps)
+
+
+def _stamp(path: str | None) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path or "")
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns

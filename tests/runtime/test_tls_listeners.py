@@ -1,0 +1,289 @@
+"""A node with TLS listeners: records, principals, renewed certificates, and what is refused."""
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from certificates import Certified, certified
+from tests.runtime.node_harness import (
+    Client,
+    Home,
+    batch_of,
+    records_in,
+    run,
+    running,
+)
+
+from spindle.common.errors import ConfigError
+from spindle.config.node_config import NodeConfig
+from spindle.protocol.messages.api_versions import ApiVersionsRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.runtime.network.tls_listeners import TlsListeners
+from spindle.runtime.network.tls_source import tls_source
+from spindle.runtime.node import Node
+from spindle.security.tls_settings import ClientAuth
+
+HOSTS = ("127.0.0.1",)
+NOW_MS = 1_800_000_000_000
+
+
+def stores(own: Certified, folder: Path, name: str = "server") -> dict[str, str]:
+    """Return the keys of a listener, without prefix, for files that are written now."""
+    trust_file = folder / "ca.pem"
+    trust_file.write_text(own.authority_pem)
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(own.write(folder, name)),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(trust_file),
+    }
+
+
+def secured_home(folder: Path, **further: str) -> Home:
+    """Return a node with the listeners PLAINTEXT, SECURE and CONTROLLER, the last two with TLS.
+
+    In names of `further`, `_` stands for a dot.
+    """
+    protocols = "PLAINTEXT:PLAINTEXT,SECURE:SSL,CONTROLLER:SSL"
+    keys = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SECURE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": protocols,
+        **stores(certified("broker", hosts=HOSTS), folder),
+        "listener.name.secure.ssl.client.auth": "requested",
+    }
+    return Home(folder, directories=1, **{**keys, **further})
+
+
+def client_side(own: Certified | None = None, folder: Path | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=certified("any").authority_pem)
+    if own is not None and folder is not None:
+        context.load_cert_chain(own.write(folder, "client"))
+    return context
+
+
+@asynccontextmanager
+async def secured(
+    node: Node, context: ssl.SSLContext, listener: int = 1
+) -> AsyncIterator[tuple[Client, str]]:
+    """Yield a client and the common name of the certificate that the node has shown it."""
+    assert node.broker is not None
+    port = node.broker.listeners[listener].port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    try:
+        shown = writer.get_extra_info("peercert")["subject"][0][0][1]
+        yield Client(reader, writer), shown
+    finally:
+        writer.close()
+
+
+def principals(node: Node) -> list[str]:
+    assert node.broker is not None
+    servers = node.broker._servers
+    return [connection.principal for server in servers for connection in server._connections]
+
+
+def test_records_go_through_a_tls_listener_and_the_client_is_who_its_certificate_says(
+    tmp_path: Path,
+) -> None:
+    value = os.urandom(300_000)
+    home = secured_home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node:
+            context = client_side(certified("alice"), tmp_path)
+            async with secured(node, context) as (client, _):
+                await client.create_topic("t")
+                assert (await client.produce("t", 0, batch_of(value))).error_code == 0
+                # From the file, where a listener without TLS would use sendfile.
+                fetched = await client.fetch("t", 0, 0)
+                assert [record.value for record in records_in(fetched.records)] == [value]
+                assert principals(node) == ["User:CN=alice"]
+            async with secured(node, client_side()) as (client, _):
+                await client.ask(ApiVersionsRequest(), version=0)
+                assert "User:ANONYMOUS" in principals(node)
+
+    run(scenario)
+
+
+def alter(values: dict[str, str]) -> IncrementalAlterConfigsRequest:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [
+        resource.AlterableConfig(name=f"listener.name.secure.{name}", value=value)
+        for name, value in values.items()
+    ]
+    return IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=4, resource_name="1", configs=configs)]
+    )
+
+
+async def shown_name(node: Node) -> str:
+    async with secured(node, client_side()) as (_, shown):
+        return shown
+
+
+def test_a_changed_configuration_renews_the_key_and_a_bad_one_leaves_the_present(
+    tmp_path: Path,
+) -> None:
+    home = secured_home(tmp_path, ssl_allow_dn_changes="true").format()
+
+    async def scenario() -> None:
+        async with running(home) as node, secured(node, client_side()) as (client, shown):
+            assert shown == "broker"
+            bad = {"ssl.keystore.location": str(tmp_path / "none.pem")}
+            refused = (await client.ask(alter(bad))).responses[0]
+            assert refused.error_code == 42
+            assert "listener SECURE: ssl.keystore.location" in refused.error_message
+            assert "cannot be read" in refused.error_message
+            fewer = stores(certified("renewed"), tmp_path, "fewer")
+            refused = (await client.ask(alter(fewer))).responses[0]
+            assert "lacks 1 of the alternative names" in refused.error_message
+            assert await shown_name(node) == "broker"
+            renewed = stores(certified("renewed", hosts=HOSTS), tmp_path, "renewed")
+            assert (await client.ask(alter(renewed))).responses[0].error_code == 0
+            while await shown_name(node) != "renewed":  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            # The connection of before goes on, and so does the other listener with its key.
+            await client.ask(ApiVersionsRequest(), version=0)
+
+    run(scenario)
+
+
+def test_a_changed_file_renews_the_key_and_a_bad_one_leaves_the_present(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = secured_home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, secured(node, client_side()) as (client, _):
+            assert node.tls is not None
+            before = node.tls._listeners["SECURE"].loaded.key.certificate
+            (tmp_path / "server.pem").write_text("-----BEGIN CERTIFICATE-----\nx\n")
+            for _ in range(2):
+                await node.tls.renew(may_rename=False)
+            assert await shown_name(node) == "broker"
+            certified("other", hosts=HOSTS).write(tmp_path, "server")
+            await node.tls.renew(may_rename=False)
+            assert await shown_name(node) == "broker"
+            certified("broker", hosts=HOSTS, days=30).write(tmp_path, "server")
+            await node.tls.renew(may_rename=False)
+            assert await shown_name(node) == "broker"
+            assert node.tls._listeners["SECURE"].loaded.key.certificate != before
+            await client.ask(ApiVersionsRequest(), version=0)
+
+    run(scenario)
+    errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    secure = [text for text in errors if "listener SECURE" in text]
+    assert len(secure) == 2
+    assert "the present ones stay: listener SECURE: ssl.keystore.location" in secure[0]
+    assert "is for CN=other, the present one for CN=broker" in secure[1]
+
+
+def test_a_client_without_tls_is_named_in_the_log_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = secured_home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node:
+            assert node.broker is not None
+            for _ in range(2):
+                port = node.broker.listeners[1].port
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"\x00\x00\x00\x20\x00\x12\x00\x03\x00\x00\x00\x01")
+                with_alert = await reader.read()
+                assert with_alert[:1] in (b"", b"\x15")
+                writer.close()
+
+    run(scenario)
+    lines = [r.getMessage() for r in caplog.records if "no TLS with" in r.getMessage()]
+    assert lines == [
+        "listener SECURE: no TLS with the client at 127.0.0.1: it does not speak TLS: its "
+        "security.protocol has to be SSL or SASL_SSL"
+    ]
+
+
+def trouble(folder: Path, changes: dict[str, str | None]) -> str:
+    """Return why a node with these keys does not start; None removes a key."""
+    home = secured_home(folder)
+    merged = {**home.properties, **changes}
+    properties = {key: value for key, value in merged.items() if value is not None}
+
+    async def scenario() -> None:
+        TlsListeners(NodeConfig.from_properties(properties, must_run=True), lambda: NOW_MS)
+
+    with pytest.raises(ConfigError) as raised:
+        run(scenario)
+    assert "PRIVATE KEY" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"ssl.keystore.location": None},
+            "listener SECURE: there is no key: set ssl.keystore.location, or ssl.keystore.key",
+        ),
+        ({"ssl.keystore.location": "/none/key.pem"}, "/none/key.pem cannot be read"),
+        ({"ssl.truststore.location": None}, "ssl.client.auth is requested, but there is no trust"),
+        ({"listener.name.secure.ssl.client.auth": "maybe"}, "ssl.client.auth is 'maybe'"),
+        ({"listener.name.secure.ssl.protocol": "SSLv3"}, "ssl.protocol has 'SSLv3'"),
+        ({"listener.name.secure.ssl.provider": "x"}, "ssl.provider is not supported"),
+        ({"ssl.keystore.password": "x"}, "a store of type PEM has none"),
+        (
+            {"listener.name.secure.ssl.principal.mapping.rules": "RULE:x"},
+            "ssl.principal.mapping.rules: cannot parse 'RULE:x'",
+        ),
+        (
+            {"ssl.keystore.location": None, "ssl.keystore.certificate.chain": "x"},
+            "ssl.keystore.key is missing",
+        ),
+    ],
+)
+def test_a_node_whose_tls_cannot_work_does_not_start(
+    tmp_path: Path, changes: dict[str, str | None], words: str
+) -> None:
+    assert words in trouble(tmp_path, changes)
+
+
+def test_a_key_that_does_not_belong_to_its_certificate_is_refused(tmp_path: Path) -> None:
+    own, other = certified("broker"), certified("broker")
+    keys = {
+        "ssl.keystore.location": None,
+        "ssl.keystore.key": own.key_pem(),
+        "ssl.keystore.certificate.chain": other.certificate_pem,
+    }
+    text = trouble(tmp_path, keys)
+    assert "the private key does not belong to the first certificate" in text
+
+
+def test_an_expired_certificate_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = secured_home(tmp_path)
+    expired = stores(certified("old", hosts=HOSTS, days=-2), tmp_path, "old")
+
+    async def scenario() -> None:
+        TlsListeners(NodeConfig.from_properties({**home.properties, **expired}), lambda: NOW_MS)
+
+    run(scenario)
+    assert "listener SECURE: the certificate of CN=old has expired on 20" in caplog.text
+
+
+def test_only_its_own_key_asks_clients_of_a_sasl_listener_for_certificates(tmp_path: Path) -> None:
+    asks = []
+    for own in ({}, {"listener.name.secure.ssl.client.auth": "required"}):
+        properties = {
+            **secured_home(tmp_path).properties,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:SSL",
+            "ssl.client.auth": "requested",
+        }
+        del properties["listener.name.secure.ssl.client.auth"]
+        config = NodeConfig.from_properties({**properties, **own})
+        asks.append(tls_source(config, "SECURE").load().settings.client_auth)
+    assert asks == [ClientAuth.NONE, ClientAuth.REQUIRED]

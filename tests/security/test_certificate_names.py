@@ -1,0 +1,27 @@
+"""Distinguished names are written as Java writes them, and dates are read.
+
+The names are those of Java 17's `X500Principal.getName()` for the same certificates, which
+`tests/interop/test_tls_clients.py` compares again.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from certificates import CERTIFICATE_NAMES, certified, named
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from spindle.security.certificates import read_certificate
+
+
+@pytest.mark.parametrize("expected", CERTIFICATE_NAMES)
+def test_a_distinguished_name_is_written_as_java_writes_it(expected: str) -> None:
+    der = named(CERTIFICATE_NAMES[expected]).public_bytes(Encoding.DER)
+    assert read_certificate(der).subject == expected
+
+
+def test_dates_and_alternative_names_are_read() -> None:
+    made = certified("broker", hosts=("127.0.0.1", "localhost"), days=3)
+    read = read_certificate(made.certificate.public_bytes(Encoding.DER))
+    assert read.alternative_names == {b"\x87\x04\x7f\x00\x00\x01", b"\x82\x09localhost"}
+    assert read.not_after == made.certificate.not_valid_after_utc
+    assert read.not_before < datetime.now(UTC) < read.not_after < datetime.now(UTC) + timedelta(4)
