@@ -150,6 +150,7 @@ class Harness:
             context,
             bootstrap=_first_levels(metadata_version) if bootstrap is None else bootstrap,
             clock=lambda: self.now_ms,
+            wall_clock=lambda: self.now_ms,
             unresolved=unresolved,
         )
         self.driver.start()
@@ -166,8 +167,19 @@ class Harness:
             self.now_ms = end_ms if due_ms is None else min(end_ms, max(due_ms, self.now_ms + 1))
             self.driver.tasks.run_due()
 
-    async def request(self, request: Message, version: int | None = None) -> Any:
-        """Send a request at the given version; without one, at the newest."""
+    async def request(
+        self,
+        request: Message,
+        version: int | None = None,
+        *,
+        principal: str = "User:ANONYMOUS",
+        is_token: bool = False,
+    ) -> Any:
+        """Send a request at the given version; without one, at the newest.
+
+        Args:
+            is_token: the client has logged in with a delegation token.
+        """
         context = RequestContext(
             api_key=request.API_KEY,
             api_version=type(request).LAST_VERSION if version is None else version,
@@ -175,6 +187,8 @@ class Harness:
             client_id="test",
             client_address="127.0.0.1",
             listener="CONTROLLER",
+            principal=principal,
+            is_token_authenticated=is_token,
         )
         return await self.driver.handle(request, context)
 

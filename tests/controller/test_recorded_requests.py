@@ -15,6 +15,7 @@ from recorded_log import Recorded, recorded
 from spindle.common.errors import ApiError
 from spindle.common.ids import NO_LEADER
 from spindle.controller.decision import ControllerContext, ControllerSettings
+from spindle.controller.delegation_tokens import Requester
 from spindle.controller.heartbeats import Heartbeats
 from spindle.controller.operations import OPERATIONS, OperationContext
 from spindle.metadata.features import SUPPORTED_FEATURES
@@ -66,6 +67,8 @@ def decide(image: MetadataImage, request: Request, topic_id: bytes = b"", at: in
         api_version=message.LAST_VERSION,
         next_write_offset=at,
         now_ms=0,
+        wall_clock_ms=0,
+        requester=Requester("User:ANONYMOUS"),
         kraft_version=0,
         is_own_process=False,
         is_forwarded=True,

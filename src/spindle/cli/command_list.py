@@ -30,6 +30,10 @@ SECTIONS: Final = {
             f"{_TOOLS}.transactions:transactions",
             "List and describe transactions; find and end those that hang.",
         ),
+        "delegation-tokens": (
+            f"{_TOOLS}.delegation_tokens:delegation_tokens",
+            "Create, renew, expire and show delegation tokens.",
+        ),
         "configs": (f"{_TOOLS}.configs:configs", "Show and change configurations and quotas."),
         "topics": (f"{_TOOLS}.topics:topics", "Work on topics with the options of kafka-topics."),
         "get-offsets": (f"{_TOOLS}.get_offsets:get_offsets", "Show offsets of partitions."),

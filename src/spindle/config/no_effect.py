@@ -8,7 +8,6 @@ from typing import Final
 
 NO_SASL: Final = "SASL is not supported"
 NO_AUTHORIZER: Final = "there is no authorizer"
-NO_DELEGATION_TOKENS: Final = "delegation tokens are not supported"
 NO_JAVA: Final = "Java classes cannot be loaded"
 NO_PLACEHOLDERS: Final = "placeholders in values are not replaced"
 NO_TIERED_STORAGE: Final = "tiered storage is not supported"

@@ -28,6 +28,7 @@ from spindle.config.node_checks import check_node
 from spindle.config.node_support import check_listener_names, check_supported
 from spindle.config.node_warnings import node_warnings
 from spindle.config.values import ConfigValue
+from spindle.security.secret import Secret
 
 BROKER_ROLE: Final = "broker"
 CONTROLLER_ROLE: Final = "controller"
@@ -169,6 +170,12 @@ class NodeConfig:
     @property
     def rack(self) -> str | None:
         return self.optional_text("broker.rack")
+
+    @property
+    def delegation_token_secret(self) -> Secret | None:
+        """The secret of delegation tokens (KIP-48); None if they are switched off."""
+        text = self.optional_text("delegation.token.secret.key")
+        return Secret(text) if text else None
 
     # Typed access. A key table gives each key a type, so a wrong accessor is a programming error.
 

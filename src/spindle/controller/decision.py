@@ -7,6 +7,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from spindle.common.ports import RandomSource
 from spindle.common.uuids import UuidSource
 from spindle.protocol.message import Message
+from spindle.security.secret import Secret
 
 R = TypeVar("R")
 
@@ -88,6 +89,16 @@ class ConfigRules(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class TokenSettings:
+    """The keys `delegation.token.*` of a node whose delegation tokens are enabled. Times in ms."""
+
+    secret: Secret
+    max_lifetime_ms: int
+    expiry_time_ms: int
+    expiry_check_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """The part of the node's configuration that decisions depend on. Times in milliseconds."""
 
@@ -104,6 +115,7 @@ class ControllerSettings:
     unclean_leader_election_interval_ms: int = 300_000
     delete_topic_enable: bool = True
     has_authorizer: bool = False
+    delegation_tokens: TokenSettings | None = None
     controller_listener_names: tuple[str, ...] = ()
     static_voter_ids: tuple[int, ...] = ()
 

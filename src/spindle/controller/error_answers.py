@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from spindle.common.errors import ApiError
+from spindle.controller.delegation_tokens import ANONYMOUS, Requester, refusal
 from spindle.protocol.message import Message
 from spindle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -46,6 +47,7 @@ from spindle.protocol.messages.controller_registration import (
     ControllerRegistrationResponse,
 )
 from spindle.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from spindle.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from spindle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -54,6 +56,10 @@ from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateT
 from spindle.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from spindle.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from spindle.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 from spindle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -61,6 +67,10 @@ from spindle.protocol.messages.incremental_alter_configs import (
 from spindle.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+)
+from spindle.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
 )
 from spindle.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
@@ -201,6 +211,10 @@ def _delete_acls(request: DeleteAclsRequest, error: ApiError) -> Message:
     )
 
 
+def _create_delegation_token(request: CreateDelegationTokenRequest, error: ApiError) -> Message:
+    return refusal(request, Requester(ANONYMOUS), error.code)
+
+
 def _elect_leaders(request: ElectLeadersRequest, error: ApiError) -> Message:
     result = ElectLeadersResponse.ReplicaElectionResult
     return ElectLeadersResponse(
@@ -242,13 +256,16 @@ _ANSWERS: Final[dict[type[Message], Callable[[Any, ApiError], Message]]] = {
     BrokerRegistrationRequest: _code_only(BrokerRegistrationResponse),
     ControllerRegistrationRequest: _code_and_text(ControllerRegistrationResponse),
     CreateAclsRequest: _create_acls,
+    CreateDelegationTokenRequest: _create_delegation_token,
     CreatePartitionsRequest: _create_partitions,
     CreateTopicsRequest: _create_topics,
     DeleteAclsRequest: _delete_acls,
     DeleteTopicsRequest: _delete_topics,
     ElectLeadersRequest: _elect_leaders,
+    ExpireDelegationTokenRequest: _code_only(ExpireDelegationTokenResponse),
     IncrementalAlterConfigsRequest: _incremental_alter_configs,
     ListPartitionReassignmentsRequest: _code_and_text(ListPartitionReassignmentsResponse),
+    RenewDelegationTokenRequest: _code_only(RenewDelegationTokenResponse),
     UnregisterBrokerRequest: _code_and_text(UnregisterBrokerResponse),
     UpdateFeaturesRequest: _code_and_text(UpdateFeaturesResponse),
 }

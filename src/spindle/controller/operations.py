@@ -15,6 +15,13 @@ from spindle.controller.decision import (
     Decision,
     charge_nobody,
 )
+from spindle.controller.delegation_tokens import (
+    Requester,
+    create_delegation_token,
+    expire_delegation_token,
+    refused_login,
+    renew_delegation_token,
+)
 from spindle.controller.directories import assign_replicas_to_dirs
 from spindle.controller.elections import elect_leaders
 from spindle.controller.feature_updates import update_features
@@ -47,16 +54,34 @@ class OperationContext:
     next_write_offset: int
     now_ms: int
     kraft_version: int
+    wall_clock_ms: int
     is_own_process: bool
     """The request comes from the broker in this process."""
     is_forwarded: bool
     """A broker has checked the request before; False where a client asks a controller itself."""
+    requester: Requester
     charge: ChargePartitions = charge_nobody
     unresolved_hosts: Collection[str] = ()
     """Names of hosts in the request that have no address."""
 
 
 Operation = Callable[[OperationContext, Any], Decision[Any]]
+
+
+def _of_tokens(decide: Callable[..., Decision[Any]]) -> Operation:
+    """Return the operation with a decision about delegation tokens.
+
+    A broker has checked the client's login before; a client of a controller is checked here.
+    """
+
+    def operation(given: OperationContext, request: Any) -> Decision[Any]:
+        refused = refused_login(request, given.requester)
+        if refused is not None:
+            return Decision(refused)
+        return decide(given.image, request, given.requester, given.context, given.wall_clock_ms)
+
+    return operation
+
 
 OPERATIONS: Final[dict[int, Operation]] = {
     ApiKey.CREATE_TOPICS: lambda s, r: create_topics(s.image, r, s.context, s.charge),
@@ -67,6 +92,9 @@ OPERATIONS: Final[dict[int, Operation]] = {
         s.image, r, s.context, is_forwarded=s.is_forwarded
     ),
     ApiKey.CREATE_PARTITIONS: lambda s, r: create_partitions(s.image, r, s.context, s.charge),
+    ApiKey.CREATE_DELEGATION_TOKEN: _of_tokens(create_delegation_token),
+    ApiKey.RENEW_DELEGATION_TOKEN: _of_tokens(renew_delegation_token),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _of_tokens(expire_delegation_token),
     ApiKey.ELECT_LEADERS: lambda s, r: elect_leaders(s.image, r, s.context),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda s, r: incremental_alter_configs(
         s.image, r, s.context, is_forwarded=s.is_forwarded

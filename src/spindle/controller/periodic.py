@@ -14,6 +14,7 @@ class Task(Enum):
     NO_OP_RECORD = "write a no-op record"
     ELECT_PREFERRED = "elect preferred leaders"
     ELECT_UNCLEAN = "elect leaders uncleanly"
+    EXPIRE_TOKENS = "remove expired delegation tokens"
     ELECT_WAITING = "elect leaders that a returned broker makes possible"
     """This task runs on demand only."""
 
@@ -28,6 +29,8 @@ def intervals_ms(settings: ControllerSettings) -> dict[Task, int]:
         intervals[Task.NO_OP_RECORD] = settings.max_idle_interval_ms
     if settings.auto_leader_rebalance_enable:
         intervals[Task.ELECT_PREFERRED] = settings.leader_imbalance_check_interval_ms
+    if settings.delegation_tokens is not None:
+        intervals[Task.EXPIRE_TOKENS] = settings.delegation_tokens.expiry_check_interval_ms
     return intervals
 
 

@@ -55,6 +55,14 @@ class DelegationToken(NamedTuple):
     max_timestamp_ms: int
     expiration_timestamp_ms: int
 
+    def is_expired(self, now_ms: int) -> bool:
+        """Return whether the token is over, by the wall clock."""
+        return min(self.max_timestamp_ms, self.expiration_timestamp_ms) < now_ms
+
+    def is_of(self, principal: str) -> bool:
+        """Return whether the principal owns the token or may renew it."""
+        return principal == self.owner or principal in self.renewers
+
 
 @immutable
 class SecurityImage:

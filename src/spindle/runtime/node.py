@@ -168,6 +168,7 @@ class Node:
             read_bootstrap_records(self._file_system, self._metadata_log_dir),
             machine.new_uuid,
             machine.steady_clock_ms,
+            machine.wall_clock_ms,
             machine.random,
             self._connect(f"node-{config.node_id}-to-controller"),
         )

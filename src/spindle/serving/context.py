@@ -14,6 +14,7 @@ class RequestContext:
 
     Attributes:
         socket_owner: the connection, if it may lend its socket for the answer.
+        is_token_authenticated: the client has logged in with a delegation token (KIP-48).
     """
 
     api_key: int
@@ -26,6 +27,7 @@ class RequestContext:
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     socket_owner: SocketOwner | None = None
+    is_token_authenticated: bool = False
 
 
 Answered = Message | None

@@ -37,7 +37,9 @@ def seal_request(message: Message, context: RequestContext) -> EnvelopeRequest:
     version = _version(message, context)
     prefix = request_prefix(message.API_KEY, version, context.correlation_id, context.client_id)
     kind, _, name = context.principal.partition(":")
-    principal = DefaultPrincipalData(type=kind, name=name)
+    principal = DefaultPrincipalData(
+        type=kind, name=name, token_authenticated=context.is_token_authenticated
+    )
     return EnvelopeRequest(
         request_data=prefix + encode(message, version),
         request_principal=_VERSION.pack(0) + encode(principal, 0),
@@ -96,6 +98,7 @@ def open_request(
         header.body,
         max_elements(header.api_key),
     )
+    principal = _principal(envelope.request_principal)
     context = RequestContext(
         header.api_key,
         header.api_version,
@@ -103,7 +106,8 @@ def open_request(
         header.client_id or "",
         _unpacked(envelope.client_host_address),
         "",  # the listener is one of the broker's
-        _principal(envelope.request_principal),
+        f"{principal.type}:{principal.name}",
+        is_token_authenticated=principal.token_authenticated,
     )
     return message, context
 
@@ -138,7 +142,7 @@ def _unpacked(packed: bytes) -> str:
         ) from None
 
 
-def _principal(data: bytes | None) -> str:
+def _principal(data: bytes | None) -> DefaultPrincipalData:
     if not data or len(data) < _VERSION.size:
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, "the principal is missing")
     (version,) = _VERSION.unpack_from(data)
@@ -150,4 +154,4 @@ def _principal(data: bytes | None) -> str:
         principal, _ = decode(DefaultPrincipalData, 0, memoryview(data), _VERSION.size)
     except ProtocolViolation as error:
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from None
-    return f"{principal.type}:{principal.name}"
+    return principal

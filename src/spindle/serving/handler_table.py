@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from spindle.common.errors import ApiError
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from spindle.controller.delegation_tokens import TokenRequest
 from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
 from spindle.protocol.api import APIS, ApiKey
@@ -16,6 +17,10 @@ from spindle.serving.handlers.alter_configs import alter_configs, incremental_al
 from spindle.serving.handlers.alter_disks import alter_disks
 from spindle.serving.handlers.api_versions import answer_of_listener
 from spindle.serving.handlers.client_quotas import describe_client_quotas
+from spindle.serving.handlers.delegation_tokens import (
+    describe_delegation_token,
+    refused_token_request,
+)
 from spindle.serving.handlers.delete_records import delete_records
 from spindle.serving.handlers.describe_cluster import describe_cluster
 from spindle.serving.handlers.describe_configs import describe_configs, list_config_resources
@@ -87,6 +92,7 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.ALTER_CONFIGS: alter_configs,
     ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: describe_delegation_token,
     ApiKey.DELETE_GROUPS: handle_delete_groups,
     ApiKey.TXN_OFFSET_COMMIT: handle_txn_offset_commit,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: handle_consumer_group_heartbeat,
@@ -137,6 +143,11 @@ _OF_A_COORDINATOR: Final[dict[int, str]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: TRANSACTIONS_TOPIC,
 }
 """Requests to the broker that FindCoordinator named, with the topic of that coordinator."""
+_OF_TOKENS: Final = (
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+)
 _COORDINATOR_WAIT_S: Final = 1.0
 
 
@@ -155,6 +166,8 @@ def broker_handlers(
     for key in (*OPERATIONS, *_QUORUM_FORWARDED):
         if APIS[key].is_forwarded and APIS[key].on_broker and key not in handlers:
             handlers[key] = partial(_forward, services)
+    for key in _OF_TOKENS:
+        handlers[key] = partial(_forward_of_tokens, services)
     handlers[ApiKey.API_VERSIONS] = answer_of_listener(
         handlers, lambda: services.metadata.image, kraft_version
     )
@@ -168,6 +181,12 @@ async def _forward(services: BrokerServices, context: RequestContext, request: M
     except ApiError as error:
         return error_answer(request, error)
     return response
+
+
+async def _forward_of_tokens(
+    services: BrokerServices, context: RequestContext, request: TokenRequest
+) -> Message:
+    return refused_token_request(context, request) or await _forward(services, context, request)
 
 
 async def _when_caught_up(

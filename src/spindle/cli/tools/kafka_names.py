@@ -22,6 +22,9 @@ KAFKA_TOOLS: Final = (
     ),
     KafkaTool("kafka-groups", f"{_TOOLS}.GroupsCommand", ("all-groups",)),
     KafkaTool("kafka-transactions", f"{_TOOLS}.TransactionsCommand", ("transactions",)),
+    KafkaTool(
+        "kafka-delegation-tokens", f"{_TOOLS}.DelegationTokenCommand", ("delegation-tokens",)
+    ),
     KafkaTool("kafka-get-offsets", f"{_TOOLS}.GetOffsetShell", ("get-offsets",)),
     KafkaTool("kafka-delete-records", f"{_TOOLS}.DeleteRecordsCommand", ("delete-records",)),
     KafkaTool("kafka-log-dirs", f"{_TOOLS}.LogDirsCommand", ("log-dirs",)),

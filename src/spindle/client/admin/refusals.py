@@ -84,6 +84,16 @@ _TEXTS: Final = {
         "the message was sent to an incompatible broker. See the broker logs for more details."
     ),
     ErrorCode.SECURITY_DISABLED: "Security features are disabled.",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "Delegation Token feature is not enabled.",
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "Delegation Token is not found on server.",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: ("Specified Principal is not valid Owner/Renewer."),
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on "
+        "delegation token authenticated channels."
+    ),
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "Delegation Token authorization failed.",
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "Delegation Token is expired.",
+    ErrorCode.INVALID_PRINCIPAL_TYPE: "Supplied principalType is not supported.",
     ErrorCode.KAFKA_STORAGE_ERROR: ("Disk error when trying to access log file on the disk."),
     ErrorCode.LOG_DIR_NOT_FOUND: (
         "The user-specified log directory is not found in the broker config."

@@ -9,22 +9,19 @@ from spindle.config.definition import (
     STRING,
     ConfigKey,
 )
-from spindle.config.no_effect import NO_DELEGATION_TOKENS, NO_JAVA
+from spindle.config.no_effect import NO_JAVA
 from spindle.config.validators import Range
 
 # fmt: off
 SECURITY_KEYS = (
     ConfigKey("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, Range(1), READ_ONLY,
-              "Pause between two searches for expired delegation tokens.",
-              no_effect=NO_DELEGATION_TOKENS),
+              "Pause between two searches for expired delegation tokens."),
     ConfigKey("delegation.token.expiry.time.ms", LONG, 86_400_000, Range(1), READ_ONLY,
-              "Life of a delegation token until it must be renewed.",
-              no_effect=NO_DELEGATION_TOKENS),
+              "Life of a delegation token until it must be renewed."),
     ConfigKey("delegation.token.max.lifetime.ms", LONG, 604_800_000, Range(1), READ_ONLY,
-              "Longest life of a delegation token.", no_effect=NO_DELEGATION_TOKENS),
+              "Longest life of a delegation token."),
     ConfigKey("delegation.token.secret.key", PASSWORD, None, None, READ_ONLY,
-              "Secret that signs delegation tokens; the same on every node.",
-              no_effect=NO_DELEGATION_TOKENS),
+              "Secret that signs delegation tokens; the same on every node."),
     ConfigKey("principal.builder.class", CLASS,
               "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None,
               PER_BROKER,

@@ -15,7 +15,7 @@ from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, Proto
 from spindle.common.uuids import Uuid
 from spindle.config.dynamic import NodeConfigRules
 from spindle.config.node_config import NodeConfig
-from spindle.controller.decision import ControllerContext, ControllerSettings
+from spindle.controller.decision import ControllerContext, ControllerSettings, TokenSettings
 from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
 from spindle.protocol.api import APIS, ApiKey
@@ -91,6 +91,7 @@ class ControllerServer(ImageConsumer):
         bootstrap: Sequence[Message],
         new_uuid: Callable[[], Uuid],
         clock: Callable[[], int],
+        wall_clock: Callable[[], int],
         random: Random,
         peers: Peers,
     ) -> None:
@@ -123,7 +124,13 @@ class ControllerServer(ImageConsumer):
             1000 * config.integer("controller.quota.window.size.seconds"),
         )
         self.driver = ControllerDriver(
-            quorum, publisher, context, bootstrap=bootstrap, clock=clock, quotas=quotas
+            quorum,
+            publisher,
+            context,
+            bootstrap=bootstrap,
+            clock=clock,
+            wall_clock=wall_clock,
+            quotas=quotas,
         )
         self._snapshots = SnapshotGenerator(
             max_bytes=config.integer("metadata.log.max.record.bytes.between.snapshots"),
@@ -302,6 +309,19 @@ def _settings(config: NodeConfig, cluster_id: str) -> ControllerSettings:
         * integer("leader.imbalance.check.interval.seconds"),
         unclean_leader_election_interval_ms=integer("unclean.leader.election.interval.ms"),
         delete_topic_enable=config.flag("delete.topic.enable"),
+        delegation_tokens=_token_settings(config),
         controller_listener_names=config.controller_listener_names,
         static_voter_ids=tuple(voter.node_id for voter in config.quorum_voters),
+    )
+
+
+def _token_settings(config: NodeConfig) -> TokenSettings | None:
+    secret = config.delegation_token_secret
+    if secret is None:
+        return None
+    return TokenSettings(
+        secret=secret,
+        max_lifetime_ms=config.integer("delegation.token.max.lifetime.ms"),
+        expiry_time_ms=config.integer("delegation.token.expiry.time.ms"),
+        expiry_check_interval_ms=config.integer("delegation.token.expiry.check.interval.ms"),
     )

@@ -15,6 +15,7 @@ from typing import Any, Final
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.activation import activation_records
 from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.delegation_tokens import Requester
 from spindle.controller.error_answers import error_answer
 from spindle.controller.heartbeats import Heartbeats
 from spindle.controller.operations import OPERATIONS, OperationContext
@@ -47,6 +48,7 @@ class ControllerDriver(ImageConsumer):
     Args:
         bootstrap: the records of the formatted disk, used if the log is empty.
         clock: milliseconds of a monotonic clock.
+        wall_clock: milliseconds since the epoch.
         unresolved: looks up host names and returns those without an address; None asks the
             system's resolver.
 
@@ -63,6 +65,7 @@ class ControllerDriver(ImageConsumer):
         *,
         bootstrap: Sequence[Message],
         clock: Callable[[], int],
+        wall_clock: Callable[[], int],
         quotas: MutationQuotas | None = None,
         unresolved: FindUnresolved | None = None,
     ) -> None:
@@ -74,10 +77,17 @@ class ControllerDriver(ImageConsumer):
         self._context = context
         self._bootstrap = list(bootstrap)
         self._clock = clock
+        self._wall_clock = wall_clock
         self._heartbeats = Heartbeats(context.settings.broker_session_timeout_ms)
         self._log = SpeculativeLog(quorum, publisher, context.settings.node_id, clock, self.history)
         self.tasks = PeriodicTasks(
-            context, self._heartbeats, lambda: self._log.image, self._execute, clock, self.history
+            context,
+            self._heartbeats,
+            lambda: self._log.image,
+            self._execute,
+            clock,
+            wall_clock,
+            self.history,
         )
 
     @property
@@ -181,9 +191,14 @@ class ControllerDriver(ImageConsumer):
             api_version=request.LAST_VERSION if context is None else context.api_version,
             next_write_offset=self._quorum.log_end_offset,
             now_ms=self._clock(),
+            wall_clock_ms=self._wall_clock(),
             kraft_version=self._quorum.kraft_version,
             is_own_process=context is None,
             is_forwarded=context is None or context.listener not in own_listeners,
+            requester=Requester(
+                "" if context is None else context.principal,
+                is_token=context is not None and context.is_token_authenticated,
+            ),
             charge=mutations.charge,
             unresolved_hosts=unresolved,
         )

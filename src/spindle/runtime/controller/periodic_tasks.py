@@ -9,6 +9,7 @@ from typing import Any, Final
 from spindle.common.errors import ApiError
 from spindle.controller.brokers import fence_stale_broker
 from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.delegation_tokens import remove_expired_tokens
 from spindle.controller.elections import balance_leaders, elect_uncleanly, elect_waiting
 from spindle.controller.heartbeats import Heartbeats
 from spindle.controller.periodic import Schedule, Task, intervals_ms
@@ -29,6 +30,7 @@ class PeriodicTasks:
         image: returns the speculative image.
         execute: appends the records of a decision.
         clock: milliseconds of a monotonic clock.
+        wall_clock: milliseconds since the epoch.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class PeriodicTasks:
         image: Callable[[], MetadataImage],
         execute: Callable[[Decision[Any]], int],
         clock: Callable[[], int],
+        wall_clock: Callable[[], int],
         history: ControllerHistory,
     ) -> None:
         self._context = context
@@ -45,6 +48,7 @@ class PeriodicTasks:
         self._image = image
         self._execute = execute
         self._clock = clock
+        self._wall_clock = wall_clock
         self._history = history
         self._schedule: Schedule | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -121,6 +125,9 @@ class PeriodicTasks:
         if task is Task.NO_OP_RECORD:
             self._execute(Decision(None, [NoOpRecord()]))
             return
+        if task is Task.EXPIRE_TOKENS:
+            self._expire_tokens()
+            return
         if task is Task.FENCE_STALE_BROKERS:
             has_more = self._fence(now_ms)
         else:
@@ -130,6 +137,16 @@ class PeriodicTasks:
             has_more = decision.response
         if has_more and self._schedule is not None:
             self._schedule.run_by(task, now_ms)
+
+    def _expire_tokens(self) -> None:
+        decision = remove_expired_tokens(self._image(), self._wall_clock())
+        self._execute(decision)
+        if decision.response:
+            logger.info(
+                "Controller %d removes %d expired delegation tokens",
+                self._node_id,
+                decision.response,
+            )
 
     def _fence(self, now_ms: int) -> bool:
         decision = fence_stale_broker(self._image(), self._heartbeats, now_ms, self._context)

@@ -1,0 +1,84 @@
+"""Delegation tokens on a broker (KIP-48): who may ask, and DescribeDelegationToken.
+
+The controller creates, renews and expires tokens. The broker checks before that how the client has
+logged in, because only the broker knows the connection.
+"""
+
+from spindle.common.errors import ErrorCode
+from spindle.controller.delegation_tokens import (
+    Requester,
+    TokenRequest,
+    has_other_than_users,
+    refusal,
+    refused_login,
+)
+from spindle.metadata.security import DelegationToken
+from spindle.protocol.message import Message
+from spindle.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from spindle.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from spindle.security.delegation_tokens import token_hmac
+from spindle.security.secret import Secret
+from spindle.serving.context import RequestContext
+from spindle.serving.ports import DescribedNode
+
+_Described = DescribeDelegationTokenResponse.DescribedDelegationToken
+
+
+def refused_token_request(context: RequestContext, request: TokenRequest) -> Message | None:
+    """Return the answer to a request that must not reach the controller, None if it may."""
+    requester = _requester(context)
+    refused = refused_login(request, requester)
+    if refused is not None:
+        return refused
+    if isinstance(request, CreateDelegationTokenRequest) and has_other_than_users(request.renewers):
+        return refusal(request, requester, ErrorCode.INVALID_PRINCIPAL_TYPE)
+    return None
+
+
+def describe_delegation_token(
+    node: DescribedNode, context: RequestContext, request: DescribeDelegationTokenRequest
+) -> DescribeDelegationTokenResponse:
+    """Describe tokens with their HMACs, to the clients that own them or may renew them."""
+    if not _requester(context).may_use_tokens:
+        return DescribeDelegationTokenResponse(
+            error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        )
+    secret = node.config.delegation_token_secret
+    if secret is None:
+        return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    owners = request.owners
+    asked = None if owners is None else [f"{o.principal_type}:{o.principal_name}" for o in owners]
+    return DescribeDelegationTokenResponse(
+        tokens=[
+            _described(secret, token_id, token)
+            for token_id, token in node.metadata.image.security.delegation_tokens.items()
+            if (asked is None or any(map(token.is_of, asked))) and token.is_of(context.principal)
+        ]
+    )
+
+
+def _requester(context: RequestContext) -> Requester:
+    return Requester(context.principal, context.is_token_authenticated)
+
+
+def _described(secret: Secret, token_id: str, token: DelegationToken) -> _Described:
+    owner_type, _, owner_name = token.owner.partition(":")
+    requester_type, _, requester_name = token.requester.partition(":")
+    return _Described(
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name,
+        issue_timestamp=token.issue_timestamp_ms,
+        expiry_timestamp=token.expiration_timestamp_ms,
+        max_timestamp=token.max_timestamp_ms,
+        token_id=token_id,
+        hmac=token_hmac(secret, token_id),
+        renewers=[
+            _Described.DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+            for kind, _, name in (renewer.partition(":") for renewer in token.renewers)
+        ],
+    )
