@@ -13,6 +13,7 @@ from typing import Any, Final
 from broker_scenario import ME, NOW_MS, BrokerScenario, batch_of
 from cluster_image import LISTENER
 
+from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.node_config import NodeConfig
@@ -88,6 +89,7 @@ class ServingScenario(BrokerScenario):
             move_throttle=replication.directories,
             is_rack_aware=False,
             quotas=ClientQuotas(11, 1000, self.steady_ms),
+            authorizer=NoAuthorizer(),
             traffic=Traffic(),
             refusals=RefusalLog(self.steady_ms),
             check_tls=_UNUSED,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
+from spindle.authorization.authorizer import Authorizer, NoAuthorizer
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.config.broker_keys.spindle import HANG_TIMEOUT, METRICS_LISTENER
@@ -79,6 +80,7 @@ class Node:
         self.metrics_server: MetricsServer | None = None
         self.publisher = ImagePublisher()
         self.tls: TlsListeners | None = None
+        self._authorizer: Authorizer = NoAuthorizer()
         self._counts = MetadataCounts()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
@@ -266,6 +268,7 @@ class Node:
             ),
             channel=self.controller.channel,
             kraft_version=lambda: quorum.kraft_version,
+            authorizer=self._authorizer,
             connect=self._connect,
             now_ms=self._machine.wall_clock_ms,
             new_uuid=self._machine.new_uuid,

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from spindle.authorization.authorizer import Authorizer
 from spindle.common.errors import ErrorCode
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
@@ -68,6 +69,7 @@ class BrokerServices:
     move_throttle: ReplicationQuota
     is_rack_aware: bool
     quotas: ClientQuotas
+    authorizer: Authorizer
     traffic: Traffic
     refusals: RefusalLog
     check_tls: Callable[[Mapping[str, str]], Awaitable[None]]

@@ -232,6 +232,7 @@ class BrokerServer:
             move_throttle=self.replication_quotas.directories,
             is_rack_aware=config.optional_text("replica.selector.class") == RACK_AWARE_SELECTOR,
             quotas=self.quotas,
+            authorizer=env.authorizer,
             traffic=self.traffic,
             refusals=RefusalLog(self._steady_ms),
             check_tls=env.tls.check,

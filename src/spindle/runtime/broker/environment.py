@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from spindle.authorization.authorizer import Authorizer
 from spindle.common.uuids import Uuid
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
@@ -25,6 +26,7 @@ class BrokerEnvironment:
     previous_broker_epoch: int
     channel: ControllerChannel
     kraft_version: Callable[[], int]
+    authorizer: Authorizer
     connect: Callable[[str], Peers]
     """Makes connections to other brokers; takes the client id that these see."""
     now_ms: Callable[[], int]
