@@ -1,5 +1,6 @@
 """A shard with members of the consumer protocol that behave as clients do, for tests."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,11 +52,17 @@ class Consumer:
 
 
 class ConsumerScenario(Scenario):
-    """A scenario of consumer groups. `topics` are the topics of the cluster."""
+    """A scenario of consumer groups.
+
+    Attributes:
+        topics: the topics of the cluster.
+        may_describe: the topics that the sender of the next heartbeat may know of.
+    """
 
     def __init__(self, config: GroupCoordinatorConfig | None = None, **counts: int) -> None:
         self.consumer_config = ConsumerGroupConfig(assignment_interval_ms=0)
         self.topics = topics_image(**(counts or {"t": 4}))
+        self.may_describe: Callable[[str], bool] | None = None
         super().__init__(config)
 
     def consumer_config_of(self, _: str) -> ConsumerGroupConfig:
@@ -91,7 +98,7 @@ class ConsumerScenario(Scenario):
         )
         check_request(request, version, self.consumer_config.assignors)
         view = TopicsView(self.topics, 7)
-        client = Client("client", "/127.0.0.1", version)
+        client = Client("client", "/127.0.0.1", version, self.may_describe)
         return self._ask(
             lambda token: self.shard.consumer_heartbeat(token, request, client, view, self.now_ms)
         )

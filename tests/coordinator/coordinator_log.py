@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spindle.authorization.authorizer import Authorizer, NoAuthorizer
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint, TopicPartition
 from spindle.coordinator.config import GroupCoordinatorConfig
@@ -153,6 +154,7 @@ class Broker:
     verification: Verifier = field(default_factory=Verifier)
     replicas: Any = field(default_factory=NoReplicas)
     refusals: RefusalLog = field(default_factory=lambda: RefusalLog(standing_clock))
+    authorizer: Authorizer = field(default_factory=NoAuthorizer)
     created: list[str] = field(default_factory=list)
     on_create: Callable[[str], None] | None = None
 

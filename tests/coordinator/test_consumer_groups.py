@@ -171,6 +171,14 @@ def test_regular_expression_follows_the_topics() -> None:
     assert s.consumer_group().is_subscribed_to("orders-asia")
 
 
+def test_a_regular_expression_finds_only_topics_that_its_member_may_know_of() -> None:
+    s = ConsumerScenario(**{"orders-eu": 1, "orders-us": 1})
+    s.may_describe = {"orders-eu"}.__contains__
+    a = s.join("a", subscribed_topic_regex="orders-.*")
+    assert a.partitions == [("orders-eu", 0)]
+    assert s.consumer_group().regexes == {"orders-.*": frozenset({"orders-eu"})}
+
+
 def test_unused_regular_expression_is_deleted() -> None:
     s = ConsumerScenario(t=1)
     a = s.join("a", subscribed_topic_regex="t.*")

@@ -118,10 +118,15 @@ def _value(one: Field, value: Any) -> Any:
 
 
 class Wire:
-    """One connection to a node, opened again after the node has closed it."""
+    """One connection to a node, opened again after the node has closed it.
 
-    def __init__(self, node: Node) -> None:
+    Args:
+        host: address of this machine from which the node sees the client.
+    """
+
+    def __init__(self, node: Node, host: str = "127.0.0.1") -> None:
         self._node = node
+        self._host = host
         self._socket: socket.socket | None = None
         self._correlation_id = 0
 
@@ -152,7 +157,9 @@ class Wire:
         self._correlation_id += 1
         prefix = request_prefix(key, version, self._correlation_id, "audit")
         if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._node.port), LIMIT_S)
+            self._socket = socket.create_connection(
+                ("127.0.0.1", self._node.port), LIMIT_S, (self._host, 0)
+            )
         self._socket.sendall(pack(">i", len(prefix) + len(content)) + prefix + content)
         size = unpack(">i", self._read(4))[0]
         return self._read(size)
@@ -178,9 +185,15 @@ def unpack_from_error(frame: bytes) -> int:
     return int(unpack(">h", frame[4:6])[0])
 
 
-def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str, Any]:
+def play(
+    node: Node,
+    cases: list[Case],
+    versions: dict[str, range],
+    host: str = "127.0.0.1",
+    state: State | None = None,
+) -> dict[str, Any]:
     """Return all answers of one node by "case vN", as comparable data."""
-    wire, state = Wire(node), State(node)
+    wire, state = Wire(node, host), state or State(node)
     answers: dict[str, Any] = {}
     try:
         for case in cases:

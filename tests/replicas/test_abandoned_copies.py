@@ -9,6 +9,7 @@ from cluster_image import directory_of
 from log_builders import batch, values
 from moving_broker import BROKER, NOW_MS, WHERE, Disks, MovingBroker, new_cluster
 
+from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.uuids import DIRECTORY_LOST
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.replication.replica_move import MoveState
@@ -45,7 +46,7 @@ async def caught_up(replicas: tuple[int, ...] = (BROKER,)) -> MovingBroker:
 
 async def described(broker: MovingBroker) -> list[tuple[str, int, list[tuple[bool, int]]]]:
     """Return what DescribeLogDirs tells: directories, errors, and the kind and lag of each log."""
-    services = SimpleNamespace(replicas=broker.replicas)
+    services = SimpleNamespace(replicas=broker.replicas, authorizer=NoAuthorizer())
     answer = await describe_log_dirs(services, None, DescribeLogDirsRequest(topics=None))  # type: ignore[arg-type]
     return [
         (

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.errors import ErrorCode
 from spindle.config.node_config import NodeConfig
 from spindle.config.resources import ResourceType
@@ -95,6 +96,7 @@ def services() -> BrokerServices:
         config=NODE,
         metadata=SimpleNamespace(image=delta.apply(EMPTY_IMAGE.provenance)),
         controller=Controller(),
+        authorizer=NoAuthorizer(),
     )
     return cast(BrokerServices, parts)
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from cluster_image import LISTENER, ClusterImage
 
+from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.serving.context import RequestContext
@@ -19,7 +20,10 @@ Partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
 def partition_of(cluster: ClusterImage, version: int) -> Partition:
     """Return the first partition of topic "t" as Metadata of this version answers it."""
     services = SimpleNamespace(
-        metadata=SimpleNamespace(image=cluster.image), cluster_id="c", random=Random(1)
+        metadata=SimpleNamespace(image=cluster.image),
+        cluster_id="c",
+        random=Random(1),
+        authorizer=NoAuthorizer(),
     )
     context = RequestContext(3, version, 0, "app", "127.0.0.1", LISTENER)
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])

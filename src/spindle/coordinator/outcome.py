@@ -1,5 +1,6 @@
 """The result of a group coordinator's operation, as data: what `Effects` mean for groups."""
 
+from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from spindle.coordinator.effects import Effects
@@ -14,6 +15,8 @@ class Client(NamedTuple):
     """As Kafka writes it: a slash and the address, `/127.0.0.1`."""
     api_version: int
     """Version of the request: older clients get older error codes."""
+    may_describe: Callable[[str], bool] | None = None
+    """Tells of a topic whether the sender may know of it; None if it may know of all."""
 
 
 class TimerKey(NamedTuple):

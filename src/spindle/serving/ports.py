@@ -9,6 +9,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import Guarded
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -76,7 +77,7 @@ class HasImage(Protocol):
     def image(self) -> MetadataImage: ...
 
 
-class DescribedNode(Protocol):
+class DescribedNode(Guarded, Protocol):
     """A node whose configuration can be described: a broker or a controller."""
 
     @property

@@ -1,6 +1,6 @@
 """A consumer group while a request changes it: each change adds its records (KIP-848)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -34,10 +34,25 @@ FIRST_EPOCH: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class TopicsView:
-    """The topics of the cluster, as of an offset of the metadata log."""
+    """The topics of the cluster, as of an offset of the metadata log.
+
+    Attributes:
+        may_describe: tells of a topic whether a regular expression of the member may find it;
+            None if it may find all.
+    """
 
     topics: TopicsImage
     metadata_offset: int
+    may_describe: Callable[[str], bool] | None = None
+
+    def matching(self, regexes: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Return the topics that each expression finds."""
+        found = topics_matching(regexes, self.topics)
+        if self.may_describe is None:
+            return found
+        return {
+            regex: frozenset(filter(self.may_describe, names)) for regex, names in found.items()
+        }
 
 
 _T = TypeVar("_T")
@@ -96,7 +111,7 @@ class GroupDraft:
         has_changed = not member.subscribes_like(before)
         if not has_changed and group.topics_seen is view.topics:
             return
-        self.refresh_regexes(view.topics, view.metadata_offset, now_ms)
+        self.refresh_regexes(view, now_ms)
         if has_changed or self.topics_hash(view.topics) != group.topics_hash:
             self.begin_epoch(max(group.epoch, FIRST_EPOCH) + 1, view.topics)
         elif group.epoch < FIRST_EPOCH:
@@ -110,7 +125,7 @@ class GroupDraft:
             epoch_record(self.group.group_id, self.epoch, self.topics_hash(topics))
         )
 
-    def refresh_regexes(self, topics: TopicsImage, metadata_offset: int, now_ms: int) -> None:
+    def refresh_regexes(self, view: TopicsView, now_ms: int) -> None:
         """Compare new expressions with the topics, and all of them if that is due."""
         group = self.group
         in_use = {member.topic_regex for member in self.members.values() if member.topic_regex}
@@ -120,11 +135,11 @@ class GroupDraft:
             group.regexes_checked_ms = now_ms
         outdated = [regex for regex in sorted(in_use) if is_due or regex not in self.regexes]
         if outdated:
-            for regex, found in topics_matching(outdated, topics).items():
+            for regex, found in view.matching(outdated).items():
                 if found != self.regexes.get(regex):
                     self.regexes = {**self.regexes, regex: found}
                     self.out.records.append(
-                        regex_record(group.group_id, regex, found, metadata_offset, now_ms)
+                        regex_record(group.group_id, regex, found, view.metadata_offset, now_ms)
                     )
         self.drop_unused_regexes()
 

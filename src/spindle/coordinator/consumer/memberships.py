@@ -81,6 +81,7 @@ class ConsumerMemberships:
         if old.classic is not None:
             stop_step_timers(group, member_id, out)
         owned = claimed_partitions(request.topic_partitions)
+        view = replace(view, may_describe=client.may_describe)
         moved = self.advance(group, old, member, replaced, owned, config, view, now_ms, out)
         key = TimerKey("consumer_session", group.group_id, member_id)
         out.set_timer(key, now_ms + config.session_timeout_ms)

@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from spindle.authorization.authorizer import Authorizer, NoAuthorizer
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, ProtocolViolation
 from spindle.common.uuids import Uuid
 from spindle.config.dynamic import NodeConfigRules
@@ -64,6 +65,7 @@ class _DescribedController(NamedTuple):
     node_id: int
     config: NodeConfig
     metadata: ImagePublisher
+    authorizer: Authorizer
 
 
 class WrittenSnapshot(NamedTuple):
@@ -208,7 +210,7 @@ class ControllerServer(ImageConsumer):
             response: Message = await alter_own_first(
                 context,
                 request,
-                partial(change_own_loggers, node, validate_only=request.validate_only),
+                partial(change_own_loggers, node, context, validate_only=request.validate_only),
                 self.request,
             )
         except ApiError as error:
@@ -236,7 +238,9 @@ class ControllerServer(ImageConsumer):
     def _handlers(self) -> dict[int, Handler]:
         served = (key for key in (*OPERATIONS, *QUORUM_APIS) if APIS[key].on_controller)
         handlers: dict[int, Handler] = dict.fromkeys(served, self._answer)
-        node = _DescribedController(self._config.node_id, self._config, self._publisher)
+        node = _DescribedController(
+            self._config.node_id, self._config, self._publisher, NoAuthorizer()
+        )
         handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = partial(self._alter_configs, node)
         handlers[ApiKey.DESCRIBE_ACLS] = partial(describe_acls, node)
         handlers[ApiKey.DESCRIBE_CONFIGS] = partial(describe_configs, node)

@@ -7,6 +7,7 @@ directories, KIP-1066), and applies levels of its own loggers (KIP-412), which a
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.config.broker_synonyms import listener_override
 from spindle.config.listener_config import may_be_of_listener
@@ -23,6 +24,7 @@ from spindle.protocol.messages.incremental_alter_configs import (
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.broker_loggers import change_logger_levels
 from spindle.serving.handlers.own_id import check_own_id
+from spindle.serving.permissions import check_cluster
 from spindle.serving.ports import DescribedNode
 from spindle.serving.services import BrokerServices
 
@@ -42,7 +44,7 @@ async def incremental_alter_configs(
     response: IncrementalAlterConfigsResponse = await alter_own_first(
         context,
         request,
-        lambda asked: _change_own(services, asked, validate_only=request.validate_only),
+        lambda asked: _change_own(services, context, asked, validate_only=request.validate_only),
         services.controller.request,
     )
     return response
@@ -98,25 +100,30 @@ async def alter_own_first(
     return response
 
 
-async def change_own_loggers(node: DescribedNode, asked: _Changed, *, validate_only: bool) -> bool:
+async def change_own_loggers(
+    node: DescribedNode, context: RequestContext, asked: _Changed, *, validate_only: bool
+) -> bool:
     """Change levels of this node's loggers; return False for another kind of resource."""
     if asked.resource_type != ResourceType.BROKER_LOGGER:
         return False
     values = [(c.name, c.value) for c in asked.configs if c.config_operation != _DELETE_OPERATION]
     check_form([config.name for config in asked.configs], values)
+    check_cluster(node, context, Operation.ALTER_CONFIGS)
     check_own_id(node, asked.resource_name, _OTHER_NODE, "Node")
     operations = [(c.name, c.config_operation, c.value) for c in asked.configs]
     change_logger_levels(operations, validate_only=validate_only)
     return True
 
 
-async def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: bool) -> bool:
+async def _change_own(
+    services: BrokerServices, context: RequestContext, asked: _Changed, *, validate_only: bool
+) -> bool:
     """Check a change of a broker, or change its loggers.
 
     Returns:
         True if nothing is left for the controller.
     """
-    if await change_own_loggers(services, asked, validate_only=validate_only):
+    if await change_own_loggers(services, context, asked, validate_only=validate_only):
         return True
     if asked.resource_type == ResourceType.BROKER:
         kept = [c for c in asked.configs if c.config_operation != _DELETE_OPERATION]

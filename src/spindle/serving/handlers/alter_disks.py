@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction, DirectoryInUse, ReplicaState
 from spindle.protocol.messages.alter_disks import AlterDisksRequest, AlterDisksResponse
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import check_cluster
 from spindle.serving.services import BrokerServices
 
 _Topic = AlterDisksResponse.TopicReplicas
@@ -17,6 +19,7 @@ async def alter_disks(
 ) -> AlterDisksResponse:
     """Change the directories of this broker; answer when the change is complete or refused."""
     try:
+        check_cluster(services, context, Operation.ALTER)
         try:
             action = DirectoryAction(request.action)
         except ValueError:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
@@ -9,6 +10,7 @@ from spindle.controller.topic_names import is_topic_name
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from spindle.serving.context import RequestContext
 from spindle.serving.pacing import paced
+from spindle.serving.permissions import may_use_cluster, may_use_topic
 from spindle.serving.services import BrokerServices
 
 _TIMEOUT_MS: Final = 5000
@@ -25,8 +27,13 @@ async def create_missing_topics(
     codes: dict[str, ErrorCode] = {}
     wanted: list[str] = []
     enabled = may_create and services.config.flag("auto.create.topics.enable")
+    may_create_all = may_use_cluster(services, context, Operation.CREATE, is_logged=False)
     async for name in paced(names):
-        if not is_topic_name(name):
+        if enabled and not (
+            may_create_all or may_use_topic(services, context, Operation.CREATE, name)
+        ):
+            codes[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not is_topic_name(name):
             codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:
             codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode
 from spindle.metadata.client_quotas import QuotaEntity
 from spindle.protocol.messages.describe_client_quotas import (
@@ -10,6 +11,7 @@ from spindle.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import CLUSTER_DENIED, may_use_cluster
 from spindle.serving.services import BrokerServices
 
 EXACT: Final = 0
@@ -26,6 +28,8 @@ def describe_client_quotas(
 ) -> DescribeClientQuotasResponse:
     """Describe the entities that match all components; with `strict` they have no other part."""
     refusal = _refusal(request)
+    if not may_use_cluster(services, context, Operation.DESCRIBE_CONFIGS):
+        refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED
     if refusal is not None:
         code, text = refusal
         return DescribeClientQuotasResponse(error_code=code, error_message=text, entries=None)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, error_code
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.log.log import Log
@@ -12,6 +13,7 @@ from spindle.protocol.messages.delete_records import (
 )
 from spindle.replicas.partition import LowWatermarkReached, Partition
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import may_use_topic
 from spindle.serving.services import BrokerServices
 
 _HIGH_WATERMARK: Final = -1
@@ -41,10 +43,14 @@ async def delete_records(
     for topic in request.topics:
         answer = Topic(name=topic.name)
         response.topics.append(answer)
+        is_denied = not may_use_topic(services, context, Operation.DELETE, topic.name)
         # A partition that is named twice is answered once, for the last offset.
         for asked in {p.partition_index: p for p in topic.partitions}.values():
             result = Result(partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK)
             answer.partitions.append(result)
+            if is_denied:
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             try:
                 deletion = await _delete(services, topic.name, asked.offset, result)
             except (ApiError, LogDirectoryFailed) as error:

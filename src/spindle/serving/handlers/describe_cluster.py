@@ -7,8 +7,8 @@ from spindle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from spindle.serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import NOT_ASKED, cluster_operations
 from spindle.serving.services import BrokerServices
 from spindle.serving.topology import alive_brokers
 
@@ -61,10 +61,12 @@ def describe_cluster(
                         is_fenced=True,
                     )
                 )
-    operations = request.include_cluster_authorized_operations
+    operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = cluster_operations(services, context)
     return DescribeClusterResponse(
         cluster_id=services.cluster_id,
         controller_id=alive[services.random.randrange(0, len(alive))][0] if alive else -1,
         brokers=rows,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if operations else NOT_ASKED,
+        cluster_authorized_operations=operations,
     )

@@ -1,5 +1,8 @@
 """DescribeConfigs and ListConfigResources: the metadata image over the node's property file."""
 
+from typing import Final
+
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.describe import (
     BrokerLayers,
@@ -26,12 +29,20 @@ from spindle.serving.context import RequestContext
 from spindle.serving.handlers.broker_loggers import describe_loggers
 from spindle.serving.handlers.own_id import check_own_id
 from spindle.serving.pacing import paced
+from spindle.serving.permissions import (
+    TOPIC_DENIED,
+    check_cluster,
+    check_group,
+    may_use_cluster,
+    may_use_topic,
+)
 from spindle.serving.ports import DescribedNode
 from spindle.serving.services import BrokerServices
 
 _Asked = DescribeConfigsRequest.DescribeConfigsResource
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Row = _Result.DescribeConfigsResourceResult
+_NAMED_TWICE: Final = "The resource is named twice in the request."
 
 
 async def describe_configs(
@@ -41,23 +52,42 @@ async def describe_configs(
 
     Refuse a resource that is named again: all keys with documentation are tens of kilobytes.
     """
-    results = []
+    results, denied = [], []
     seen: set[tuple[int, str]] = set()
     async for asked in paced(request.resources):
         key = (asked.resource_type, asked.resource_name)
         if key in seen:
-            results.append(
-                _Result(
-                    resource_type=asked.resource_type,
-                    resource_name=asked.resource_name,
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    error_message="The resource is named twice in the request.",
-                )
-            )
+            results.append(_refused(asked, ApiError(ErrorCode.INVALID_REQUEST, _NAMED_TWICE)))
             continue
         seen.add(key)
-        results.append(_describe(node, request, asked))
-    return DescribeConfigsResponse(results=results)
+        try:
+            _check_sender(node, context, asked)
+        except ApiError as error:
+            denied.append(_refused(asked, error))
+        else:
+            results.append(_describe(node, request, asked))
+    return DescribeConfigsResponse(results=results + denied)
+
+
+def _check_sender(node: DescribedNode, context: RequestContext, asked: _Asked) -> None:
+    """Raise ApiError unless the sender may describe the configuration of the resource."""
+    kind, name = asked.resource_type, asked.resource_name
+    if kind == ResourceType.TOPIC:
+        if not may_use_topic(node, context, Operation.DESCRIBE_CONFIGS, name):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED)
+    elif kind == ResourceType.GROUP:
+        check_group(node, context, Operation.DESCRIBE_CONFIGS, name)
+    else:
+        check_cluster(node, context, Operation.DESCRIBE_CONFIGS)
+
+
+def _refused(asked: _Asked, error: ApiError) -> _Result:
+    return _Result(
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        error_code=error.code,
+        error_message=error.message,
+    )
 
 
 def _describe(
@@ -67,9 +97,7 @@ def _describe(
     try:
         described = _described(node, asked)
     except ApiError as error:
-        result.error_code = error.code
-        result.error_message = error.message
-        return result
+        return _refused(asked, error)
     result.configs = [
         _Row(
             name=config.name,
@@ -128,6 +156,8 @@ def list_config_resources(
     services: BrokerServices, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List the resources that can be described (KIP-1142), of all kinds if none is named."""
+    if not may_use_cluster(services, context, Operation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     supported = (
         ResourceType.TOPIC,
         ResourceType.BROKER,

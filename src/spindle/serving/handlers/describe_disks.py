@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from spindle.authorization.operations import Operation
+from spindle.common.errors import ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.disks.cordons import Cordon
 from spindle.disks.io_counts import DirectoryIo, OperationCounts
@@ -11,6 +13,7 @@ from spindle.replicas.directory_counts import DirectoryCounts
 from spindle.replicas.moves import Move
 from spindle.serving.context import RequestContext
 from spindle.serving.pacing import paced
+from spindle.serving.permissions import CLUSTER_DENIED, may_use_cluster
 from spindle.serving.services import BrokerServices
 
 Disk = DescribeDisksResponse.Disk
@@ -22,6 +25,10 @@ async def describe_disks(
     services: BrokerServices, context: RequestContext, request: DescribeDisksRequest
 ) -> DescribeDisksResponse:
     """Describe every configured directory. A disk that hangs does not delay the answer."""
+    if not may_use_cluster(services, context, Operation.DESCRIBE):
+        return DescribeDisksResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=CLUSTER_DENIED
+        )
     replicas = services.replicas
     counts = DirectoryCounts()
     async for partition in paced(replicas):

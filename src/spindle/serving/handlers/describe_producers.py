@@ -1,5 +1,6 @@
 """DescribeProducers: the active producers of partitions led here (KIP-664)."""
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, error_code
 from spindle.controller.topic_names import check_topic_name
 from spindle.controller.topics import UNKNOWN_TOPIC_TEXT
@@ -8,18 +9,26 @@ from spindle.protocol.messages.describe_producers import (
     DescribeProducersResponse,
 )
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import TOPIC_DENIED, may_use_topic
 from spindle.serving.services import BrokerServices
 
 Topic = DescribeProducersResponse.TopicResponse
 Answer = Topic.PartitionResponse
 
 
-def _no_such_topic(name: str) -> tuple[ErrorCode, str | None]:
+def _topic_error(
+    services: BrokerServices, context: RequestContext, name: str
+) -> tuple[ErrorCode, str | None]:
+    """Return why no partition of a topic may be described; NONE if that is not so."""
     try:
         check_topic_name(name)
     except ApiError as error:
         return error.code, error.message
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT
+    if not may_use_topic(services, context, Operation.READ, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED
+    if name not in services.metadata.image.topics.by_name:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT
+    return ErrorCode.NONE, None
 
 
 async def describe_producers(
@@ -31,6 +40,7 @@ async def describe_producers(
     for topic in request.topics:
         result = Topic(name=topic.name)
         response.topics.append(result)
+        topic_code, topic_text = _topic_error(services, context, topic.name)
         for index in topic.partition_indexes:
             answer = Answer(partition_index=index)
             result.partitions.append(answer)
@@ -39,13 +49,14 @@ async def describe_producers(
                 answer.error_code = ErrorCode.INVALID_REQUEST
                 continue
             seen.add((topic.name, index))
+            if topic_code:
+                answer.error_code, answer.error_message = topic_code, topic_text
+                continue
             partition = services.replicas.lookup(topic.name, index)
             if partition is None:
                 answer.error_code = services.replicas.absent_error(
                     topic.name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
-                if topic.name not in services.metadata.image.topics.by_name:
-                    answer.error_code, answer.error_message = _no_such_topic(topic.name)
                 continue
             answer.error_code = services.replicas.leader_error(partition, -1)
             if answer.error_code:

@@ -6,6 +6,7 @@ Spindle has no authorizer: ACLs are refused as Kafka refuses them where none is 
 from collections import Counter
 from typing import Final
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from spindle.protocol.messages.describe_user_scram_credentials import (
@@ -13,6 +14,7 @@ from spindle.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import CLUSTER_DENIED, may_use_cluster
 from spindle.serving.ports import DescribedNode
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
@@ -33,6 +35,10 @@ def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse:
     """Describe mechanisms and iteration counts, never the credentials."""
+    if not may_use_cluster(node, context, Operation.DESCRIBE):
+        return DescribeUserScramCredentialsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=CLUSTER_DENIED
+        )
     known: dict[str, list[Result.CredentialInfo]] = {}
     for user, credential in node.metadata.image.security.scram.items():
         known.setdefault(user.name, []).append(

@@ -1,5 +1,6 @@
 """DescribeTopicPartitions: topics with paging, ELR included (KIP-966)."""
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.controller.topic_names import is_topic_name
@@ -9,8 +10,8 @@ from spindle.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from spindle.serving.authorized_operations import TOPIC_OPERATIONS
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import may_use_topic, topic_operations
 from spindle.serving.services import BrokerServices
 from spindle.serving.topology import leader_error, offline_replicas
 
@@ -42,7 +43,12 @@ def describe_topic_partitions(
     limit = services.config.integer("max.request.partition.size.limit")
     room = max(1, min(request.response_partition_limit, limit))
     response = DescribeTopicPartitionsResponse()
+    denied = []
     for name in sorted(n for n in asked if n >= first_name):
+        if not may_use_topic(services, context, Operation.DESCRIBE, name):
+            if request.topics:
+                denied.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+            continue
         if room == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -54,7 +60,6 @@ def describe_topic_partitions(
             name=name,
             topic_id=topic.topic_id,
             is_internal=name in INTERNAL_TOPICS,
-            topic_authorized_operations=TOPIC_OPERATIONS,
         )
         start = first_partition if name == first_name else 0
         for index in sorted(i for i in topic.partitions if i >= start):
@@ -69,6 +74,9 @@ def describe_topic_partitions(
             response.topics.append(answer)
         if response.next_cursor is not None:
             break
+    for answer in response.topics:
+        answer.topic_authorized_operations = topic_operations(services, context, answer.name or "")
+    response.topics += denied
     return response
 
 
@@ -77,7 +85,7 @@ def _missing(name: str) -> Topic:
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
     if is_topic_name(name):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return Topic(error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
+    return Topic(error_code=code, name=name)
 
 
 def _partition(

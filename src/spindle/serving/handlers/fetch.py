@@ -10,7 +10,8 @@ one hop for each, within the limits of the request.
 from collections.abc import Awaitable
 from typing import Any
 
-from spindle.common.errors import error_code
+from spindle.authorization.operations import Operation
+from spindle.common.errors import ErrorCode, error_code
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.protocol.codec import encode_parts
@@ -48,6 +49,7 @@ from spindle.serving.partition_read import (
     ReadResult,
     fetcher_of,
 )
+from spindle.serving.permissions import may_use_cluster, may_use_topic
 from spindle.serving.ports import CATCH_UP_S
 from spindle.serving.services import BrokerServices
 
@@ -114,14 +116,29 @@ class _Fetch:
 
         If only the offsets of a log can have changed since the last look, take these alone.
         """
+        is_guarded = self.services.authorizer.is_active
         for wanted in self.session.take_dirty():
             known = self.reads.get(wanted.key)
             if known is not None and wanted.is_checked:
                 known.take_offsets(self.services, self.fetcher)
                 continue
             read = PartitionRead(wanted, self._name(wanted))
-            read.prepare(self.services, self.fetcher)
+            if is_guarded and not self._may_read(read.name):
+                read.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                read.data.aborted_transactions = []
+            else:
+                read.prepare(self.services, self.fetcher)
             self.reads[wanted.key] = read
+
+    def _may_read(self, topic: str) -> bool:
+        """Return True if the sender may read the topic; followers may read all topics or none.
+
+        An unknown topic id has no name, and any consumer may know that it is unknown.
+        """
+        services, context = self.services, self.context
+        if self.fetcher.is_replica:
+            return may_use_cluster(services, context, Operation.CLUSTER_ACTION)
+        return not topic or may_use_topic(services, context, Operation.READ, topic)
 
     def _name(self, wanted: FetchedPartition) -> str:
         """Return the name of the topic, "" for an unknown id; remember it for the session."""

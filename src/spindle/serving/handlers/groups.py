@@ -6,6 +6,7 @@ converts the answer into the form of the request's version.
 
 from typing import Final, Protocol
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint
 from spindle.coordinator.outcome import Client
@@ -36,9 +37,17 @@ from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsR
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.replica_manager import Replicas
-from spindle.serving.authorized_operations import GROUP_OPERATIONS
 from spindle.serving.context import RequestContext
 from spindle.serving.pacing import paced
+from spindle.serving.permissions import (
+    Guarded,
+    check_group,
+    check_transactional_id,
+    group_operations,
+    may_use_cluster,
+    may_use_group,
+    may_use_topic,
+)
 from spindle.serving.ports import TransactionVerification
 from spindle.serving.refusal_log import RefusalLog, warn_of_no_transactions_topic
 
@@ -51,9 +60,16 @@ _NULLABLE_PROTOCOL_FROM_VERSION: Final = 7
 _SYNC_PROTOCOL_FROM_VERSION: Final = 5
 _BATCHED_LEAVE_FROM_VERSION: Final = 3
 _OPERATIONS_FROM_VERSION: Final = 3
+_HIDDEN_TOPICS: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
+
+_DescribedGroup = DescribeGroupsResponse.DescribedGroup
+_DescribedConsumers = ConsumerGroupDescribeResponse.DescribedGroup
+_DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 
-class GroupServices(Protocol):
+class GroupServices(Guarded, Protocol):
     """The parts of the broker that these handlers use."""
 
     @property
@@ -85,37 +101,54 @@ async def handle_find_coordinator(
 ) -> FindCoordinatorResponse:
     """Answer with the leader of the internal partition to which each key belongs."""
     is_batched = context.api_version >= _BATCHED_FIND_FROM_VERSION
-    name = COORDINATOR_TOPICS.get(request.key_type)
-    has_keys = not is_batched or bool(request.coordinator_keys)
-    if has_keys and name is not None and name not in services.metadata.image.topics.by_name:
-        # Once for all keys, because it takes some time if the topic cannot be created.
-        await services.ensure_internal_topic(name)
-        if name == TRANSACTIONS_TOPIC and name not in services.metadata.image.topics.by_name:
-            first = request.coordinator_keys[0] if is_batched else request.key
-            warn_of_no_transactions_topic(services.refusals, context, first)
-    if not is_batched:
-        try:
-            node_id, endpoint = _find(services, context, request.key_type, request.key)
-        except ApiError as error:
-            return FindCoordinatorResponse(
-                error_code=error.code, error_message=error.message, node_id=-1, port=-1
-            )
-        return FindCoordinatorResponse(
-            error_message=ErrorCode.NONE.name,
-            node_id=node_id,
-            host=endpoint.host,
-            port=endpoint.port,
-        )
+    topic = COORDINATOR_TOPICS.get(request.key_type)
     coordinators = []
-    async for key in paced(request.coordinator_keys):
+    is_topic_due = topic is not None
+    async for key in paced(request.coordinator_keys if is_batched else [request.key]):
         found = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)
         try:
+            _check_key(services, context, topic, key)
+            if is_topic_due and topic is not None:
+                # Once for all keys, because it takes some time if the topic cannot be created.
+                await _ensure_topic(services, context, topic, key)
+                is_topic_due = False
             found.node_id, endpoint = _find(services, context, request.key_type, key)
             found.host, found.port = endpoint.host, endpoint.port
         except ApiError as error:
             found.error_code, found.error_message = error.code, error.message
         coordinators.append(found)
-    return FindCoordinatorResponse(coordinators=coordinators)
+    if is_batched:
+        return FindCoordinatorResponse(coordinators=coordinators)
+    only = coordinators[0]
+    has_failed = only.error_code != ErrorCode.NONE
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message if has_failed else ErrorCode.NONE.name,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+async def _ensure_topic(
+    services: GroupServices, context: RequestContext, topic: str, key: str
+) -> None:
+    """Create the coordinators' topic if it does not exist."""
+    if topic in services.metadata.image.topics.by_name:
+        return
+    await services.ensure_internal_topic(topic)
+    if topic == TRANSACTIONS_TOPIC and topic not in services.metadata.image.topics.by_name:
+        warn_of_no_transactions_topic(services.refusals, context, key)
+
+
+def _check_key(
+    services: GroupServices, context: RequestContext, topic: str | None, key: str
+) -> None:
+    """Raise unless the sender may describe the group or transactional id."""
+    if topic == OFFSETS_TOPIC:
+        check_group(services, context, Operation.DESCRIBE, key)
+    elif topic == TRANSACTIONS_TOPIC:
+        check_transactional_id(services, context, Operation.DESCRIBE, key)
 
 
 def _find(
@@ -146,6 +179,7 @@ async def handle_join_group(
     if context.api_version < _REBALANCE_TIMEOUT_FROM_VERSION:
         request.rebalance_timeout_ms = request.session_timeout_ms
     try:
+        check_group(services, context, Operation.READ, request.group_id)
         response = await services.groups.join_group(request, client_of(context))
     except ApiError as error:
         response = join_error(error.code, request.member_id)
@@ -166,16 +200,18 @@ async def handle_sync_group(
     ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
+        check_group(services, context, Operation.READ, request.group_id)
         return await services.groups.sync_group(request)
     except ApiError as error:
         return SyncGroupResponse(error_code=error.code)
 
 
 async def handle_heartbeat(
-    services: GroupServices, _: RequestContext, request: HeartbeatRequest
+    services: GroupServices, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:
     """Pass on a Heartbeat. While the group is being loaded, it is answered without error."""
     try:
+        check_group(services, context, Operation.READ, request.group_id)
         return await services.groups.heartbeat(request)
     except ApiError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -191,6 +227,7 @@ async def handle_leave_group(
     if not is_batched:
         request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
     try:
+        check_group(services, context, Operation.READ, request.group_id)
         response = await services.groups.leave_group(request)
     except ApiError as error:
         response = _leave_error(request, error.code)
@@ -220,56 +257,111 @@ async def handle_consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse:
     """Pass on a heartbeat of the consumer protocol (KIP-848), which also joins and leaves."""
     try:
-        return await services.groups.consumer_heartbeat(request, client_of(context))
+        check_group(services, context, Operation.READ, request.group_id)
+        names = request.subscribed_topic_names or ()
+        if not all(may_use_topic(services, context, Operation.DESCRIBE, name) for name in names):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return await services.groups.consumer_heartbeat(request, _member_client(services, context))
     except ApiError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def _member_client(services: GroupServices, context: RequestContext) -> Client:
+    """Return the sender; its regular expression finds only topics that it may describe."""
+    client = client_of(context)
+    if not services.authorizer.is_active:
+        return client
+    return client._replace(
+        may_describe=lambda topic: may_use_topic(services, context, Operation.DESCRIBE, topic)
+    )
 
 
 # ---------------------------------------------------------------- groups
 
 
 async def handle_consumer_group_describe(
-    services: GroupServices, _: RequestContext, request: ConsumerGroupDescribeRequest
+    services: GroupServices, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe consumer groups with their members and both assignments."""
-    groups = []
+    denied, groups = [], []
     async for group_id in paced(dict.fromkeys(request.group_ids)):
-        groups += services.groups.describe_consumer_groups([group_id])
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
-    return ConsumerGroupDescribeResponse(groups=groups)
+        if not may_use_group(services, context, Operation.DESCRIBE, group_id):
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            denied.append(_DescribedConsumers(group_id=group_id, error_code=code))
+            continue
+        for group in services.groups.describe_consumer_groups([group_id]):
+            if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                group.authorized_operations = group_operations(services, context, group.group_id)
+            groups.append(_without_hidden_topics(services, context, group))
+    return ConsumerGroupDescribeResponse(groups=denied + groups)
+
+
+def _without_hidden_topics(
+    services: GroupServices, context: RequestContext, group: _DescribedConsumers
+) -> _DescribedConsumers:
+    """Return an error for a group with partitions of a topic that the sender may not describe."""
+    if not services.authorizer.is_active:
+        return group
+    topics = {
+        assigned.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for assigned in assignment.topic_partitions
+    }
+    if all(may_use_topic(services, context, Operation.DESCRIBE, name) for name in sorted(topics)):
+        return group
+    return _DescribedConsumers(
+        group_id=group.group_id,
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message=_HIDDEN_TOPICS,
+    )
 
 
 async def handle_describe_groups(
     services: GroupServices, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     """Describe groups with state and members, and since version 3 the authorized operations."""
-    groups = []
+    denied, groups = [], []
     # Describe each group once, because a group with many members is large.
     async for group_id in paced(dict.fromkeys(request.groups)):
-        groups += services.groups.describe_groups([group_id], context.api_version)
+        if may_use_group(services, context, Operation.DESCRIBE, group_id):
+            groups += services.groups.describe_groups([group_id], context.api_version)
+        else:
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            denied.append(_DescribedGroup(group_id=group_id, error_code=code))
     if request.include_authorized_operations and context.api_version >= _OPERATIONS_FROM_VERSION:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=groups)
+                group.authorized_operations = group_operations(services, context, group.group_id)
+    return DescribeGroupsResponse(groups=denied + groups)
 
 
 async def handle_list_groups(
-    services: GroupServices, _: RequestContext, request: ListGroupsRequest
+    services: GroupServices, context: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse:
-    """List the groups whose coordinator is this broker."""
+    """List the groups whose coordinator is this broker and that the sender may describe."""
     try:
-        return services.groups.list_groups(request)
+        response = services.groups.list_groups(request)
     except ApiError as error:
         return ListGroupsResponse(error_code=error.code)
+    if not may_use_cluster(services, context, Operation.DESCRIBE, is_logged=False):
+        response.groups = [
+            group
+            for group in response.groups
+            if may_use_group(services, context, Operation.DESCRIBE, group.group_id, is_logged=False)
+        ]
+    return response
 
 
 async def handle_delete_groups(
-    services: GroupServices, _: RequestContext, request: DeleteGroupsRequest
+    services: GroupServices, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     """Delete groups; a group that is named twice is deleted once."""
-    names = list(dict.fromkeys(request.groups_names))
-    return DeleteGroupsResponse(results=await services.groups.delete_groups(names))
+    names, denied = [], []
+    for group_id in dict.fromkeys(request.groups_names):
+        if may_use_group(services, context, Operation.DELETE, group_id):
+            names.append(group_id)
+        else:
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            denied.append(_DeletedGroup(group_id=group_id, error_code=code))
+    return DeleteGroupsResponse(results=await services.groups.delete_groups(names) + denied)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode, LogDirectoryFailed
 from spindle.common.ids import TopicPartition
 from spindle.disks.log_directory import LogDirectory
@@ -15,6 +16,7 @@ from spindle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
 )
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import may_use_cluster
 from spindle.serving.services import BrokerServices
 
 _MAX_DIRECTORY_NAME_BYTES: Final = 255
@@ -29,6 +31,8 @@ async def describe_log_dirs(
     services: BrokerServices, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Describe every configured directory; an offline one has KAFKA_STORAGE_ERROR."""
+    if not may_use_cluster(services, context, Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(t.topic, p) for t in request.topics for p in t.partitions}
@@ -93,6 +97,7 @@ async def alter_replica_log_dirs(
     """
     response = AlterReplicaLogDirsResponse()
     answers: dict[str, TopicAnswer] = {}
+    is_denied = not may_use_cluster(services, context, Operation.ALTER)
     for wanted in request.dirs:
         for topic in wanted.topics:
             if topic.partitions and topic.name not in answers:
@@ -100,8 +105,11 @@ async def alter_replica_log_dirs(
                 response.results.append(answers[topic.name])
             for index in topic.partitions:
                 where = TopicPartition(topic.name, index)
+                code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                if not is_denied:
+                    code = await _alter(services, wanted.path, where)
                 answer = TopicAnswer.AlterReplicaLogDirPartitionResult(
-                    partition_index=index, error_code=await _alter(services, wanted.path, where)
+                    partition_index=index, error_code=code
                 )
                 answers[topic.name].partitions.append(answer)
     return response

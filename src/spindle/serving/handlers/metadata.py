@@ -1,5 +1,6 @@
 """Metadata: brokers, topics and leaders (KIP-516 for ids, KIP-430 for operations)."""
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import INTERNAL_TOPICS, NO_LEADER
 from spindle.common.uuids import ZERO_UUID, Uuid
@@ -7,14 +8,15 @@ from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from spindle.serving.authorized_operations import (
-    CLUSTER_OPERATIONS,
-    NOT_ASKED,
-    TOPIC_OPERATIONS,
-)
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.auto_topics import create_missing_topics
 from spindle.serving.pacing import paced
+from spindle.serving.permissions import (
+    NOT_ASKED,
+    cluster_operations,
+    may_use_topic,
+    topic_operations,
+)
 from spindle.serving.services import BrokerServices
 from spindle.serving.topology import alive_brokers, leader_error, offline_replicas, reachable
 
@@ -34,20 +36,23 @@ async def metadata(
     Missing topics that may be created automatically exist at the client's next request.
     """
     image = services.metadata.image
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if _asks_for_ids_too_early(context, request):
         return _refused(request)
     wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
     if wants_all:
         topics = [
-            _topic(image, context, topic, operations) for topic in image.topics.by_name.values()
+            _topic(image, context, topic)
+            for name, topic in image.topics.by_name.items()
+            if may_use_topic(services, context, Operation.DESCRIBE, name, is_logged=False)
         ]
     else:
-        topics = await _asked(services, context, request, operations)
+        topics = await _asked(services, context, request)
+    if request.include_topic_authorized_operations:
+        _tell_operations(services, context, topics)
     brokers = alive_brokers(image, context.listener)
-    cluster_operations = (
-        CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-    )
+    operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = cluster_operations(services, context)
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
@@ -59,7 +64,7 @@ async def metadata(
         # Any broker will do: it forwards requests for the controller (KIP-590).
         controller_id=brokers[services.random.randrange(0, len(brokers))][0] if brokers else -1,
         topics=topics,
-        cluster_authorized_operations=cluster_operations,
+        cluster_authorized_operations=operations,
     )
 
 
@@ -82,22 +87,24 @@ def _refused(request: MetadataRequest) -> MetadataResponse:
 
 
 async def _asked(
-    services: BrokerServices, context: RequestContext, request: MetadataRequest, operations: int
+    services: BrokerServices, context: RequestContext, request: MetadataRequest
 ) -> list[Topic]:
     image = services.metadata.image
     asked = request.topics or []
     by_id = [t.topic_id for t in asked if t.topic_id != ZERO_UUID]
     if by_id:
         return [
-            _by_id(image, context, topic_id, operations)
-            async for topic_id in paced(dict.fromkeys(by_id))
+            _by_id(services, context, topic_id) async for topic_id in paced(dict.fromkeys(by_id))
         ]
     answers: list[Topic] = []
+    denied: list[Topic] = []
     missing: list[str] = []
     async for name in paced(dict.fromkeys(t.name or "" for t in asked)):
         known = image.topics.by_name.get(name)
-        if known is not None:
-            answers.append(_topic(image, context, known, operations))
+        if not may_use_topic(services, context, Operation.DESCRIBE, name):
+            denied.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+        elif known is not None:
+            answers.append(_topic(image, context, known))
         else:
             missing.append(name)
     if missing:
@@ -105,27 +112,30 @@ async def _asked(
         codes = await create_missing_topics(services, context, missing, may_create=may_create)
         async for name in paced(missing):
             is_internal = name in INTERNAL_TOPICS
-            answers.append(
-                Topic(
-                    error_code=codes[name],
-                    name=name,
-                    is_internal=is_internal,
-                    topic_authorized_operations=operations,
-                )
-            )
-    return answers
+            answers.append(Topic(error_code=codes[name], name=name, is_internal=is_internal))
+    return answers + denied
 
 
-def _by_id(image: MetadataImage, context: RequestContext, topic_id: Uuid, operations: int) -> Topic:
+def _tell_operations(
+    services: BrokerServices, context: RequestContext, topics: list[Topic]
+) -> None:
+    for topic in topics:
+        if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            operations = topic_operations(services, context, topic.name)
+            topic.topic_authorized_operations = operations
+
+
+def _by_id(services: BrokerServices, context: RequestContext, topic_id: Uuid) -> Topic:
+    image = services.metadata.image
     known = image.topics.by_id.get(topic_id)
     if known is None:
         return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-    return _topic(image, context, known, operations)
+    if not may_use_topic(services, context, Operation.DESCRIBE, known.name):
+        return Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
+    return _topic(image, context, known)
 
 
-def _topic(
-    image: MetadataImage, context: RequestContext, topic: TopicImage, operations: int
-) -> Topic:
+def _topic(image: MetadataImage, context: RequestContext, topic: TopicImage) -> Topic:
     return Topic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -134,7 +144,6 @@ def _topic(
             _partition(image, context, index, partition)
             for index, partition in topic.partitions.items()
         ],
-        topic_authorized_operations=operations,
     )
 
 

@@ -7,6 +7,7 @@ a commit always the id too, so that an offset does not outlive its topic.
 
 from typing import Final
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.coordinator.append_errors import coordinator_error
@@ -28,6 +29,7 @@ from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFet
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.groups import GroupServices, client_of
 from spindle.serving.pacing import paced
+from spindle.serving.permissions import check_group, may_use_topic
 
 _TOPIC_IDS_FROM_VERSION: Final = TOPIC_IDS_FROM[ApiKey.OFFSET_COMMIT]
 _BATCHED_FETCH_FROM_VERSION: Final = 8
@@ -47,12 +49,14 @@ async def handle_offset_commit(
     services: GroupServices, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
     """Commit the offsets of partitions that exist; the others get an error."""
-    image = services.metadata.image
-    by_id = context.api_version >= _TOPIC_IDS_FROM_VERSION
+    try:
+        check_group(services, context, Operation.READ, request.group_id)
+    except ApiError as error:
+        return commit_error(request, error.code)
     refused: list[CommittedTopic] = []
     topics = []
     for topic in request.topics:
-        known = _known_partitions(image, topic, by_id, refused)
+        known = _known_partitions(services, context, topic, refused)
         if known is not None:
             topics.append(known)
     if not topics:
@@ -68,23 +72,28 @@ async def handle_offset_commit(
 
 
 def _known_partitions(
-    image: MetadataImage,
+    services: GroupServices,
+    context: RequestContext,
     topic: OffsetCommitRequest.OffsetCommitRequestTopic,
-    by_id: bool,
     refused: list[CommittedTopic],
 ) -> OffsetCommitRequest.OffsetCommitRequestTopic | None:
     """Fill in the topic's name and id, and keep the partitions that exist; None if none does."""
-    topics = image.topics
+    topics, by_id = services.metadata.image.topics, context.api_version >= _TOPIC_IDS_FROM_VERSION
     found = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
+    name = topic.name if found is None else found.name
+    if found is None and by_id:
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+    elif not may_use_topic(services, context, Operation.READ, name):
+        code, found = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+    else:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if found is None:
-        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         refused.append(_refused(topic.name, topic.topic_id, topic.partitions, code))
         return None
     topic.name, topic.topic_id = found.name, found.topic_id
     partitions = found.partitions
     unknown = [p for p in topic.partitions if p.partition_index not in partitions]
     if unknown:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         refused.append(_refused(topic.name, topic.topic_id, unknown, code))
         topic.partitions = [p for p in topic.partitions if p.partition_index in partitions]
     return topic if topic.partitions else None
@@ -133,7 +142,7 @@ async def handle_offset_fetch(
                 groups.append(_fetch_error(group, ErrorCode.INVALID_REQUEST, version))
                 continue
             seen.add(group.group_id)
-            groups.append(await _fetch_group(services, version, group, request.require_stable))
+            groups.append(await _fetch_group(services, context, group, request.require_stable))
         return OffsetFetchResponse(groups=groups)
     group = RequestedGroup(
         group_id=request.group_id,
@@ -144,7 +153,7 @@ async def handle_offset_fetch(
             for topic in request.topics
         ],
     )
-    fetched = await _fetch_group(services, version, group, request.require_stable)
+    fetched = await _fetch_group(services, context, group, request.require_stable)
     return OffsetFetchResponse(
         error_code=fetched.error_code,
         topics=[
@@ -167,13 +176,19 @@ async def handle_offset_fetch(
 
 
 async def _fetch_group(
-    services: GroupServices, version: int, group: RequestedGroup, require_stable: bool
+    services: GroupServices, context: RequestContext, group: RequestedGroup, require_stable: bool
 ) -> FetchedGroup:
-    image = services.metadata.image
+    image, version = services.metadata.image, context.api_version
     by_id = version >= _TOPIC_IDS_FROM_VERSION
-    unknown: list[FetchedTopic] = []
+    refused: list[FetchedTopic] = []
+    try:
+        check_group(services, context, Operation.DESCRIBE, group.group_id)
+    except ApiError as error:
+        return _fetch_error(group, error.code, version)
     if by_id and group.topics is not None:
-        unknown = _take_unknown_topics(image, group)
+        refused = _take_unknown_topics(image, group)
+    if group.topics is not None:
+        refused += _take_hidden_topics(services, context, group)
     for topic in () if by_id else group.topics or ():
         # An offset of an earlier topic of this name is not told, however the request names it.
         found = image.topics.by_name.get(topic.name)
@@ -183,8 +198,12 @@ async def _fetch_group(
     except ApiError as error:
         return _fetch_error(group, _fetch_error_code(error.code), version)
     if group.topics is None:
-        fetched.topics = _of_present_topics(image, fetched.topics, by_id)
-    fetched.topics += unknown
+        fetched.topics = [
+            topic
+            for topic in _of_present_topics(image, fetched.topics, by_id)
+            if may_use_topic(services, context, Operation.DESCRIBE, topic.name)
+        ]
+    fetched.topics += refused
     return fetched
 
 
@@ -200,6 +219,20 @@ def _take_unknown_topics(image: MetadataImage, group: RequestedGroup) -> list[Fe
             known.append(topic)
     group.topics = known
     return unknown
+
+
+def _take_hidden_topics(
+    services: GroupServices, context: RequestContext, group: RequestedGroup
+) -> list[FetchedTopic]:
+    """Remove and return the request's topics that the sender may not describe."""
+    shown, hidden = [], []
+    for topic in group.topics or ():
+        if may_use_topic(services, context, Operation.DESCRIBE, topic.name):
+            shown.append(topic)
+        else:
+            hidden.append(_failed_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    group.topics = shown
+    return hidden
 
 
 def _of_present_topics(
@@ -257,7 +290,7 @@ def _failed_topic(topic: RequestedTopic, code: ErrorCode) -> FetchedTopic:
 
 
 async def handle_offset_delete(
-    services: GroupServices, _: RequestContext, request: OffsetDeleteRequest
+    services: GroupServices, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
     """Delete committed offsets of partitions that exist; the others get an error."""
     by_name = services.metadata.image.topics.by_name
@@ -266,14 +299,18 @@ async def handle_offset_delete(
     for topic in request.topics:
         found = by_name.get(topic.name)
         partitions = {} if found is None else found.partitions
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not may_use_topic(services, context, Operation.READ, topic.name):
+            code, partitions = ErrorCode.TOPIC_AUTHORIZATION_FAILED, {}
         unknown = [p for p in topic.partitions if p.partition_index not in partitions]
         if unknown:
-            refused.append(_unknown_deletions(topic.name, unknown))
+            refused.append(_refused_deletions(topic.name, unknown, code))
             topic.partitions = [p for p in topic.partitions if p.partition_index in partitions]
         if topic.partitions:
             topics.append(topic)
     request.topics = topics
     try:
+        check_group(services, context, Operation.DELETE, request.group_id)
         response = await services.groups.delete_offsets(request)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
@@ -287,11 +324,11 @@ async def handle_offset_delete(
     return response
 
 
-def _unknown_deletions(
+def _refused_deletions(
     name: str,
     partitions: list[OffsetDeleteRequest.OffsetDeleteRequestTopic.OffsetDeleteRequestPartition],
+    code: ErrorCode,
 ) -> DeletedTopic:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DeletedTopic(
         name=name,
         partitions=[

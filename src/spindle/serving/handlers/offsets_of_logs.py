@@ -5,6 +5,7 @@ KIP-79, KIP-734 (max timestamp), KIP-405 (earliest local, latest tiered), KIP-32
 
 from typing import Any, Final
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, error_code
 from spindle.log.log import Log
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -15,6 +16,7 @@ from spindle.protocol.messages.offset_for_leader_epoch import (
 from spindle.replicas.partition import Partition
 from spindle.serving.context import RequestContext
 from spindle.serving.pacing import paced
+from spindle.serving.permissions import may_use_cluster, may_use_topic
 from spindle.serving.services import BrokerServices
 
 LATEST: Final = -1
@@ -51,7 +53,11 @@ async def list_offsets(
     async for topic in paced(request.topics):
         answers = []
         refused: set[int] = set()
+        is_denied = not may_use_topic(services, context, Operation.DESCRIBE, topic.name)
         async for asked in paced(topic.partitions):
+            if is_denied:
+                answers.append(_denied(asked.partition_index))
+                continue
             if asked.partition_index in refused:
                 continue
             if (topic.name, asked.partition_index) in repeated:
@@ -68,6 +74,10 @@ async def list_offsets(
             ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers)
         )
     return response
+
+
+def _denied(partition_index: int) -> Answer:
+    return Answer(partition_index=partition_index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 async def _offset(
@@ -155,14 +165,22 @@ async def offset_for_leader_epoch(
 ) -> OffsetForLeaderEpochResponse:
     """Return where leader epochs end, for clients that look for truncation (KIP-320)."""
     response = OffsetForLeaderEpochResponse()
+    # Followers may ask for any topic, consumers for those that they may describe.
+    is_follower = may_use_cluster(services, context, Operation.CLUSTER_ACTION, is_logged=False)
     async for topic in paced(request.topics):
         result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)
+        is_denied = not is_follower and not may_use_topic(
+            services, context, Operation.DESCRIBE, topic.topic
+        )
         async for asked in paced(topic.partitions):
             answer = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset(
                 partition=asked.partition
             )
             result.partitions.append(answer)
+            if is_denied:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             partition = services.replicas.lookup(topic.topic, asked.partition)
             if partition is None:
                 answer.error_code = services.replicas.absent_error(

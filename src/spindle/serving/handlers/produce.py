@@ -7,6 +7,7 @@ may have to be verified first.
 
 from typing import Any, Final
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation, error_code
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.common.promise import Promise
@@ -21,6 +22,7 @@ from spindle.protocol.records.validation import (
 )
 from spindle.replicas.partition import ACKS_ALL, Partition
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import check_transactional_id, may_use_topic
 from spindle.serving.ports import CATCH_UP_S
 from spindle.serving.services import BrokerServices
 from spindle.serving.topology import endpoint_of
@@ -89,7 +91,7 @@ class _Produce:
         """Hand every partition's records to its log."""
         services = self.services
         by_id = self.context.api_version >= _FIRST_TOPIC_ID_VERSION
-        image = services.metadata.image
+        image, is_guarded = services.metadata.image, services.authorizer.is_active
         for topic in request.topic_data:
             if not topic.partition_data:
                 continue
@@ -101,10 +103,17 @@ class _Produce:
                 missing = missing if known is not None else ErrorCode.UNKNOWN_TOPIC_ID
             answer = Topic(name=name, topic_id=topic.topic_id)
             self.response.responses.append(answer)
+            is_denied = (
+                is_guarded
+                and name
+                and not may_use_topic(services, self.context, Operation.WRITE, name)
+            )
             for data in topic.partition_data:
                 part = PartitionResponse(index=data.index, base_offset=-1, log_append_time_ms=-1)
                 answer.partition_responses.append(part)
-                if services.replicas.must_wait(name, data.index):
+                if is_denied:
+                    part.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif services.replicas.must_wait(name, data.index):
                     self._append_later(answer, data, part, missing)
                 else:
                     self._append(answer, data, part, missing)
@@ -266,6 +275,7 @@ def produce(
         return operation.promise
     try:
         producer = transactional_producer(request)
+        check_transactional_id(services, context, Operation.WRITE, producer.transactional_id)
     except ApiError as refusal:
         return _refuse_all(context, request, refusal.code)
     _begin_in_turn(operation, request, producer)

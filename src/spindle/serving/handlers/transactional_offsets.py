@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.coordinator.append_errors import coordinator_error
@@ -11,13 +12,13 @@ from spindle.coordinator.transactional_offsets import (
     TransactionalTopic,
     transactional_error,
 )
-from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.groups import GroupServices, client_of
+from spindle.serving.permissions import check_group, check_transactional_id, may_use_topic
 
 _FIRST_ADDING_VERSION: Final = 5
 """From this version of TxnOffsetCommit on, the group coordinator adds its partition."""
@@ -31,8 +32,13 @@ async def handle_txn_offset_commit(
     services: GroupServices, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     """Add the offsets of partitions that exist to a transaction; the others get an error."""
+    try:
+        check_transactional_id(services, context, Operation.WRITE, request.transactional_id)
+        check_group(services, context, Operation.READ, request.group_id)
+    except ApiError as error:
+        return transactional_error(request, error.code)
     refused: list[TransactionalTopic] = []
-    request.topics = _known_topics(services.metadata.image, request, refused)
+    request.topics = _known_topics(services, context, request, refused)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
     try:
@@ -79,12 +85,18 @@ def _verification(
 
 
 def _known_topics(
-    image: MetadataImage, request: TxnOffsetCommitRequest, refused: list[TransactionalTopic]
+    services: GroupServices,
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    refused: list[TransactionalTopic],
 ) -> list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]:
     """Return the topics with their partitions that exist; add the others to `refused`."""
     known = []
     for topic in request.topics:
-        found = image.topics.by_name.get(topic.name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        found = services.metadata.image.topics.by_name.get(topic.name)
+        if not may_use_topic(services, context, Operation.READ, topic.name):
+            code, found = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
         partitions = {} if found is None else found.partitions
         unknown = [p for p in topic.partitions if p.partition_index not in partitions]
         if unknown or found is None:
@@ -92,10 +104,7 @@ def _known_topics(
                 TransactionalTopic(
                     name=topic.name,
                     partitions=[
-                        TransactionalPartition(
-                            partition_index=p.partition_index,
-                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        )
+                        TransactionalPartition(partition_index=p.partition_index, error_code=code)
                         for p in unknown
                     ],
                 )

@@ -3,14 +3,18 @@
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.partitioning import partition_for
+from spindle.coordinator.transactions.descriptions import (
+    DescribedTransaction,
+    transaction_error,
+)
 from spindle.coordinator.transactions.ending import EndRequest
 from spindle.coordinator.transactions.metadata import EPOCH_BUMP_VERSION
 from spindle.coordinator.transactions.port import TransactionCoordinatorPort
-from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -31,6 +35,14 @@ from spindle.protocol.messages.list_transactions import (
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.fenced_producers import fencing_code
 from spindle.serving.pacing import paced
+from spindle.serving.permissions import (
+    Guarded,
+    check_cluster,
+    check_group,
+    check_transactional_id,
+    may_use_topic,
+    may_use_transactional_id,
+)
 from spindle.serving.ports import HasImage
 
 _PRODUCER_FENCED_FROM_VERSION: Final = 2
@@ -44,7 +56,7 @@ _TopicResult: TypeAlias = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResu
 _Codes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
-class TransactionServices(Protocol):
+class TransactionServices(Guarded, Protocol):
     """The parts of the broker that these handlers use."""
 
     @property
@@ -71,6 +83,10 @@ async def handle_add_partitions(
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=_by_topic(codes, _TopicResult)
         )
+    try:
+        check_cluster(services, context, Operation.CLUSTER_ACTION)
+    except ApiError as error:
+        return AddPartitionsToTxnResponse(error_code=error.code)
     # All are begun before the first one is awaited, so that their records share an append.
     begun = [(each, _begin(services, context, each)) for each in request.transactions]
     results = []
@@ -102,11 +118,14 @@ def _begin(
 ) -> Awaitable[_Codes]:
     """Begin to add or verify the partitions; return the codes to come."""
     partitions = _partitions_of(transaction)
+    name = transaction.transactional_id
     is_client = context.api_version < _BATCHED_ADD_FROM_VERSION
-    refused = _refused(services.metadata.image, partitions, is_client=is_client)
+    if is_client and not may_use_transactional_id(services, context, Operation.WRITE, name):
+        denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _refusals(partitions, dict.fromkeys(partitions, denied))
+    refused = _refused(services, context, partitions, is_client=is_client)
     if refused:
         return _refusals(partitions, refused)
-    name = transaction.transactional_id
     producer = (transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
         return services.transactions.verify_partitions(name, producer, partitions)
@@ -138,13 +157,20 @@ def _partitions_of(transaction: _Transaction) -> list[TopicPartition]:
 
 
 def _refused(
-    image: MetadataImage, partitions: Sequence[TopicPartition], *, is_client: bool
+    services: TransactionServices,
+    context: RequestContext,
+    partitions: Sequence[TopicPartition],
+    *,
+    is_client: bool,
 ) -> dict[TopicPartition, ErrorCode]:
     """Return the partitions that cannot belong to a transaction, each with its error."""
-    refused = {}
+    topics, refused = services.metadata.image.topics.by_name, {}
     for partition in partitions:
-        topic = image.topics.by_name.get(partition.topic)
-        if is_client and partition.topic in _INTERNAL_TOPICS:
+        topic = topics.get(partition.topic)
+        if is_client and (
+            partition.topic in _INTERNAL_TOPICS
+            or not may_use_topic(services, context, Operation.WRITE, partition.topic)
+        ):
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None or partition.partition not in topic.partitions:
             refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -180,6 +206,8 @@ async def handle_add_offsets(
     partition = TopicPartition(OFFSETS_TOPIC, partition_for(request.group_id, count))
     producer = (request.producer_id, request.producer_epoch)
     try:
+        check_transactional_id(services, context, Operation.WRITE, request.transactional_id)
+        check_group(services, context, Operation.READ, request.group_id)
         await services.transactions.add_partitions(
             request.transactional_id, producer, [partition], 0
         )
@@ -201,6 +229,7 @@ async def handle_end_transaction(
         EPOCH_BUMP_VERSION if has_bump else 0,
     )
     try:
+        check_transactional_id(services, context, Operation.WRITE, request.transactional_id)
         return await services.transactions.end_transaction(request.transactional_id, wanted)
     except ApiError as error:
         code = fencing_code(context, error.code, _PRODUCER_FENCED_FROM_VERSION)
@@ -211,21 +240,42 @@ async def handle_end_transaction(
 
 
 async def handle_describe_transactions(
-    services: TransactionServices, _: RequestContext, request: DescribeTransactionsRequest
+    services: TransactionServices, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """Describe transactional ids; each has its own error."""
     return DescribeTransactionsResponse(
         transaction_states=[
-            services.transactions.describe(name) async for name in paced(request.transactional_ids)
+            _described(services, context, name) async for name in paced(request.transactional_ids)
         ]
     )
 
 
+def _described(
+    services: TransactionServices, context: RequestContext, name: str
+) -> DescribedTransaction:
+    """Describe a transactional id with the topics that the sender may describe."""
+    if not may_use_transactional_id(services, context, Operation.DESCRIBE, name):
+        return transaction_error(name, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    described = services.transactions.describe(name)
+    described.topics = [
+        topic
+        for topic in described.topics
+        if may_use_topic(services, context, Operation.DESCRIBE, topic.topic)
+    ]
+    return described
+
+
 async def handle_list_transactions(
-    services: TransactionServices, _: RequestContext, request: ListTransactionsRequest
+    services: TransactionServices, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List the transactional ids whose coordinator is this broker."""
+    """List the transactional ids of this coordinator that the sender may describe."""
     try:
-        return services.transactions.list_transactions(request)
+        response = services.transactions.list_transactions(request)
     except ApiError as error:
         return ListTransactionsResponse(error_code=error.code)
+    response.transaction_states = [
+        state
+        for state in response.transaction_states
+        if may_use_transactional_id(services, context, Operation.DESCRIBE, state.transactional_id)
+    ]
+    return response

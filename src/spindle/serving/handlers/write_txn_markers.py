@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 from typing import Any
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode, error_code
 from spindle.common.ids import OFFSETS_TOPIC
 from spindle.log.log import AppendInfo
@@ -15,6 +16,7 @@ from spindle.protocol.records.control import EndTransactionMarker, build_end_tra
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.partition import ACKS_ALL
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import may_use_cluster
 from spindle.serving.services import BrokerServices
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -156,11 +158,29 @@ def _result(producer_id: int, codes: Codes) -> MarkerResult:
 
 
 async def write_txn_markers(
-    services: BrokerServices, _: RequestContext, request: WriteTxnMarkersRequest
+    services: BrokerServices, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Append a control batch to each partition, and answer when it is committed there.
 
     A partition that does not answer within `request.timeout.ms` has REQUEST_TIMED_OUT; its marker
     may be appended later. The coordinator repeats it, which changes nothing.
     """
+    if not (
+        may_use_cluster(services, context, Operation.ALTER, is_logged=False)
+        or may_use_cluster(services, context, Operation.CLUSTER_ACTION)
+    ):
+        return _denied(request)
     return await _Markers(services).write(request.markers)
+
+
+def _denied(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return WriteTxnMarkersResponse(
+        markers=[
+            _result(
+                marker.producer_id,
+                {t.name: dict.fromkeys(t.partition_indexes, code) for t in marker.topics},
+            )
+            for marker in request.markers
+        ]
+    )

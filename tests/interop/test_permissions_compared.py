@@ -1,0 +1,104 @@
+"""Clients with and without rights send the same requests to Kafka and to Spindle."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from peers.compare import Difference, Pair
+from peers.node import Node
+from wire_cases import OTHER_ID
+from wire_cases_permissions import ADMINISTRATOR, CLIENTS, NOBODY, OWNER, SETUP, chapters
+from wire_exchange import KEYS, PATIENCE_S, State, Wire, differences, play
+
+from spindle.common.errors import ErrorCode
+
+pytestmark = pytest.mark.timeout(300)
+
+# ACLs are created last: until then everything is allowed. They are by host, because both nodes
+# have listeners without authentication, and their own connections must go on.
+NODE_OVERRIDES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+DELIBERATE: list[tuple[str, str]] = [
+    (r": order ", "Kafka's order is that of a hash"),
+]
+
+
+@pytest.fixture(scope="module")
+def states(module_pair: Pair) -> list[State]:
+    """Create topics, groups, transactional ids and ACLs; return what the nodes call them."""
+    return [_prepare(node) for node in (module_pair.reference, module_pair.candidate)]
+
+
+def _prepare(node: Node) -> State:
+    state = State(node)
+    topics, *rest = SETUP
+    assert topics.versions is not None
+    play(node, [topics], {}, state=State(node, {"none": OTHER_ID}))
+    wire = Wire(node)
+    answer = wire.ask("metadata", 12, {"topics": None})
+    state.topic_ids = {one.name: one.topic_id for one in answer.topics}
+    wire.close()
+    play(node, rest, {}, state=state)
+    _wait_for_rights(node)
+    return state
+
+
+def _wait_for_rights(node: Node) -> None:
+    """Return when the node has the ACLs, which arrive together."""
+    expected = {NOBODY: ErrorCode.TOPIC_AUTHORIZATION_FAILED, OWNER: ErrorCode.NONE}
+    deadline = time.monotonic() + PATIENCE_S
+    for host, code in expected.items():
+        wire = Wire(node, host)
+        while True:
+            (topic,) = wire.ask("metadata", 12, {"topics": [{"name": "own-a"}]}).topics
+            if topic.error_code == code:
+                break
+            assert time.monotonic() < deadline, f"{node.kind} answers {topic.error_code} to {host}"
+            time.sleep(0.05)
+        wire.close()
+
+
+@pytest.fixture(scope="module")
+def versions(module_pair: Pair) -> dict[str, range]:
+    """Return the first and the last version that both nodes advertise, by API name."""
+    found = []
+    for node in (module_pair.reference, module_pair.candidate):
+        wire = Wire(node, ADMINISTRATOR)
+        answer = wire.ask("api_versions", 0, {})
+        wire.close()
+        found.append({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
+    both = {}
+    for name, key in KEYS.items():
+        if key in found[0] and key in found[1]:
+            first = max(found[0][key][0], found[1][key][0])
+            last = min(found[0][key][1], found[1][key][1])
+            both[name] = range(first, last + 1, max(last - first, 1))
+    return both
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_answers_to_a_client_are_those_of_kafka(
+    pair: Pair, states: list[State], versions: dict[str, range], client: str
+) -> None:
+    cases = chapters(list(CLIENTS).index(client))
+    expected, actual = (play(s.node, cases, versions, CLIENTS[client], s) for s in states)
+    lines = list(_told(expected, actual))
+    if lines and pair.differences is not None:
+        pair.differences.mkdir(parents=True, exist_ok=True)
+        (Path(pair.differences) / f"rights-{client}.txt").write_text("\n".join(lines) + "\n")
+    if lines:
+        raise Difference(f"{len(lines)} differences, kafka -> candidate:\n" + "\n".join(lines))
+
+
+def _told(expected: dict[str, object], actual: dict[str, object]) -> Iterator[str]:
+    for name in expected:
+        for line in dict.fromkeys(differences(name, expected[name], actual[name])):
+            if not any(re.search(pattern, line) for pattern, _ in DELIBERATE):
+                yield line
