@@ -1,35 +1,13 @@
 """What Produce and Fetch do for a principal that lacks a right, also while a session is open."""
 
+from rights import Rights
 from serving_scenario import ServingScenario, code_of, values_in
 
-from spindle.authorization.authorizer import NoAuthorizer
-from spindle.authorization.operations import CLUSTER_NAME, Operation, ResourceType
+from spindle.authorization.operations import CLUSTER_NAME, Operation
 from spindle.common.errors import ErrorCode, ProtocolViolation
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 NOBODY = bytes(15) + b"x"
-
-
-class Rights(NoAuthorizer):
-    """Allows what it is told, to everybody."""
-
-    is_active = True
-
-    def __init__(self, *allowed: tuple[Operation, str]) -> None:
-        self.allowed = {*allowed}
-
-    def allows(
-        self,
-        principal: str,
-        host: str,
-        operation: Operation,
-        resource_type: ResourceType,
-        name: str,
-        *,
-        api_key: int = -1,
-        is_logged: bool = True,
-    ) -> bool:
-        return (operation, name) in self.allowed
 
 
 def guarded(*allowed: tuple[Operation, str]) -> tuple[ServingScenario, Rights]:

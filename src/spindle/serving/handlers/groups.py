@@ -4,6 +4,7 @@ Each handler converts a request of any version into one form, asks the group coo
 converts the answer into the form of the request's version.
 """
 
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from spindle.authorization.operations import Operation
@@ -258,8 +259,7 @@ async def handle_consumer_group_heartbeat(
     """Pass on a heartbeat of the consumer protocol (KIP-848), which also joins and leaves."""
     try:
         check_group(services, context, Operation.READ, request.group_id)
-        names = request.subscribed_topic_names or ()
-        if not all(may_use_topic(services, context, Operation.DESCRIBE, name) for name in names):
+        if not _may_describe_all(services, context, request.subscribed_topic_names or ()):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return await services.groups.consumer_heartbeat(request, _member_client(services, context))
     except ApiError as error:
@@ -272,7 +272,17 @@ def _member_client(services: GroupServices, context: RequestContext) -> Client:
     if not services.authorizer.is_active:
         return client
     return client._replace(
-        may_describe=lambda topic: may_use_topic(services, context, Operation.DESCRIBE, topic)
+        may_describe=lambda topic: may_use_topic(
+            services, context, Operation.DESCRIBE, topic, is_logged=False
+        )
+    )
+
+
+def _may_describe_all(
+    services: GroupServices, context: RequestContext, topics: Iterable[str]
+) -> bool:
+    return not services.authorizer.is_active or all(
+        may_use_topic(services, context, Operation.DESCRIBE, name) for name in dict.fromkeys(topics)
     )
 
 
@@ -300,15 +310,13 @@ def _without_hidden_topics(
     services: GroupServices, context: RequestContext, group: _DescribedConsumers
 ) -> _DescribedConsumers:
     """Return an error for a group with partitions of a topic that the sender may not describe."""
-    if not services.authorizer.is_active:
-        return group
-    topics = {
+    topics = (
         assigned.topic_name
         for member in group.members
         for assignment in (member.assignment, member.target_assignment)
         for assigned in assignment.topic_partitions
-    }
-    if all(may_use_topic(services, context, Operation.DESCRIBE, name) for name in sorted(topics)):
+    )
+    if _may_describe_all(services, context, topics):
         return group
     return _DescribedConsumers(
         group_id=group.group_id,
