@@ -15,7 +15,7 @@ from spindle.client.admin import cordons
 from spindle.client.admin.configs import alter, describe
 from spindle.client.wire.cluster import WireClient
 from spindle.config.cordon_notes import CordonNote, parse_notes
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 
 CORDONS, NOTES = "cordoned.log.dirs", "spindle.cordon.notes"
 
@@ -29,13 +29,13 @@ def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 def stored(bootstrap: str) -> dict[str, str | None]:
     """Return the dynamic values of the node that concern cordons."""
     with connect(bootstrap, {}) as client:
-        found = describe(client, ResourceType.BROKER, "1")
+        found = describe(client, ConfigResourceType.BROKER, "1")
     return {each.name: each.value for each in found if each.name in (CORDONS, NOTES)}
 
 
 def change(bootstrap: str, values: dict[str, str], deleted: Sequence[str] = ()) -> None:
     with connect(bootstrap, {}) as client:
-        alter(client, ResourceType.BROKER, "1", values, deleted)
+        alter(client, ConfigResourceType.BROKER, "1", values, deleted)
 
 
 def notes(bootstrap: str) -> list[CordonNote]:

@@ -35,7 +35,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.transport import BlockingConnection
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.planner.limits import PlanLimits
 from spindle.planner.plans import drain
 
@@ -146,7 +146,7 @@ def test_a_drain_that_cannot_go_on_leaves_no_throttles(
         throttle_brokers(client, [1], BETWEEN_BROKERS, 2**20)
         assert run(("drain", "1", "--state", str(state))) == 1
         assert "--cancel removes them" in capsys.readouterr().err
-        kept = describe(client, ResourceType.BROKER, "1", BETWEEN_BROKERS)
+        kept = describe(client, ConfigResourceType.BROKER, "1", BETWEEN_BROKERS)
     assert not any(each.source is ReportedSource.DYNAMIC_BROKER_CONFIG for each in kept)
     left = open_execution_file(state, cluster_id, "drain 1")
     assert (left.brokers, left.cordoned) == ([], ["/d"])
@@ -171,7 +171,7 @@ def test_throttles_that_another_execution_removes_are_set_again(
         executor = RoundExecutor(client, file, 2**20, lambda _: None)
         executor.throttle()
         executor.wait()
-        described = client.describe_configs(ResourceType.BROKER, ["1"], BETWEEN_BROKERS)
+        described = client.describe_configs(ConfigResourceType.BROKER, ["1"], BETWEEN_BROKERS)
         assert set(described["1"].values()) == {str(2**20)}
         executor.unthrottle()
 

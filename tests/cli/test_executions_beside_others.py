@@ -30,7 +30,7 @@ from spindle.client.admin.partitions import Reassignment
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 
 LEADERS = "leader.replication.throttled.replicas"
 FOLLOWERS = "follower.replication.throttled.replicas"
@@ -40,7 +40,7 @@ def throttled(client: WireClient, topic: str) -> dict[str, str | None]:
     """Return the throttled replicas that are set for a topic."""
     return {
         each.name: each.value
-        for each in configs.describe(client, ResourceType.TOPIC, topic, (LEADERS, FOLLOWERS))
+        for each in configs.describe(client, ConfigResourceType.TOPIC, topic, (LEADERS, FOLLOWERS))
         if each.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
     }
 
@@ -60,7 +60,7 @@ def test_two_executions_throttle_replicas_of_one_topic(bootstrap: str) -> None:
         assert throttled(client, "shared") == {LEADERS: "1:1", FOLLOWERS: "1:3"}
         remove_entries(client, other)
         assert throttled(client, "shared") == {}
-        configs.alter(client, ResourceType.TOPIC, "shared", {LEADERS: "*"}, ())
+        configs.alter(client, ConfigResourceType.TOPIC, "shared", {LEADERS: "*"}, ())
         assert wanted_entries(client, Plan({first: (2,)}), current) == {
             "shared": {FOLLOWERS: ["0:2"]}
         }
@@ -182,7 +182,7 @@ def test_moves_that_are_refused_again_and_again_end_a_drain_with_the_reasons(
     assert shown.out.count("the cluster refused the move of") >= 5
     assert "The assignment is wrong." in shown.err
     with connect(bootstrap, {}) as client:
-        described = configs.describe(client, ResourceType.BROKER, "1", BETWEEN_BROKERS)
+        described = configs.describe(client, ConfigResourceType.BROKER, "1", BETWEEN_BROKERS)
         cluster_id = describe_brokers(client).cluster_id
     assert not any(
         each.source is configs.ReportedSource.DYNAMIC_BROKER_CONFIG for each in described

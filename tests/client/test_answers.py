@@ -16,7 +16,7 @@ from spindle.client.offsets import EARLIEST, LATEST, found_offsets, list_offsets
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from spindle.protocol.messages.fetch import FetchResponse
@@ -207,7 +207,7 @@ def test_log_directories_in_the_order_of_their_paths() -> None:
 
 
 def test_configurations_by_resource() -> None:
-    request = describe_configs_request(ResourceType.TOPIC, ["orders"], ["retention.ms"])
+    request = describe_configs_request(ConfigResourceType.TOPIC, ["orders"], ["retention.ms"])
     assert request.resources[0].configuration_keys == ["retention.ms"]
     result = DescribeConfigsResponse.DescribeConfigsResult
     entry = result.DescribeConfigsResourceResult(name="retention.ms", value="1")

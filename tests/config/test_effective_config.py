@@ -17,7 +17,7 @@ from spindle.config.describe import (
 )
 from spindle.config.dynamic import NodeConfigRules
 from spindle.config.node_config import NodeConfig
-from spindle.config.resources import ConfigSource, ResourceType
+from spindle.config.resources import ConfigResourceType, ConfigSource
 from spindle.config.topic_config import topic_config
 from spindle.config.validate import validate_broker, validate_own_broker, validate_resource
 
@@ -210,8 +210,8 @@ def test_the_compaction_lag_limits_the_age_of_a_compacted_topics_segments() -> N
     assert topic_config(NODE, {"cleanup.policy": "delete"}).max_segment_ms == 5 * 3_600_000
 
 
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
-GROUP, METRICS = ResourceType.GROUP, ResourceType.CLIENT_METRICS
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+GROUP, METRICS = ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS
 CONFIG, REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
 
 
@@ -278,11 +278,11 @@ CONFIG, REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
          "Illegal client matching pattern: client_id=a=b"),
         (METRICS, "m", "match", "client_id=a.*,client_source_port=1", None, None),
         (METRICS, "", "interval.ms", "1000", REQUEST, "Subscription name can't be empty"),
-        (ResourceType.BROKER_LOGGER, "1", "x", "INFO", REQUEST, "Unknown resource type 8"),
+        (ConfigResourceType.BROKER_LOGGER, "1", "x", "INFO", REQUEST, "Unknown resource type 8"),
     ],
 )  # fmt: skip
 def test_a_change_that_kafka_refuses_is_refused_with_its_error(
-    kind: ResourceType,
+    kind: ConfigResourceType,
     resource: str,
     name: str,
     value: str,

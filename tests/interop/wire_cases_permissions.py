@@ -236,12 +236,12 @@ def classic(group: str) -> Body:
 
 def fetched_offsets(group: str, names: tuple[str, ...] | None) -> Any:
     def body(state: State) -> Body:
-        topics = None if names is None else [
-            {"name": name, "topic_id": state.topic_ids.get(name, OTHER_ID), "partition_indexes": [0]}
-            for name in names
+        old = None if names is None else [{"name": n, "partition_indexes": [0]} for n in names]
+        topics = None if old is None else [
+            {**topic, "topic_id": state.topic_ids.get(topic["name"], OTHER_ID)} for topic in old
         ]  # fmt: skip
         return {
-            "group_id": group, "topics": topics,
+            "group_id": group, "topics": old,
             "groups": [{"group_id": group, "topics": topics, "member_id": None, "member_epoch": -1}],
         }  # fmt: skip
 
@@ -318,11 +318,15 @@ _VALUES: Final = {TOPIC_CONFIG: ("retention.ms", "1000000"), GROUP_CONFIG: ("con
                   BROKER_CONFIG: ("background.threads", "10"), METRICS_CONFIG: ("interval.ms", "1000"), LOGGER: ("root", "INFO")}  # fmt: skip
 
 
-def altered(*resources: tuple[int, str]) -> Body:
+def replaced(*resources: tuple[int, str], **more: int) -> Body:
     return {"validate_only": True, "resources": [
         {"resource_type": kind, "resource_name": name,
-         "configs": [{"name": _VALUES[kind][0], "config_operation": 0, "value": _VALUES[kind][1]}]}
+         "configs": [{"name": _VALUES[kind][0], "value": _VALUES[kind][1], **more}]}
         for kind, name in resources]}  # fmt: skip
+
+
+def altered(*resources: tuple[int, str]) -> Body:
+    return replaced(*resources, config_operation=0)
 
 
 _NAMED: Final = [
@@ -335,8 +339,8 @@ CONFIGS: Final = [
     *(Case(f"kind {kind}", "describe_configs", {"resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": ["no.such"]}]}) for kind, name in NODE_RESOURCES),
     Case("topics and groups", "incremental_alter_configs", altered(*_NAMED)),
     *(Case(f"kind {kind}", "incremental_alter_configs", altered((kind, name))) for kind, name in NODE_RESOURCES),
-    Case("topics and groups", "alter_configs", altered(*_NAMED)),
-    Case("broker", "alter_configs", altered((BROKER_CONFIG, ""))),
+    Case("topics and groups", "alter_configs", replaced(*_NAMED)),
+    Case("broker", "alter_configs", replaced((BROKER_CONFIG, ""))),
     Case("resources", "list_config_resources", {"resource_types": [METRICS_CONFIG]}),
     Case("quotas", "describe_client_quotas", {"components": [], "strict": False}),
     Case("quota", "alter_client_quotas", {"validate_only": True, "entries": [{"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]}]}),

@@ -29,7 +29,7 @@ from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -269,8 +269,8 @@ def test_an_old_broker_cannot_find_the_newest_timestamp() -> None:
 def test_directories_and_configurations(client: WireClient) -> None:
     (directory,) = client.describe_log_dirs({"t": [0]})[NODE_ID]
     assert directory.replicas[T0].size_bytes > 0
-    assert client.describe_configs(ResourceType.TOPIC, ["t"]) == {"t": {"k": "v"}}
-    assert client.describe_configs(ResourceType.BROKER, [str(NODE_ID)]) == {
+    assert client.describe_configs(ConfigResourceType.TOPIC, ["t"]) == {"t": {"k": "v"}}
+    assert client.describe_configs(ConfigResourceType.BROKER, [str(NODE_ID)]) == {
         str(NODE_ID): {"k": "v"}
     }
 

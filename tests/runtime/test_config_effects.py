@@ -14,7 +14,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.log.cleaning.cleaning import CleaningSettings
 from spindle.metadata.configs import DEFAULT_BROKER, ConfigsImage
 from spindle.metadata.image import EMPTY_IMAGE
@@ -87,7 +87,9 @@ def test_a_limit_on_connections_that_is_set_by_request_counts_at_once(tmp_path: 
             assert node.broker is not None
             resource = IncrementalAlterConfigsRequest.AlterConfigsResource
             limit = resource.AlterableConfig(name="max.connections.per.ip", value="1")
-            change = resource(resource_type=ResourceType.BROKER, resource_name="", configs=[limit])
+            change = resource(
+                resource_type=ConfigResourceType.BROKER, resource_name="", configs=[limit]
+            )
             answer = await client.ask(IncrementalAlterConfigsRequest(resources=[change]))
             assert answer.responses[0].error_code == 0, answer
             assert await node.broker.metadata.wait_for(
@@ -202,7 +204,7 @@ def test_a_coordinator_keeps_to_the_batch_size_of_its_topic(tmp_path: Path) -> N
                 IncrementalAlterConfigsRequest(
                     resources=[
                         resource(
-                            resource_type=ResourceType.TOPIC,
+                            resource_type=ConfigResourceType.TOPIC,
                             resource_name=OFFSETS_TOPIC,
                             configs=[limit],
                         )

@@ -11,7 +11,7 @@ from node_harness import Client, Home, batch_of, connected, run
 
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.formats.checkpoints import HIGH_WATERMARKS, read_offset_checkpoint
 from spindle.log.log_config import LogConfig
@@ -127,7 +127,7 @@ class Cluster:
 
 
 async def alter(
-    client: Client, settings: Mapping[tuple[ResourceType, str], Mapping[str, str]]
+    client: Client, settings: Mapping[tuple[ConfigResourceType, str], Mapping[str, str]]
 ) -> None:
     """Set keys of several resources."""
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -218,7 +218,7 @@ def test_an_unclean_leader_declares_its_log_recovered(tmp_path: Path) -> None:
         await cluster.registered(topic_id, lambda r: r.isr == (2,))
         await cluster.produce(2, "t", b"only here")
         async with connected(cluster.node(2)) as client:
-            settings = {(ResourceType.TOPIC, "t"): {"unclean.leader.election.enable": "true"}}
+            settings = {(ConfigResourceType.TOPIC, "t"): {"unclean.leader.election.enable": "true"}}
             await alter(client, settings)
         await cluster.stop(2)
         await cluster.start(3)
@@ -373,11 +373,11 @@ def test_replication_takes_over_settings_while_it_runs(tmp_path: Path) -> None:
         broker = cluster.node(3).broker
         assert broker is not None
         settings = {
-            (ResourceType.BROKER, "3"): {
+            (ConfigResourceType.BROKER, "3"): {
                 "num.replica.fetchers": "2",
                 "follower.replication.throttled.rate": "7",
             },
-            (ResourceType.TOPIC, "t"): {"follower.replication.throttled.replicas": "0:3"},
+            (ConfigResourceType.TOPIC, "t"): {"follower.replication.throttled.replicas": "0:3"},
         }
         async with connected(cluster.node(3)) as client:
             await alter(client, settings)

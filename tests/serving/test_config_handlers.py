@@ -11,7 +11,7 @@ import pytest
 from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.errors import ErrorCode
 from spindle.config.node_config import NodeConfig
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import EMPTY_IMAGE
 from spindle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -44,8 +44,12 @@ NODE = NodeConfig.from_properties(
         "log.dirs": "/a,/b",
     }
 )
-TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
-GROUP, METRICS = ResourceType.GROUP, ResourceType.CLIENT_METRICS
+TOPIC, BROKER, LOGGER = (
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.BROKER_LOGGER,
+)
+GROUP, METRICS = ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS
 SET, DELETE, APPEND = 0, 1, 2
 
 Changed = IncrementalAlterConfigsRequest.AlterConfigsResource

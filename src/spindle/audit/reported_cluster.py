@@ -17,7 +17,7 @@ from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.every_broker import BROKER_FAILURES, ask_every_broker, log_dirs_of
 from spindle.common.uuids import ZERO_UUID
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
 
 _POLICY: Final = "cleanup.policy"
@@ -96,7 +96,7 @@ def _policies(client: WireClient, topics: Sequence[str]) -> dict[str, bool]:
     policies = {}
     for at in range(0, len(topics), _TOPICS_AT_ONCE):
         names = topics[at : at + _TOPICS_AT_ONCE]
-        request = describe_configs_request(ResourceType.TOPIC, names, [_POLICY])
+        request = describe_configs_request(ConfigResourceType.TOPIC, names, [_POLICY])
         try:
             answer = client.retrying(lambda: client.ask(request, DescribeConfigsResponse))  # noqa: B023
         except BROKER_FAILURES:

@@ -26,7 +26,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER
 from spindle.common.uuids import uuid_text
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 
 
 @click.group("topic", cls=SuggestingGroup)
@@ -110,7 +110,7 @@ def describe(client: WireClient, as_json: bool, names: Sequence[str]) -> None:
     described = _described(client, names)
     documents = []
     for number, each in enumerate(described):
-        entries = configs.describe(client, ResourceType.TOPIC, each.name)
+        entries = configs.describe(client, ConfigResourceType.TOPIC, each.name)
         own = {
             entry.name: entry.value
             for entry in entries
@@ -150,7 +150,7 @@ def alter(
     if partitions is not None:
         create_partitions(client, {name: partitions}, {})
     if wanted or removed:
-        configs.alter(client, ResourceType.TOPIC, name, wanted, removed)
+        configs.alter(client, ConfigResourceType.TOPIC, name, wanted, removed)
     click.echo(json.dumps([name]) if as_json else f"changed {name}")
 
 

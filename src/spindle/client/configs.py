@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from spindle.client.errors import raise_for
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -11,7 +11,7 @@ from spindle.protocol.messages.describe_configs import (
 
 
 def describe_configs_request(
-    kind: ResourceType, names: Sequence[str], keys: Sequence[str] | None = None
+    kind: ConfigResourceType, names: Sequence[str], keys: Sequence[str] | None = None
 ) -> DescribeConfigsRequest:
     """Return a request for these keys of resources of one kind; None means all keys."""
     return DescribeConfigsRequest(

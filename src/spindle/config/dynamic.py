@@ -15,15 +15,15 @@ from spindle.config.describe import (
 )
 from spindle.config.group_keys import GROUP_KEYS
 from spindle.config.node_config import NodeConfig
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.config.topic_keys import TOPIC_KEYS
 from spindle.config.validate import validate_resource
 
 _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
-    ResourceType.TOPIC: TOPIC_KEYS,
-    ResourceType.BROKER: DYNAMIC_KEYS,
-    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
-    ResourceType.GROUP: GROUP_KEYS,
+    ConfigResourceType.TOPIC: TOPIC_KEYS,
+    ConfigResourceType.BROKER: DYNAMIC_KEYS,
+    ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
+    ConfigResourceType.GROUP: GROUP_KEYS,
 }
 
 

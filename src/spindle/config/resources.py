@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """The kind of a configuration resource."""
 
     UNKNOWN = 0

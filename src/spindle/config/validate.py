@@ -29,7 +29,7 @@ from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
 from spindle.config.log_dir_paths import cordon_entries
 from spindle.config.node_checks import check_cordoned_log_dirs
 from spindle.config.node_config import NodeConfig
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.config.topic_config import NO_CONFIG, default_of
 from spindle.config.topic_keys import TOPIC_KEYS
 from spindle.config.values import ConfigValue
@@ -51,13 +51,13 @@ def validate_resource(
     Raises:
         ApiError: INVALID_CONFIG or INVALID_REQUEST, naming key and value.
     """
-    if resource_type == ResourceType.TOPIC:
+    if resource_type == ConfigResourceType.TOPIC:
         validate_topic(node, resource_name, values, old_values)
-    elif resource_type == ResourceType.BROKER:
+    elif resource_type == ConfigResourceType.BROKER:
         validate_broker(resource_name, values)
-    elif resource_type == ResourceType.GROUP:
+    elif resource_type == ConfigResourceType.GROUP:
         validate_group(node, resource_name, values)
-    elif resource_type == ResourceType.CLIENT_METRICS:
+    elif resource_type == ConfigResourceType.CLIENT_METRICS:
         validate_client_metrics(resource_name, values)
     else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")

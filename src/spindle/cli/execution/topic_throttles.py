@@ -14,7 +14,7 @@ from spindle.client.admin import configs
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 
 ThrottledReplicas = dict[str, dict[str, list[str]]]
 """Entries such as `0:1` (partition 0 on broker 1), by topic and by key of its configuration."""
@@ -82,7 +82,7 @@ def add_entries(client: WireClient, entries: ThrottledReplicas) -> None:
         appended = {key: ",".join(each) for key, each in by_key.items()}
         if appended:
             with _deleted_topic_ignored():
-                configs.alter(client, ResourceType.TOPIC, topic, {}, (), appended=appended)
+                configs.alter(client, ConfigResourceType.TOPIC, topic, {}, (), appended=appended)
 
 
 def remove_entries(client: WireClient, entries: ThrottledReplicas) -> None:
@@ -109,7 +109,7 @@ def _deleted_topic_ignored() -> Iterator[None]:
 
 def _remove(client: WireClient, topic: str, by_key: Mapping[str, list[str]]) -> None:
     subtracted = {key: ",".join(each) for key, each in by_key.items()}
-    configs.alter(client, ResourceType.TOPIC, topic, {}, (), subtracted=subtracted)
+    configs.alter(client, ConfigResourceType.TOPIC, topic, {}, (), subtracted=subtracted)
     deadline = time.monotonic() + _GONE_S
     while True:
         known = _own_values(client, topic, list(by_key))
@@ -120,13 +120,13 @@ def _remove(client: WireClient, topic: str, by_key: Mapping[str, list[str]]) -> 
     # An entry of another execution is added to an empty value, so an empty one is nobody's.
     empty = [key for key in by_key if key in known and not known[key]]
     if empty:
-        configs.alter(client, ResourceType.TOPIC, topic, {}, empty)
+        configs.alter(client, ConfigResourceType.TOPIC, topic, {}, empty)
 
 
 def _own_values(client: WireClient, topic: str, keys: list[str]) -> dict[str, list[str]]:
     """Return the entries of the keys that are set for the topic itself."""
     return {
         each.name: [entry for entry in (each.value or "").split(",") if entry]
-        for each in configs.describe(client, ResourceType.TOPIC, topic, keys)
+        for each in configs.describe(client, ConfigResourceType.TOPIC, topic, keys)
         if each.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
     }

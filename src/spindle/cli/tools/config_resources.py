@@ -21,14 +21,14 @@ from spindle.client.admin.groups import list_groups
 from spindle.client.admin.topics import list_topics
 from spindle.client.errors import UnsupportedByPeer
 from spindle.client.wire.cluster import WireClient
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 
 _KINDS: Final = {
-    TOPICS: ResourceType.TOPIC,
-    BROKERS: ResourceType.BROKER,
-    BROKER_LOGGERS: ResourceType.BROKER_LOGGER,
-    CLIENT_METRICS: ResourceType.CLIENT_METRICS,
-    GROUPS: ResourceType.GROUP,
+    TOPICS: ConfigResourceType.TOPIC,
+    BROKERS: ConfigResourceType.BROKER,
+    BROKER_LOGGERS: ConfigResourceType.BROKER_LOGGER,
+    CLIENT_METRICS: ConfigResourceType.CLIENT_METRICS,
+    GROUPS: ConfigResourceType.GROUP,
 }
 _OWN_SOURCE: Final = {
     TOPICS: ReportedSource.DYNAMIC_TOPIC_CONFIG,

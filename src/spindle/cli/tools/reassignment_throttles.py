@@ -9,7 +9,7 @@ from spindle.cli.tools.reassignment_plan import Plan
 from spindle.client.admin import configs
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 
 BETWEEN_BROKERS: Final = (
     "leader.replication.throttled.rate",
@@ -61,7 +61,7 @@ def throttle_topics(
         ClientError: no broker could be asked.
     """
     for topic, settings in throttled_replicas(plan, current).items():
-        configs.alter(client, ResourceType.TOPIC, topic, settings, ())
+        configs.alter(client, ConfigResourceType.TOPIC, topic, settings, ())
 
 
 def throttle_brokers(
@@ -78,7 +78,7 @@ def throttle_brokers(
     """
     for broker in brokers:
         limits = dict.fromkeys(rates, str(bytes_per_second))
-        configs.alter(client, ResourceType.BROKER, str(broker), limits, ())
+        configs.alter(client, ConfigResourceType.BROKER, str(broker), limits, ())
 
 
 def has_throttle(client: WireClient, broker: int) -> bool:
@@ -91,7 +91,7 @@ def has_throttle(client: WireClient, broker: int) -> bool:
     keys = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
     return any(
         each.source is configs.ReportedSource.DYNAMIC_BROKER_CONFIG
-        for each in configs.describe(client, ResourceType.BROKER, str(broker), keys)
+        for each in configs.describe(client, ConfigResourceType.BROKER, str(broker), keys)
         if each.name in keys
     )
 
@@ -145,9 +145,9 @@ def remove_throttles(client: WireClient, brokers: Sequence[int], topics: Sequenc
     """
     for broker in brokers:
         keys = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
-        configs.alter(client, ResourceType.BROKER, str(broker), {}, keys)
+        configs.alter(client, ConfigResourceType.BROKER, str(broker), {}, keys)
     for topic in topics:
-        configs.alter(client, ResourceType.TOPIC, topic, {}, (_LEADERS, _FOLLOWERS))
+        configs.alter(client, ConfigResourceType.TOPIC, topic, {}, (_LEADERS, _FOLLOWERS))
 
 
 def _plural(things: Sequence[object]) -> str:

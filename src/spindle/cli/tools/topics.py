@@ -35,7 +35,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, parse_uuid
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 
 _ACTIONS: Final = ("alter", "create", "describe", "list", "delete")
 _REPORTS: Final = (
@@ -234,7 +234,7 @@ def _describe(options: Options, client: WireClient) -> None:
     documents = []
     for topic in described:
         try:
-            entries = configs.describe(client, ResourceType.TOPIC, topic.name)
+            entries = configs.describe(client, ConfigResourceType.TOPIC, topic.name)
         except ApiError as error:
             # The topic was deleted between the two requests.
             if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

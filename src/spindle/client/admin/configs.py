@@ -8,7 +8,7 @@ from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
 from spindle.client.wire.cluster import WireClient
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -27,7 +27,7 @@ _DELETE: Final = 1
 _APPEND: Final = 2
 _SUBTRACT: Final = 3
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_BROKERS_OWN: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+_BROKERS_OWN: Final = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
 
 class ReportedSource(IntEnum):
@@ -65,7 +65,7 @@ class ReportedConfig:
 
 
 def describe(
-    client: WireClient, kind: ResourceType, name: str, keys: Sequence[str] | None = None
+    client: WireClient, kind: ConfigResourceType, name: str, keys: Sequence[str] | None = None
 ) -> list[ReportedConfig]:
     """Return the configuration of a resource in the broker's order; a broker is asked for its own.
 
@@ -120,7 +120,7 @@ def _source(number: int) -> ReportedSource:
 
 def alter(
     client: WireClient,
-    kind: ResourceType,
+    kind: ConfigResourceType,
     name: str,
     changes: Mapping[str, str],
     deletions: Sequence[str],
@@ -160,14 +160,14 @@ def alter(
         raise_refusal(result.error_code, result.error_message)
 
 
-def list_resources(client: WireClient, kind: ResourceType) -> list[str]:
+def list_resources(client: WireClient, kind: ConfigResourceType) -> list[str]:
     """Return the names of the resources of a kind that have configurations, in order.
 
     Raises:
         ApiError: the cluster refused.
         ClientError: no broker could be asked, or none serves the request.
     """
-    first_version = 0 if kind is ResourceType.CLIENT_METRICS else 1
+    first_version = 0 if kind is ConfigResourceType.CLIENT_METRICS else 1
     answer = client.retrying(
         lambda: client.ask(
             ListConfigResourcesRequest(resource_types=[kind]),

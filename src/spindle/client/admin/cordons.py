@@ -16,7 +16,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.config.broker_keys.spindle import CORDON_NOTES
 from spindle.config.cordon_notes import CordonNote, kept_notes, notes_text, parse_notes
 from spindle.config.log_dir_paths import EVERY_DIRECTORY, cordon_entries
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 
 _CORDONED: Final = "cordoned.log.dirs"
@@ -124,7 +124,7 @@ def shown_path(path: str) -> str:
 
 def _own_configs(client: WireClient, broker_id: int) -> Mapping[str, ReportedConfig]:
     keys = (_CORDONED, CORDON_NOTES)
-    found = describe(client, ResourceType.BROKER, str(broker_id), keys)
+    found = describe(client, ConfigResourceType.BROKER, str(broker_id), keys)
     return {each.name: each for each in found if not each.is_sensitive}
 
 
@@ -190,7 +190,7 @@ def _write(
     if changes or appended or subtracted or deletions:
         alter(
             client,
-            ResourceType.BROKER,
+            ConfigResourceType.BROKER,
             str(broker_id),
             changes,
             deletions,

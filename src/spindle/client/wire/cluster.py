@@ -41,7 +41,7 @@ from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.protocol.message import Message
 from spindle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -165,7 +165,7 @@ class WireClient:
         return self.retrying(attempt)
 
     def describe_configs(
-        self, kind: ResourceType, names: Sequence[str], keys: Sequence[str] | None = None
+        self, kind: ConfigResourceType, names: Sequence[str], keys: Sequence[str] | None = None
     ) -> dict[str, dict[str, str | None]]:
         """Return key and value per resource name. A broker is asked for its own configuration.
 
@@ -175,7 +175,7 @@ class WireClient:
         """
 
         def attempt() -> dict[str, dict[str, str | None]]:
-            if kind is not ResourceType.BROKER:
+            if kind is not ConfigResourceType.BROKER:
                 request = describe_configs_request(kind, names, keys)
                 return described_configs(
                     self._any_connection().request(request, DescribeConfigsResponse)

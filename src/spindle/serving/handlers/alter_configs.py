@@ -11,7 +11,7 @@ from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.config.broker_synonyms import listener_override
 from spindle.config.listener_config import may_be_of_listener
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.config.validate import validate_broker, validate_own_broker
 from spindle.controller.configs import APPEND, CORDONED_LOG_DIRS, SUBTRACT, check_form
 from spindle.metadata.configs import ConfigResource
@@ -104,7 +104,7 @@ async def change_own_loggers(
     node: DescribedNode, context: RequestContext, asked: _Changed, *, validate_only: bool
 ) -> bool:
     """Change levels of this node's loggers; return False for another kind of resource."""
-    if asked.resource_type != ResourceType.BROKER_LOGGER:
+    if asked.resource_type != ConfigResourceType.BROKER_LOGGER:
         return False
     values = [(c.name, c.value) for c in asked.configs if c.config_operation != _DELETE_OPERATION]
     check_form([config.name for config in asked.configs], values)
@@ -125,7 +125,7 @@ async def _change_own(
     """
     if await change_own_loggers(services, context, asked, validate_only=validate_only):
         return True
-    if asked.resource_type == ResourceType.BROKER:
+    if asked.resource_type == ConfigResourceType.BROKER:
         kept = [c for c in asked.configs if c.config_operation != _DELETE_OPERATION]
         values = [(c.name, c.value) for c in kept]
         check_form([config.name for config in asked.configs], values)
@@ -151,7 +151,7 @@ async def _change_own(
 
 async def _check_replaced(services: BrokerServices, asked: _Replaced) -> bool:
     """Check new values of a broker; return False, because the controller stores them."""
-    if asked.resource_type != ResourceType.BROKER:
+    if asked.resource_type != ConfigResourceType.BROKER:
         return False
     check_form([c.name for c in asked.configs], [(c.name, c.value) for c in asked.configs])
     if asked.resource_name:

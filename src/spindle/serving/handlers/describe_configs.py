@@ -13,7 +13,7 @@ from spindle.config.describe import (
     describe_group,
     describe_topic,
 )
-from spindle.config.resources import ResourceType
+from spindle.config.resources import ConfigResourceType
 from spindle.controller.topic_names import check_topic_name
 from spindle.metadata.configs import ConfigResource
 from spindle.metadata.image import MetadataImage
@@ -72,10 +72,10 @@ async def describe_configs(
 def _check_sender(node: DescribedNode, context: RequestContext, asked: _Asked) -> None:
     """Raise ApiError unless the sender may describe the configuration of the resource."""
     kind, name = asked.resource_type, asked.resource_name
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         if not may_use_topic(node, context, Operation.DESCRIBE_CONFIGS, name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED)
-    elif kind == ResourceType.GROUP:
+    elif kind == ConfigResourceType.GROUP:
         check_group(node, context, Operation.DESCRIBE_CONFIGS, name)
     else:
         check_cluster(node, context, Operation.DESCRIBE_CONFIGS)
@@ -124,24 +124,24 @@ def _described(node: DescribedNode, asked: _Asked) -> list[DescribedConfig]:
     layers = BrokerLayers(
         node.config, image.configs.default_broker(), image.configs.broker(node.node_id)
     )
-    if asked.resource_type == ResourceType.TOPIC:
+    if asked.resource_type == ConfigResourceType.TOPIC:
         check_topic_name(name)
         if name not in image.topics.by_name:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return describe_topic(layers, image.configs.topic(name), keys)
-    if asked.resource_type == ResourceType.BROKER:
+    if asked.resource_type == ConfigResourceType.BROKER:
         if not name:
             return describe_default_broker(image.configs.default_broker(), keys)
         check_own_id(node, name, "Unexpected broker id, expected {} or empty string, but")
         return describe_broker(layers, keys)
-    if asked.resource_type == ResourceType.BROKER_LOGGER:
+    if asked.resource_type == ConfigResourceType.BROKER_LOGGER:
         check_own_id(node, name, "Unexpected broker id, expected {} but")
         return describe_loggers(keys)
     own = image.configs.of(ConfigResource(asked.resource_type, name))
-    if asked.resource_type == ResourceType.GROUP:
+    if asked.resource_type == ConfigResourceType.GROUP:
         _check_named(name, "Group name")
         return describe_group(layers, own, keys)
-    if asked.resource_type == ResourceType.CLIENT_METRICS:
+    if asked.resource_type == ConfigResourceType.CLIENT_METRICS:
         _check_named(name, "Client metrics subscription name")
         return describe_client_metrics(own, keys)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
@@ -159,14 +159,14 @@ def list_config_resources(
     if not may_use_cluster(services, context, Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     supported = (
-        ResourceType.TOPIC,
-        ResourceType.BROKER,
-        ResourceType.BROKER_LOGGER,
-        ResourceType.CLIENT_METRICS,
-        ResourceType.GROUP,
+        ConfigResourceType.TOPIC,
+        ConfigResourceType.BROKER,
+        ConfigResourceType.BROKER_LOGGER,
+        ConfigResourceType.CLIENT_METRICS,
+        ConfigResourceType.GROUP,
     )
     if context.api_version == 0:
-        wanted: list[int] = [ResourceType.CLIENT_METRICS]
+        wanted: list[int] = [ConfigResourceType.CLIENT_METRICS]
     else:
         wanted = list(dict.fromkeys(request.resource_types)) or [*supported]
     if any(kind not in supported for kind in wanted):
@@ -182,8 +182,8 @@ def list_config_resources(
 
 
 def _resource_names(image: MetadataImage, kind: int) -> list[str]:
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         return sorted(image.topics.by_name)
-    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+    if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         return [str(broker_id) for broker_id in sorted(image.cluster.brokers)]
     return sorted(r.name for r in image.configs.by_resource if r.resource_type == kind)
