@@ -1,4 +1,4 @@
-"""What Produce and Fetch do for a principal that lacks a right, also while a session is open."""
+"""Produce and Fetch of a principal that lacks a right, also while a session is open."""
 
 from rights import Rights
 from serving_scenario import ServingScenario, code_of, values_in

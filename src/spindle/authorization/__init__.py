@@ -1,1 +1,1 @@
-"""Who may do what: operations on resources, and the authorizer that decides by ACLs."""
+"""The rights of principals: operations on resources, and the authorizer that decides by ACLs."""

@@ -5,7 +5,7 @@ from typing import Final
 
 
 class Operation(IntEnum):
-    """What a request does to a resource. UNKNOWN and ANY occur in filters only."""
+    """The access to a resource that a request needs. UNKNOWN and ANY occur in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -26,7 +26,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What an ACL is about. UNKNOWN and ANY occur in filters only."""
+    """The kind of resource that an ACL names. UNKNOWN and ANY occur in filters only."""
 
     UNKNOWN = 0
     ANY = 1

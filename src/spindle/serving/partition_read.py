@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.disks.log_directory import LogDirectory
@@ -17,6 +18,7 @@ from spindle.replication.fetch_session import FetchedPartition
 from spindle.replication.followers import UNKNOWN_OFFSET
 from spindle.serving.context import RequestContext
 from spindle.serving.fetch_states import ReadState
+from spindle.serving.permissions import may_use_cluster, may_use_topic
 from spindle.serving.read_replicas import preferred_read_replica
 from spindle.serving.services import BrokerServices
 
@@ -180,12 +182,28 @@ class PartitionRead:
         self.fail(code)
         self._tell_leader(services, fetcher)
 
+    def deny(self) -> None:
+        """Tell the fetcher that it may not read the topic, and nothing else of it."""
+        self.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        self.data.aborted_transactions = []
+
     def give_up_waiting(self) -> None:
         """Tell a follower that is still ahead of this broker's metadata the error after all."""
         if self.state is ReadState.AHEAD:
             self.state = ReadState.REFUSED
 
     # -- deciding
+
+    def is_allowed(
+        self, services: BrokerServices, context: RequestContext, fetcher: FetchRequester
+    ) -> bool:
+        """Return True if the sender may read the topic; followers may read all topics or none.
+
+        An unknown topic id has no name, and any consumer may know that it is unknown.
+        """
+        if fetcher.is_replica:
+            return may_use_cluster(services, context, Operation.CLUSTER_ACTION)
+        return not self.name or may_use_topic(services, context, Operation.READ, self.name)
 
     def prepare(self, services: BrokerServices, fetcher: FetchRequester) -> None:
         """Decide what the fetcher is told and how far it may read.

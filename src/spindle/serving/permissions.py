@@ -1,4 +1,4 @@
-"""What the sender of a request may do: handlers ask the authorizer through these functions only.
+"""The rights of a request's sender: handlers ask the authorizer through these functions only.
 
 Without an authorizer everything is allowed, after one test. Each kind of resource has a question
 that a handler may ask for every element of a request, and where a whole request depends on one

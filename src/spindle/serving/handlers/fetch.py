@@ -10,8 +10,7 @@ one hop for each, within the limits of the request.
 from collections.abc import Awaitable
 from typing import Any
 
-from spindle.authorization.operations import Operation
-from spindle.common.errors import ErrorCode, error_code
+from spindle.common.errors import error_code
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.protocol.codec import encode_parts
@@ -49,7 +48,6 @@ from spindle.serving.partition_read import (
     ReadResult,
     fetcher_of,
 )
-from spindle.serving.permissions import may_use_cluster, may_use_topic
 from spindle.serving.ports import CATCH_UP_S
 from spindle.serving.services import BrokerServices
 
@@ -123,22 +121,11 @@ class _Fetch:
                 known.take_offsets(self.services, self.fetcher)
                 continue
             read = PartitionRead(wanted, self._name(wanted))
-            if is_guarded and not self._may_read(read.name):
-                read.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                read.data.aborted_transactions = []
+            if is_guarded and not read.is_allowed(self.services, self.context, self.fetcher):
+                read.deny()
             else:
                 read.prepare(self.services, self.fetcher)
             self.reads[wanted.key] = read
-
-    def _may_read(self, topic: str) -> bool:
-        """Return True if the sender may read the topic; followers may read all topics or none.
-
-        An unknown topic id has no name, and any consumer may know that it is unknown.
-        """
-        services, context = self.services, self.context
-        if self.fetcher.is_replica:
-            return may_use_cluster(services, context, Operation.CLUSTER_ACTION)
-        return not topic or may_use_topic(services, context, Operation.READ, topic)
 
     def _name(self, wanted: FetchedPartition) -> str:
         """Return the name of the topic, "" for an unknown id; remember it for the session."""
