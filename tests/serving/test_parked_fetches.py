@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from spindle.authorization.authorizer import NoAuthorizer
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.replication.fetch_session import FetchedPartition, FetchSession, PartitionKey
 from spindle.serving.fetch_memory import FetchMemory
@@ -59,7 +58,6 @@ def test_a_look_that_moves_a_high_watermark_begins_one_read(
         loop=SimpleNamespace(call_later=lambda *_: None),
         metadata=SimpleNamespace(when_applied=waiting.append),
         quotas=SimpleNamespace(is_active=False),
-        authorizer=NoAuthorizer(),
     )
     context: Any = SimpleNamespace(api_version=17, socket_owner=None)
     fetched: Any = SimpleNamespace(session=session_of_two_partitions())

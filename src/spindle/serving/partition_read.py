@@ -64,6 +64,7 @@ class FetchRequester(NamedTuple):
         is_committed: True if a consumer reads only committed transactions (KIP-98).
         is_replica: True for a follower.
         needs_leader: True for followers, and for consumers of versions without follower fetching.
+        context: the request, for its principal.
     """
 
     replica_id: int
@@ -74,6 +75,7 @@ class FetchRequester(NamedTuple):
     is_committed: bool
     is_replica: bool
     needs_leader: bool
+    context: RequestContext
 
 
 def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester:
@@ -94,6 +96,7 @@ def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester
         request.isolation_level == _READ_COMMITTED and not is_replica,
         is_replica,
         is_replica or version < _FIRST_FOLLOWER_READ_VERSION,
+        context,
     )
 
 
@@ -182,11 +185,6 @@ class PartitionRead:
         self.fail(code)
         self._tell_leader(services, fetcher)
 
-    def deny(self) -> None:
-        """Tell the fetcher that it may not read the topic, and nothing else of it."""
-        self.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        self.data.aborted_transactions = []
-
     def give_up_waiting(self) -> None:
         """Tell a follower that is still ahead of this broker's metadata the error after all."""
         if self.state is ReadState.AHEAD:
@@ -194,22 +192,15 @@ class PartitionRead:
 
     # -- deciding
 
-    def is_allowed(
-        self, services: BrokerServices, context: RequestContext, fetcher: FetchRequester
-    ) -> bool:
-        """Return True if the sender may read the topic; followers may read all topics or none.
-
-        An unknown topic id has no name, and any consumer may know that it is unknown.
-        """
-        if fetcher.is_replica:
-            return may_use_cluster(services, context, Operation.CLUSTER_ACTION)
-        return not self.name or may_use_topic(services, context, Operation.READ, self.name)
-
     def prepare(self, services: BrokerServices, fetcher: FetchRequester) -> None:
         """Decide what the fetcher is told and how far it may read.
 
         Take a follower's fetch offset as its acknowledgement, which may move the high watermark.
         """
+        if services.authorizer.is_active and not self._is_allowed(services, fetcher):
+            self.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            self.data.aborted_transactions = []
+            return
         if fetcher.api_version >= FIRST_TOPIC_ID_VERSION and not self.name:
             self.refuse(ErrorCode.UNKNOWN_TOPIC_ID, services, fetcher)
             self.data.aborted_transactions = []
@@ -233,6 +224,15 @@ class PartitionRead:
         self.take_offsets(services, fetcher)
         # The replica in the consumer's rack may be a better choice at any later look.
         wanted.is_checked = not asks_for_rack
+
+    def _is_allowed(self, services: BrokerServices, fetcher: FetchRequester) -> bool:
+        """Return True if the sender may read the topic; followers may read all topics or none.
+
+        An unknown topic id has no name, and any consumer may know that it is unknown.
+        """
+        if fetcher.is_replica:
+            return may_use_cluster(services, fetcher.context, Operation.CLUSTER_ACTION)
+        return not self.name or may_use_topic(services, fetcher.context, Operation.READ, self.name)
 
     def take_offsets(self, services: BrokerServices, fetcher: FetchRequester) -> None:
         """Decide how far the fetcher may read in a partition that it may read at all."""

@@ -114,17 +114,13 @@ class _Fetch:
 
         If only the offsets of a log can have changed since the last look, take these alone.
         """
-        is_guarded = self.services.authorizer.is_active
         for wanted in self.session.take_dirty():
             known = self.reads.get(wanted.key)
             if known is not None and wanted.is_checked:
                 known.take_offsets(self.services, self.fetcher)
                 continue
             read = PartitionRead(wanted, self._name(wanted))
-            if is_guarded and not read.is_allowed(self.services, self.context, self.fetcher):
-                read.deny()
-            else:
-                read.prepare(self.services, self.fetcher)
+            read.prepare(self.services, self.fetcher)
             self.reads[wanted.key] = read
 
     def _name(self, wanted: FetchedPartition) -> str:
