@@ -251,6 +251,17 @@ def test_a_node_whose_tls_cannot_work_does_not_start(
     assert words in trouble(tmp_path, changes)
 
 
+def test_a_java_key_store_is_answered_with_the_line_that_converts_it(tmp_path: Path) -> None:
+    store = tmp_path / "server.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    keys = {
+        "ssl.keystore.type": None,
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": "x",
+    }
+    assert f"`keytool -importkeystore -srckeystore {store}" in trouble(tmp_path, keys)
+
+
 def test_a_key_that_does_not_belong_to_its_certificate_is_refused(tmp_path: Path) -> None:
     own, other = certified("broker"), certified("broker")
     keys = {

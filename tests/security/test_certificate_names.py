@@ -19,6 +19,23 @@ def test_a_distinguished_name_is_written_as_java_writes_it(expected: str) -> Non
     assert read_certificate(der).subject == expected
 
 
+@pytest.mark.parametrize(
+    "der",
+    [
+        b"",
+        b"\x30",
+        b"\x30\x80\x00\x00",
+        b"\x30\x82\x01",
+        b"\x30\x05\x30\x03\x02\x01\x01",
+        b"\x1f\x81\x01\x00",
+        b"\x30\x00\x30\x00",
+    ],
+)
+def test_an_encoding_that_is_not_der_is_refused(der: bytes) -> None:
+    with pytest.raises(ValueError, match="element|field|unpack"):
+        read_certificate(der)
+
+
 def test_dates_and_alternative_names_are_read() -> None:
     made = certified("broker", hosts=("127.0.0.1", "localhost"), days=3)
     read = read_certificate(made.certificate.public_bytes(Encoding.DER))

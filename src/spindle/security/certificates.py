@@ -1,6 +1,7 @@
 """Names and dates in X.509 certificates.
 
-Only certificates that OpenSSL has accepted are read, so their encoding (DER) is well-formed.
+OpenSSL has accepted these certificates, but it is more tolerant: an encoding that is not DER is
+refused here, so that a name is never read in two ways.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,13 @@ _KEYWORDS: Final = {
 _STRINGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E))
 """DER's string types. Java reads the bytes of all of them as UTF-8 for this form of a name."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
+_LONG_TAG: Final = 0x1F
+_LONG_LENGTH: Final = 0x80
+_ENDLESS: Final = 0x80
 _VERSION: Final = 0xA0
+_VALIDITY: Final = 3
+_SUBJECT: Final = 4
+"""Positions of fields behind the version: serial number, algorithm, issuer, validity, subject."""
 _EXTENSIONS: Final = 0xA3
 _UTC_TIME: Final = 0x17
 _ALTERNATIVE_NAMES: Final = bytes.fromhex("551d11")
@@ -50,26 +57,52 @@ class _Element(NamedTuple):
     encoded: bytes
 
 
+def subject_name(der: bytes) -> str:
+    """Return the distinguished name of a certificate by RFC 2253, as Java writes it.
+
+    Raises:
+        ValueError: the certificate is not encoded in DER.
+    """
+    return _name(_fields(der)[_SUBJECT])
+
+
 def read_certificate(der: bytes) -> Certificate:
-    """Return the parts of a certificate."""
-    (whole,) = _elements(der)
-    signed = next(_elements(whole.content))
-    fields = [field for field in _elements(signed.content) if field.tag != _VERSION]
-    _, _, _, validity, subject = fields[:5]
+    """Return the parts of a certificate.
+
+    Raises:
+        ValueError: the certificate is not encoded in DER.
+    """
+    fields = _fields(der)
+    validity, subject = fields[_VALIDITY], fields[_SUBJECT]
     not_before, not_after = map(_time, _elements(validity.content))
     return Certificate(_name(subject), _alternative_names(fields), not_before, not_after)
+
+
+def _fields(der: bytes) -> list[_Element]:
+    """Return the fields of the part that is signed, without the version."""
+    (whole,) = _elements(der)
+    signed, *_ = _elements(whole.content)
+    fields = [field for field in _elements(signed.content) if field.tag != _VERSION]
+    if len(fields) <= _SUBJECT:
+        raise ValueError("a field is missing")
+    return fields
 
 
 def _elements(data: bytes) -> Iterator[_Element]:
     position = 0
     while position < len(data):
-        start, tag, length = position, data[position], data[position + 1]
+        start, header = position, data[position : position + 2]
         position += 2
-        if length & 0x80:
-            size = length & 0x7F
+        if len(header) < 2 or header[0] & _LONG_TAG == _LONG_TAG or header[1] == _ENDLESS:
+            raise ValueError("an element has no tag or length of DER")
+        tag, length = header
+        if length & _LONG_LENGTH:
+            size = length & ~_LONG_LENGTH
             length = int.from_bytes(data[position : position + size], "big")
             position += size
         end = position + length
+        if end > len(data):
+            raise ValueError("an element is longer than the one around it")
         yield _Element(tag, data[position:end], data[start:end])
         position = end
 
@@ -117,6 +150,8 @@ def _dotted(identifier: bytes) -> str:
         if not byte & 0x80:
             numbers.append(number)
             number = 0
+    if not numbers:
+        raise ValueError("an identifier is empty")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 

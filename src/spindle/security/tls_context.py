@@ -77,7 +77,10 @@ def server_key(settings: ServerTlsSettings) -> ServerKey:
     _present(context, material, store)
     first = material.pem[material.pem.index(CERTIFICATE_START) :].decode("ascii", "replace")
     der = ssl.PEM_cert_to_DER_cert(first[: first.index(_CERTIFICATE_END) + len(_CERTIFICATE_END)])
-    return ServerKey(context, read_certificate(der))
+    try:
+        return ServerKey(context, read_certificate(der))
+    except ValueError as error:
+        raise ConfigError(f"{_source(store)} has a malformed certificate: {error}") from None
 
 
 def _context(protocol: int, settings: TlsSettings) -> ssl.SSLContext:

@@ -279,6 +279,7 @@ class BrokerServer:
         await self.metadata.catch_up(_NEVER_S)
         self.housekeeping.start()
         self._cordons.start()
+        await self._env.tls.renew(may_rename=True)
         for server in self._servers:
             await server.open()
 

@@ -11,7 +11,7 @@ from spindle.runtime.network.connection import Connection
 from spindle.runtime.network.handshake_failures import why_failed
 from spindle.runtime.network.tls_source import LoadedTls
 from spindle.runtime.tls_transport import TlsTransport
-from spindle.security.certificates import read_certificate
+from spindle.security.certificates import subject_name
 from spindle.security.principal_rules import PrincipalRules
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,10 @@ def _identify(connection: Connection, rules: PrincipalRules, tls: ssl.SSLObject)
     der = tls.getpeercert(binary_form=True)
     if der is None:
         return
-    name = read_certificate(der).subject
+    try:
+        name = subject_name(der)
+    except ValueError as error:
+        raise PeerRefused(f"its certificate is malformed: {error}") from None
     user = rules.user_of(name)
     if user is None:
         raise PeerRefused(f"no rule of ssl.principal.mapping.rules applies to {name!r}")
