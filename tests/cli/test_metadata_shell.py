@@ -107,15 +107,26 @@ def test_files_that_are_no_metadata(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_values_of_all_kinds_are_leaves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"{0:020d}.log"
-    config = ConfigRecord(resource_type=4, resource_name="", name="k", value="v")
+    config = ConfigRecord(resource_type=4, resource_name="", name="num.io.threads", value="v")
     path.write_bytes(batch(0, LEVEL, config))
-    leaves = ["configs/BROKER/k", "features/metadataVersion", "provenance"]
+    leaves = ["configs/BROKER/num.io.threads", "features/metadataVersion", "provenance"]
     assert run(["metadata-shell", "-s", str(path), "cat", *(f"/image/{x}" for x in leaves)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "v",
         "Optional[4.3-IV0]",
         "offset 1, epoch 2, time 1970-01-01T00:00:01Z[UTC]",
     ]
+
+
+@pytest.mark.parametrize("name", ["listener.name.x.ssl.keystore.password", "of.somebody.else"])
+def test_passwords_of_brokers_are_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    config = ConfigRecord(resource_type=4, resource_name="1", name=name, value="the secret")
+    path.write_bytes(batch(0, LEVEL, config))
+    assert run(["metadata-shell", "-s", str(path), "cat", f"/image/configs/BROKER:1/{name}"]) == 0
+    assert capsys.readouterr().out == "[hidden]\n"
 
 
 # -- paths

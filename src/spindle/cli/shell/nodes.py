@@ -10,9 +10,10 @@ from spindle.cli.tools.java_text import java_double
 from spindle.common.ids import Endpoint
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.common.uuids import uuid_text
+from spindle.config.broker_synonyms import broker_key
 from spindle.metadata.client_quotas import QuotaEntity
 from spindle.metadata.cluster import BrokerRegistration, ControllerRegistration
-from spindle.metadata.configs import ConfigResource
+from spindle.metadata.configs import BROKER_RESOURCE, ConfigResource
 from spindle.metadata.features import METADATA_VERSION, VersionRange, metadata_version_name
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import RECOVERED, PartitionRegistration
@@ -24,6 +25,7 @@ from spindle.metadata.security import (
 )
 from spindle.metadata.topics import TopicImage
 from spindle.security.scram import SCRAM_MECHANISMS
+from spindle.security.secret import HIDDEN
 
 _PROTOCOLS: Final = {protocol.value: protocol.name for protocol in SecurityProtocol}
 _RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
@@ -124,8 +126,19 @@ def _features(image: MetadataImage) -> Mapping[str, Node]:
 
 def _configs(image: MetadataImage) -> Mapping[str, Node]:
     return {
-        _resource_name(resource): Directory(partial(dict, values))
+        _resource_name(resource): Directory(partial(_config_values, resource, values))
         for resource, values in image.configs.by_resource.items()
+    }
+
+
+def _config_values(resource: ConfigResource, values: Mapping[str, str]) -> Mapping[str, Node]:
+    """Return the values of a resource; unlike Kafka's shell, without passwords and keys."""
+    if resource.resource_type != BROKER_RESOURCE:
+        return dict(values)
+    keys = {name: broker_key(name) for name in values}
+    return {
+        name: HIDDEN if key is None or key.is_sensitive else values[name]
+        for name, key in keys.items()
     }
 
 
