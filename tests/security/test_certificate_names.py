@@ -32,7 +32,7 @@ def test_a_distinguished_name_is_written_as_java_writes_it(expected: str) -> Non
     ],
 )
 def test_an_encoding_that_is_not_der_is_refused(der: bytes) -> None:
-    with pytest.raises(ValueError, match="element|field|unpack"):
+    with pytest.raises(ValueError, match=r"element|field|unpack"):
         read_certificate(der)
 
 
