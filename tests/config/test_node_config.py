@@ -4,6 +4,7 @@ import pytest
 
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
+from spindle.config.authorizer import STANDARD_AUTHORIZER
 from spindle.config.endpoints import Address, VoterAddress
 from spindle.config.node_config import NodeConfig
 
@@ -326,7 +327,21 @@ def test_a_file_that_contradicts_itself_is_refused_with_key_and_value(
         ),
         (
             {"authorizer.class.name": "org.example.A"},
-            "authorizer.class.name=org.example.A: Spindle has no authorizer",
+            "authorizer.class.name=org.example.A: Java classes cannot be loaded; the only "
+            "authorizer of Spindle is org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        ),
+        (
+            {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:a,User:b;c"},
+            "super.users=User:a,User:b;c: c is no principal",
+        ),
+        (
+            {"authorizer.class.name": STANDARD_AUTHORIZER,
+             "allow.everyone.if.no.acl.found": "maybe"},
+            "allow.everyone.if.no.acl.found=maybe: it must be true or false",
+        ),
+        (
+            {"early.start.listeners": "OTHER"},
+            "early.start.listeners=OTHER: OTHER is neither in listeners nor in",
         ),
     ],
 )  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from spindle.authorization.authorizer import Authorizer, NoAuthorizer
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.controller.decision import ConfigEntry, ControllerContext, ControllerSettings
@@ -136,8 +137,10 @@ class Harness:
         node_id: int = 1,
         unresolved: FindUnresolved | None = None,
         bootstrap: Sequence[Message] | None = None,
+        authorizer: Authorizer | None = None,
         **settings: Any,
     ) -> None:
+        self.authorizer = authorizer or NoAuthorizer()
         self.now_ms = 1_000_000
         self.publisher = ImagePublisher()
         self.quorum = MemoryQuorum(self.publisher)
@@ -151,6 +154,7 @@ class Harness:
             bootstrap=_first_levels(metadata_version) if bootstrap is None else bootstrap,
             clock=lambda: self.now_ms,
             wall_clock=lambda: self.now_ms,
+            authorizer=self.authorizer,
             unresolved=unresolved,
         )
         self.driver.start()

@@ -35,6 +35,7 @@ SECTIONS: Final = {
             "Create, renew, expire and show delegation tokens.",
         ),
         "configs": (f"{_TOOLS}.configs:configs", "Show and change configurations and quotas."),
+        "acls": (f"{_TOOLS}.acls:acls", "List, add and remove ACLs."),
         "topics": (f"{_TOOLS}.topics:topics", "Work on topics with the options of kafka-topics."),
         "get-offsets": (f"{_TOOLS}.get_offsets:get_offsets", "Show offsets of partitions."),
         "delete-records": (

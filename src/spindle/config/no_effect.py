@@ -7,7 +7,6 @@ a node and LIMITATIONS.md show the reason.
 from typing import Final
 
 NO_SASL: Final = "SASL is not supported"
-NO_AUTHORIZER: Final = "there is no authorizer"
 NO_JAVA: Final = "Java classes cannot be loaded"
 NO_PLACEHOLDERS: Final = "placeholders in values are not replaced"
 NO_TIERED_STORAGE: Final = "tiered storage is not supported"

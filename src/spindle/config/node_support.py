@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from spindle.common.errors import ConfigError
 from spindle.common.security_protocol import SecurityProtocol
+from spindle.config.authorizer import authorizer_settings, early_start_listeners
 from spindle.config.endpoints import listener_name
 
 if TYPE_CHECKING:
@@ -33,23 +34,19 @@ def check_listener_names(properties: Mapping[str, str]) -> None:
 
 
 def check_supported(config: "NodeConfig") -> None:
-    """Refuse a node whose clients would rely on SASL or an authorizer.
+    """Refuse a node whose clients would rely on SASL or an authorizer of their own.
 
     Raises:
         ConfigError: a listener of this node, or the listener of its controllers, has a security
-            protocol with SASL; or an authorizer is set.
+            protocol with SASL; or the settings of the authorizer are wrong.
     """
     listening = [endpoint.listener for endpoint in config.listeners]
     for name in dict.fromkeys((*listening, *config.controller_listener_names)):
         protocol = config.security_protocols.get(name)
         if protocol is not None and protocol.has_sasl:
             raise _unsupported(name, protocol)
-    authorizer = config.text("authorizer.class.name")
-    if authorizer:
-        raise ConfigError(
-            f"authorizer.class.name={authorizer}: Spindle has no authorizer, so every request "
-            "would be allowed; remove the key if that is what you want"
-        )
+    authorizer_settings(config)
+    early_start_listeners(config)
 
 
 def _unsupported(listener: str, protocol: SecurityProtocol) -> ConfigError:

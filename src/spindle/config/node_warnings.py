@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from spindle.config.authorizer import AUTHORIZER_KEYS
 from spindle.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY
 from spindle.config.broker_synonyms import listener_override
 from spindle.config.listener_config import listener_prefix, may_be_of_listener
@@ -38,6 +39,10 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
             given = parse_type(name, text, key.type)
             if given != config.values[name]:
                 yield f"{name}={text} has repeated entries, which count once"
+    if not config.text("authorizer.class.name"):
+        for name in AUTHORIZER_KEYS:
+            if name in config.static:
+                yield f"{name} has no effect: authorizer.class.name names no authorizer"
     selector = config.optional_text("replica.selector.class")
     if selector not in _REPLICA_SELECTORS:
         yield f"replica.selector.class={selector} has no effect: Java classes cannot be loaded"
@@ -86,7 +91,12 @@ def _why_without_effect(config: "NodeConfig", name: str) -> str | None:
 
 def is_known(name: str) -> bool:
     """Return True if a property file may have the key."""
-    return name in BROKER_KEYS or name in DYNAMIC_ONLY or name.startswith(_FREE_PREFIXES)
+    return (
+        name in BROKER_KEYS
+        or name in DYNAMIC_ONLY
+        or name in AUTHORIZER_KEYS
+        or name.startswith(_FREE_PREFIXES)
+    )
 
 
 def unknown_key_warning(name: str, known: Iterable[str]) -> str:

@@ -1,10 +1,18 @@
-"""CreateAcls and DeleteAcls (KIP-290, KIP-801)."""
+"""CreateAcls and DeleteAcls (KIP-140, KIP-290, KIP-801)."""
 
 from typing import Final
 
+from spindle.authorization.acl_filter import check_filter, known, matches
+from spindle.authorization.operations import (
+    CLUSTER_NAME,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.decision import MAX_RECORDS_PER_OPERATION, ControllerContext, Decision
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import AccessControlEntry
 from spindle.protocol.message import Message
@@ -15,16 +23,8 @@ from spindle.protocol.messages.metadata_records import (
     RemoveAccessControlEntryRecord,
 )
 
-ANY: Final = 1
-"""In a filter: all values of the field."""
-MATCH: Final = 2
-"""In a filter: all patterns that would apply to the resource."""
-LITERAL: Final = 3
-PREFIXED: Final = 4
-WILDCARD: Final = "*"
-_RESOURCE_TYPES: Final = range(2, 8)
-_OPERATIONS: Final = range(2, 16)
-_PERMISSIONS: Final = (2, 3)
+_PATTERNS: Final = (PatternType.LITERAL, PatternType.PREFIXED)
+_PERMISSIONS: Final = (Permission.DENY, Permission.ALLOW)
 
 _Creation = CreateAclsRequest.AclCreation
 _Filter = DeleteAclsRequest.DeleteAclsFilter
@@ -37,7 +37,8 @@ def create_acls(
     """Add ACLs; one that exists already is accepted and not written again.
 
     Raises:
-        ApiError: SECURITY_DISABLED without an authorizer.
+        ApiError: SECURITY_DISABLED without an authorizer, POLICY_VIOLATION for more than 10,000
+            new ACLs.
     """
     _check_authorizer(context)
     existing = dict.fromkeys(image.security.acls.values())
@@ -53,13 +54,17 @@ def create_acls(
         except ApiError as error:
             code, text = error.code, error.message
         results.append(CreateAclsResponse.AclCreationResult(error_code=code, error_message=text))
+    if len(records) > MAX_RECORDS_PER_OPERATION:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+        )
     return Decision(CreateAclsResponse(results=results), records, is_atomic=True)
 
 
 def delete_acls(
     image: MetadataImage, request: DeleteAclsRequest, context: ControllerContext
 ) -> Decision[DeleteAclsResponse]:
-    """Remove all ACLs that match a filter.
+    """Remove all ACLs that match a filter; each filter has its own result.
 
     Raises:
         ApiError: SECURITY_DISABLED without an authorizer.
@@ -68,41 +73,26 @@ def delete_acls(
     gone: dict[Uuid, None] = {}
     results: list[_FilterResult] = []
     for wanted in request.filters:
-        matching: list[_FilterResult.DeleteAclsMatchingAcl] = []
-        for acl_id, entry in image.security.acls.items():
-            if matches(wanted, entry):
-                gone[acl_id] = None
-                matching.append(
-                    _FilterResult.DeleteAclsMatchingAcl(error_message=None, **entry._asdict())
+        try:
+            check_filter(wanted)
+            found = {k: acl for k, acl in image.security.acls.items() if matches(wanted, acl)}
+            if len(gone.keys() | found.keys()) > MAX_RECORDS_PER_OPERATION:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete "
+                    "operation.",
                 )
+        except ApiError as error:
+            results.append(_FilterResult(error_code=error.code, error_message=error.message))
+            continue
+        gone |= dict.fromkeys(found)
+        matching = [
+            _FilterResult.DeleteAclsMatchingAcl(error_message=None, **acl._asdict())
+            for acl in found.values()
+        ]
         results.append(_FilterResult(error_message=None, matching_acls=matching))
     records: list[Message] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in gone]
     return Decision(DeleteAclsResponse(filter_results=results), records, is_atomic=True)
-
-
-def matches(wanted: _Filter, entry: AccessControlEntry) -> bool:
-    """Return whether an ACL falls under a filter."""
-    return (
-        wanted.resource_type_filter in (ANY, entry.resource_type)
-        and _pattern_matches(wanted, entry)
-        and wanted.principal_filter in (None, entry.principal)
-        and wanted.host_filter in (None, entry.host)
-        and wanted.operation in (ANY, entry.operation)
-        and wanted.permission_type in (ANY, entry.permission_type)
-    )
-
-
-def _pattern_matches(wanted: _Filter, entry: AccessControlEntry) -> bool:
-    name = wanted.resource_name_filter
-    if wanted.pattern_type_filter not in (ANY, MATCH, entry.pattern_type):
-        return False
-    if name is None or name == entry.resource_name:
-        return True
-    if wanted.pattern_type_filter != MATCH:
-        return False
-    if entry.pattern_type == LITERAL:
-        return entry.resource_name == WILDCARD
-    return name.startswith(entry.resource_name)
 
 
 def _check_authorizer(context: ControllerContext) -> None:
@@ -111,21 +101,27 @@ def _check_authorizer(context: ControllerContext) -> None:
 
 
 def _entry(creation: _Creation) -> AccessControlEntry:
-    def refuse(what: str, value: object) -> ApiError:
-        return ApiError(ErrorCode.INVALID_REQUEST, f"Invalid {what} in ACL: {value}")
-
-    if creation.resource_type not in _RESOURCE_TYPES:
-        raise refuse("resource type", creation.resource_type)
-    if creation.resource_pattern_type not in (LITERAL, PREFIXED):
-        raise refuse("pattern type", creation.resource_pattern_type)
-    if creation.operation not in _OPERATIONS:
-        raise refuse("operation", creation.operation)
-    if creation.permission_type not in _PERMISSIONS:
-        raise refuse("permission type", creation.permission_type)
+    kind = known(ResourceType, creation.resource_type)
+    pattern = known(PatternType, creation.resource_pattern_type)
+    operation = known(Operation, creation.operation)
+    permission = known(Permission, creation.permission_type)
+    if kind is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
+        raise _refusal(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not creation.resource_name:
-        raise refuse("resource name", "it is empty")
+        raise _refusal("Invalid empty resource name")
+    if kind in (ResourceType.UNKNOWN, ResourceType.ANY):
+        raise _refusal(f"Invalid resourceType {kind.name}")
+    if pattern not in _PATTERNS:
+        raise _refusal(f"Invalid patternType {pattern.name}")
+    if operation in (Operation.UNKNOWN, Operation.ANY):
+        raise _refusal(f"Invalid operation {operation.name}")
+    if permission not in _PERMISSIONS:
+        raise _refusal(f"Invalid permissionType {permission.name}")
     if ":" not in creation.principal:
-        raise refuse("principal", creation.principal)
+        raise _refusal(
+            f"Could not parse principal from `{creation.principal}` (no colon is present "
+            "separating the principal type from the principal name)"
+        )
     return AccessControlEntry(
         creation.resource_type,
         creation.resource_name,
@@ -135,6 +131,10 @@ def _entry(creation: _Creation) -> AccessControlEntry:
         creation.operation,
         creation.permission_type,
     )
+
+
+def _refusal(text: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, text)
 
 
 def _record(acl_id: Uuid, entry: AccessControlEntry) -> AccessControlEntryRecord:

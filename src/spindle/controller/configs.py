@@ -6,12 +6,14 @@ directories need their metadata.version (KIP-1066).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from spindle.authorization.access import FULL_ACCESS, Access
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.config.broker_keys.spindle import CORDON_NOTES
 from spindle.config.cordon_notes import kept_notes, notes_text, parse_notes
 from spindle.config.log_dir_paths import cordon_entries
+from spindle.controller.access_checks import check_alter_configs
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.duplicates import repeated
 from spindle.controller.topic_names import check_topic_name
@@ -52,12 +54,20 @@ Changes = dict[str, str | None]
 """New values by key; None removes a key."""
 
 
+class _Sender(NamedTuple):
+    """The sender of a request, and whether a broker has forwarded it."""
+
+    access: Access
+    is_forwarded: bool
+
+
 def incremental_alter_configs(
     image: MetadataImage,
     request: IncrementalAlterConfigsRequest,
     context: ControllerContext,
     *,
     is_forwarded: bool = True,
+    access: Access = FULL_ACCESS,
 ) -> Decision[IncrementalAlterConfigsResponse]:
     """Change single keys; each resource succeeds or fails as a whole.
 
@@ -71,7 +81,8 @@ def incremental_alter_configs(
         return [(c.name, c.value) for c in asked.configs if c.config_operation != DELETE]
 
     response = IncrementalAlterConfigsResponse()
-    return _alter(image, request, response, context, values_of, changes_of, is_forwarded)
+    sender = _Sender(access, is_forwarded)
+    return _alter(image, request, response, context, values_of, changes_of, sender)
 
 
 def alter_configs(
@@ -80,6 +91,7 @@ def alter_configs(
     context: ControllerContext,
     *,
     is_forwarded: bool = True,
+    access: Access = FULL_ACCESS,
 ) -> Decision[AlterConfigsResponse]:
     """Replace all dynamic values of resources (the older API)."""
 
@@ -93,7 +105,8 @@ def alter_configs(
         return [(config.name, config.value) for config in asked.configs]
 
     response = AlterConfigsResponse()
-    return _alter(image, request, response, context, values_of, changes_of, is_forwarded)
+    sender = _Sender(access, is_forwarded)
+    return _alter(image, request, response, context, values_of, changes_of, sender)
 
 
 def _alter(
@@ -103,7 +116,7 @@ def _alter(
     context: ControllerContext,
     values_of: Callable[[Any], Sequence[tuple[str, str | None]]],
     changes_of: Callable[[ConfigResource, Any], Changes],
-    is_forwarded: bool,
+    sender: _Sender,
 ) -> Decision[_Response]:
     """Decide on each resource of either request: check form and kind, then apply the changes."""
     records: list[Message] = []
@@ -121,8 +134,11 @@ def _alter(
             names = [config.name for config in asked.configs]
             check_form(names, values_of(asked), is_repeated=resource in duplicates)
             _check_type(resource)
+            check_alter_configs(sender.access, resource)
             changes = changes_of(resource, asked)
-            records += _change_records(image, resource, changes, context, is_forwarded=is_forwarded)
+            records += _change_records(
+                image, resource, changes, context, is_forwarded=sender.is_forwarded
+            )
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
         response.responses.append(result)

@@ -1,7 +1,10 @@
 """CreateTopics (KIP-4, KIP-464, KIP-516, KIP-525)."""
 
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from spindle.authorization.access import FULL_ACCESS, Access
+from spindle.authorization.operations import CLUSTER_NAME, Operation, ResourceType
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import METADATA_TOPIC
 from spindle.controller.assignment import (
@@ -38,14 +41,16 @@ def create_topics(
     request: CreateTopicsRequest,
     context: ControllerContext,
     charge: ChargePartitions = charge_nobody,
+    access: Access = FULL_ACCESS,
 ) -> Decision[CreateTopicsResponse]:
     """Create the topics that can be created; each other one gets its own error.
 
     Raises:
         ApiError: POLICY_VIOLATION for more than 10,000 partitions in one request.
     """
-    _check_partition_limit(request, context)
     duplicates = repeated(topic.name for topic in request.topics)
+    refused = _refused_names(request, access)
+    _check_partition_limit([t for t in request.topics if t.name not in refused], context)
     collisions = NameCollisions(image.topics.by_name)
     records: list[Message] = []
     results: dict[str, _Result] = {}
@@ -54,9 +59,11 @@ def create_topics(
         if topic.name in results:
             continue
         try:
-            _check_creatable(image, topic, collisions, is_repeated=topic.name in duplicates)
+            _check_allowed(topic.name, is_repeated=topic.name in duplicates, refused=refused)
+            _check_creatable(image, topic, collisions)
             topic_records, result = _create(image, topic, context)
             charge(result.num_partitions)
+            _hide_configs(result, access)
         except ApiError as error:
             result = _Result(name=topic.name, error_code=error.code, error_message=error.message)
         else:
@@ -70,9 +77,9 @@ def create_topics(
     return Decision(response, records, is_atomic=True, warnings=warnings)
 
 
-def _check_partition_limit(request: CreateTopicsRequest, context: ControllerContext) -> None:
+def _check_partition_limit(topics: Sequence[_Topic], context: ControllerContext) -> None:
     total = 0
-    for topic in request.topics:
+    for topic in topics:
         if topic.assignments:
             total += len(topic.assignments)
         elif topic.num_partitions == _DEFAULT:
@@ -87,16 +94,42 @@ def _check_partition_limit(request: CreateTopicsRequest, context: ControllerCont
         )
 
 
-def _check_creatable(
-    image: MetadataImage, topic: _Topic, collisions: NameCollisions, *, is_repeated: bool
-) -> None:
+def _refused_names(request: CreateTopicsRequest, access: Access) -> Collection[str]:
+    """Return the names of topics that the sender may not create."""
+    if access.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=False):
+        return ()
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return {
+        name: None
+        for name in names
+        if not access.allows(Operation.CREATE, ResourceType.TOPIC, name)
+    }
+
+
+def _check_allowed(name: str, *, is_repeated: bool, refused: Collection[str]) -> None:
+    """Refuse before anything is said of the topic, so that its existence is not revealed."""
     if is_repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    if topic.name == METADATA_TOPIC:
+    if name == METADATA_TOPIC:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"Creation of internal topic {METADATA_TOPIC} is prohibited.",
         )
+    if name in refused:
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+
+
+def _hide_configs(result: _Result, access: Access) -> None:
+    """Leave out the configuration of a new topic that the sender may not describe (KIP-525)."""
+    if not access.allows(
+        Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name, is_logged=False
+    ):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        result.num_partitions, result.replication_factor = -1, -1
+        result.configs = []
+
+
+def _check_creatable(image: MetadataImage, topic: _Topic, collisions: NameCollisions) -> None:
     check_topic_name(topic.name)
     if topic.name in image.topics.by_name:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")

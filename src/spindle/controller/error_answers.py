@@ -9,6 +9,7 @@ from typing import Any, Final
 from spindle.common.errors import ApiError
 from spindle.controller.delegation_tokens import ANONYMOUS, Requester, refusal
 from spindle.protocol.message import Message
+from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from spindle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -34,6 +35,10 @@ from spindle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+from spindle.protocol.messages.begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+)
 from spindle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -55,11 +60,15 @@ from spindle.protocol.messages.create_partitions import (
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from spindle.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from spindle.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from spindle.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from spindle.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from spindle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -67,6 +76,10 @@ from spindle.protocol.messages.incremental_alter_configs import (
 from spindle.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+)
+from spindle.protocol.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
 )
 from spindle.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
@@ -80,6 +93,11 @@ from spindle.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from spindle.protocol.messages.update_raft_voter import (
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
+)
+from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 
 
 def error_answer(request: Message, error: ApiError) -> Message:
@@ -266,6 +284,15 @@ _ANSWERS: Final[dict[type[Message], Callable[[Any, ApiError], Message]]] = {
     IncrementalAlterConfigsRequest: _incremental_alter_configs,
     ListPartitionReassignmentsRequest: _code_and_text(ListPartitionReassignmentsResponse),
     RenewDelegationTokenRequest: _code_only(RenewDelegationTokenResponse),
+    AddRaftVoterRequest: _code_and_text(AddRaftVoterResponse),
+    RemoveRaftVoterRequest: _code_and_text(RemoveRaftVoterResponse),
+    UpdateRaftVoterRequest: _code_only(UpdateRaftVoterResponse),
+    DescribeQuorumRequest: _code_and_text(DescribeQuorumResponse),
+    FetchRequest: _code_only(FetchResponse),
+    FetchSnapshotRequest: _code_only(FetchSnapshotResponse),
+    VoteRequest: _code_only(VoteResponse),
+    BeginQuorumEpochRequest: _code_only(BeginQuorumEpochResponse),
+    EndQuorumEpochRequest: _code_only(EndQuorumEpochResponse),
     UnregisterBrokerRequest: _code_and_text(UnregisterBrokerResponse),
     UpdateFeaturesRequest: _code_and_text(UpdateFeaturesResponse),
 }

@@ -4,6 +4,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spindle.authorization.access import FULL_ACCESS, Access
+from spindle.authorization.operations import Operation as Right
+from spindle.authorization.operations import ResourceType
+from spindle.common.errors import ErrorCode
 from spindle.controller.acls import create_acls, delete_acls
 from spindle.controller.alter_partition import alter_partition
 from spindle.controller.brokers import process_heartbeat
@@ -19,6 +23,8 @@ from spindle.controller.delegation_tokens import (
     Requester,
     create_delegation_token,
     expire_delegation_token,
+    owner_of,
+    refusal,
     refused_login,
     renew_delegation_token,
 )
@@ -41,6 +47,7 @@ from spindle.controller.scram import alter_user_scram_credentials
 from spindle.controller.topics import create_partitions, delete_topics
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.api import ApiKey
+from spindle.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +68,23 @@ class OperationContext:
     """A broker has checked the request before; False where a client asks a controller itself."""
     requester: Requester
     charge: ChargePartitions = charge_nobody
+    access: Access = FULL_ACCESS
+    """The rights of the sender; the request as a whole has been checked before."""
     unresolved_hosts: Collection[str] = ()
     """Names of hosts in the request that have no address."""
 
 
 Operation = Callable[[OperationContext, Any], Decision[Any]]
+
+
+def _may_create(given: OperationContext, request: Any) -> bool:
+    """Return whether the request is no creation of a token for another owner, or is allowed."""
+    if not isinstance(request, CreateDelegationTokenRequest):
+        return True
+    owner = owner_of(request, given.requester)
+    if owner == given.requester.principal:
+        return True
+    return given.access.allows(Right.CREATE_TOKENS, ResourceType.USER, owner)
 
 
 def _of_tokens(decide: Callable[..., Decision[Any]]) -> Operation:
@@ -78,26 +97,31 @@ def _of_tokens(decide: Callable[..., Decision[Any]]) -> Operation:
         refused = refused_login(request, given.requester)
         if refused is not None:
             return Decision(refused)
+        if not _may_create(given, request):
+            code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+            return Decision(refusal(request, given.requester, code))
         return decide(given.image, request, given.requester, given.context, given.wall_clock_ms)
 
     return operation
 
 
 OPERATIONS: Final[dict[int, Operation]] = {
-    ApiKey.CREATE_TOPICS: lambda s, r: create_topics(s.image, r, s.context, s.charge),
-    ApiKey.DELETE_TOPICS: lambda s, r: delete_topics(s.image, r, s.context, s.charge),
+    ApiKey.CREATE_TOPICS: lambda s, r: create_topics(s.image, r, s.context, s.charge, s.access),
+    ApiKey.DELETE_TOPICS: lambda s, r: delete_topics(s.image, r, s.context, s.charge, s.access),
     ApiKey.CREATE_ACLS: lambda s, r: create_acls(s.image, r, s.context),
     ApiKey.DELETE_ACLS: lambda s, r: delete_acls(s.image, r, s.context),
     ApiKey.ALTER_CONFIGS: lambda s, r: alter_configs(
-        s.image, r, s.context, is_forwarded=s.is_forwarded
+        s.image, r, s.context, is_forwarded=s.is_forwarded, access=s.access
     ),
-    ApiKey.CREATE_PARTITIONS: lambda s, r: create_partitions(s.image, r, s.context, s.charge),
+    ApiKey.CREATE_PARTITIONS: lambda s, r: create_partitions(
+        s.image, r, s.context, s.charge, s.access
+    ),
     ApiKey.CREATE_DELEGATION_TOKEN: _of_tokens(create_delegation_token),
     ApiKey.RENEW_DELEGATION_TOKEN: _of_tokens(renew_delegation_token),
     ApiKey.EXPIRE_DELEGATION_TOKEN: _of_tokens(expire_delegation_token),
     ApiKey.ELECT_LEADERS: lambda s, r: elect_leaders(s.image, r, s.context),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda s, r: incremental_alter_configs(
-        s.image, r, s.context, is_forwarded=s.is_forwarded
+        s.image, r, s.context, is_forwarded=s.is_forwarded, access=s.access
     ),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda s, r: alter_partition_reassignments(
         s.image, r, s.context

@@ -1,5 +1,7 @@
 """DeleteTopics and CreatePartitions (KIP-4, KIP-195, KIP-516)."""
 
+from spindle.authorization.access import FULL_ACCESS, Access
+from spindle.authorization.operations import CLUSTER_NAME, Operation, ResourceType
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.controller.assignment import (
@@ -39,6 +41,7 @@ def delete_topics(
     request: DeleteTopicsRequest,
     context: ControllerContext,
     charge: ChargePartitions = charge_nobody,
+    access: Access = FULL_ACCESS,
 ) -> Decision[DeleteTopicsResponse]:
     """Delete topics named by name or by id; each gets its own result.
 
@@ -48,12 +51,15 @@ def delete_topics(
     if not context.settings.delete_topic_enable:
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     asked, results = _distinct(request)
+    deletes_all = access.allows(
+        Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=False
+    )
     records: list[RemoveTopicRecord] = []
     done: dict[Uuid, None] = {}
     # Ids first: if a name and an id are the same topic, the name is refused.
     for name, topic_id in asked:
         try:
-            topic = _find(image, name, topic_id)
+            topic = _find(image, name, topic_id, FULL_ACCESS if deletes_all else access)
             if topic.topic_id in done:
                 records = [r for r in records if r.topic_id != topic.topic_id]
                 results = [r for r in results if r.topic_id != topic.topic_id]
@@ -63,6 +69,9 @@ def delete_topics(
                     "The provided topic name maps to an ID that was already supplied.",
                 )
             charge(len(topic.partitions))
+        except _NotDeletable as error:
+            results.append(_refused(error.name, topic_id, error.code, error.message))
+            continue
         except ApiError as error:
             results.append(_refused(name, topic_id, error.code, error.message))
             continue
@@ -107,15 +116,32 @@ def _refused(name: str | None, topic_id: Uuid, code: ErrorCode, text: str | None
     return _Deleted(name=name, topic_id=topic_id, error_code=code, error_message=text)
 
 
-def _find(image: MetadataImage, name: str | None, topic_id: Uuid) -> TopicImage:
+class _NotDeletable(ApiError):
+    """The sender may not delete a topic; `name` is None if it may not know the name either."""
+
+    def __init__(self, name: str | None) -> None:
+        super().__init__(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+        self.name = name
+
+
+def _find(image: MetadataImage, name: str | None, topic_id: Uuid, access: Access) -> TopicImage:
+    """Return the topic to be deleted. To a sender that may not describe it, a topic that is asked
+    for by name is like one that does not exist."""
     if name is None:
         topic = image.topics.by_id.get(topic_id)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_ID_TEXT)
+        if not access.allows(Operation.DELETE, ResourceType.TOPIC, topic.name):
+            may_know = access.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            raise _NotDeletable(topic.name if may_know else None)
         return topic
+    if not access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        raise _NotDeletable(name)
     topic = image.topics.by_name.get(name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT)
+    if not access.allows(Operation.DELETE, ResourceType.TOPIC, name):
+        raise _NotDeletable(name)
     return topic
 
 
@@ -124,6 +150,7 @@ def create_partitions(
     request: CreatePartitionsRequest,
     context: ControllerContext,
     charge: ChargePartitions = charge_nobody,
+    access: Access = FULL_ACCESS,
 ) -> Decision[CreatePartitionsResponse]:
     """Add partitions to topics; each topic gets its own result.
 
@@ -138,6 +165,8 @@ def create_partitions(
         try:
             if topic.name in duplicates:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if not access.allows(Operation.ALTER, ResourceType.TOPIC, topic.name):
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             added = _grow(image, topic, context)
             charge(len(added))
         except ApiError as error:

@@ -84,9 +84,12 @@ class SecurityDelta:
         self._acls = MapEditor(base.acls)
         self._scram = MapEditor(base.scram)
         self._tokens = MapEditor(base.delegation_tokens)
+        self.changed_acls: dict[Uuid, AccessControlEntry | None] = {}
+        """The ACLs that were added and, as None, those that were removed, in this order."""
 
     def clear(self) -> None:
         """Forget everything, as at the start of a snapshot."""
+        self.changed_acls = dict.fromkeys(self.base.acls)
         self._acls.clear()
         self._scram.clear()
         self._tokens.clear()
@@ -102,10 +105,12 @@ class SecurityDelta:
             record.permission_type,
         )
         self._acls.set(bytes(record.id), entry)
+        self.changed_acls[bytes(record.id)] = entry
 
     def replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
         if self._acls.remove(bytes(record.id)) is None:
             raise ProtocolViolation(f"RemoveAccessControlEntryRecord: no {uuid_text(record.id)}")
+        self.changed_acls[bytes(record.id)] = None
 
     def replay_scram(self, record: UserScramCredentialRecord) -> None:
         self._scram.set(

@@ -6,7 +6,6 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
-from spindle.authorization.authorizer import Authorizer, NoAuthorizer
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.config.broker_keys.spindle import HANG_TIMEOUT, METRICS_LISTENER
@@ -17,6 +16,7 @@ from spindle.disks.identity import DirectoryIdentities, identify_directories
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs
 from spindle.publication.image_publisher import ActiveBrokersWatch, ImagePublisher
+from spindle.runtime.acl_follower import AclFollower, make_authorizer
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.directory_changes import DirectoryPorts
@@ -80,7 +80,7 @@ class Node:
         self.metrics_server: MetricsServer | None = None
         self.publisher = ImagePublisher()
         self.tls: TlsListeners | None = None
-        self._authorizer: Authorizer = NoAuthorizer()
+        self._authorizer = make_authorizer(config, self._machine.steady_clock_ms)
         self._counts = MetadataCounts()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
@@ -122,6 +122,9 @@ class Node:
         await self._start_metrics(identities.cluster_id)
         controller_listeners = await self._bind_controller_listeners(self.tls)
         self.quorum = await self._open_quorum(identities, controller_listeners)
+        quorum = self.quorum
+        acls = AclFollower(self._authorizer, lambda: quorum.high_watermark)
+        self.publisher.add(acls)
         self.controller = self._make_controller(identities, controller_listeners, self.quorum)
         if config.is_broker:
             self.broker = self._make_broker(identities, self.tls)
@@ -131,7 +134,10 @@ class Node:
         await self.quorum.start()
         self.quorum.subscribe(self.publisher)
         await self.controller.serve(
-            controller_listeners, self._metrics, self._open_files.by_controllers_clients
+            controller_listeners,
+            self._metrics,
+            self._open_files.by_controllers_clients,
+            acls.is_loaded,
         )
         if self.broker is not None:
             await self._unless_fatal(asyncio.ensure_future(self.broker.start()))
@@ -173,6 +179,7 @@ class Node:
             machine.wall_clock_ms,
             machine.random,
             self._connect(f"node-{config.node_id}-to-controller"),
+            self._authorizer,
         )
         controller.registrar.endpoints = self._controller_endpoints(listeners)
         return controller

@@ -4,6 +4,7 @@ An Envelope holds the client's request with its header, the client's principal a
 answer holds the client's answer with its header.
 """
 
+import logging
 from collections.abc import Callable
 from ipaddress import ip_address
 from struct import Struct
@@ -29,6 +30,8 @@ from spindle.protocol.messages.default_principal_data import DefaultPrincipalDat
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from spindle.serving.context import RequestContext
 
+log = logging.getLogger(__name__)
+
 _VERSION: Final = Struct(">h")
 
 
@@ -53,6 +56,13 @@ def open_response(response: EnvelopeResponse, message: Message, context: Request
     Raises:
         ApiError: the envelope was refused; NOT_CONTROLLER if another node is active.
     """
+    if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        # The right that is missing is this broker's, not the client's.
+        log.error(
+            "the controller refuses to be forwarded to: this broker's principal needs "
+            "CLUSTER_ACTION on the cluster, by an ACL or as one of super.users"
+        )
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller refused the broker")
     if response.error_code:
         raise ApiError(ErrorCode(response.error_code), "the controller refused to be forwarded to")
     data = response.response_data

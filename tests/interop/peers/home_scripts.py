@@ -11,6 +11,7 @@ from peers.java_tools import ToolResult
 from peers.paths import SPINDLE
 
 SCRIPT_OF = {
+    "acls": "kafka-acls",
     "all-groups": "kafka-groups",
     "transactions": "kafka-transactions",
     "dump-log": "kafka-dump-log",

@@ -33,7 +33,7 @@ TOOLS = "org.apache.kafka.tools"
 MAIN_CLASSES = {
     "topics": f"{TOOLS}.TopicCommand",
     "configs": "kafka.admin.ConfigCommand",
-    "acls": "kafka.admin.AclCommand",
+    "acls": f"{TOOLS}.AclCommand",
     "groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
     "all-groups": f"{TOOLS}.GroupsCommand",
     "get-offsets": f"{TOOLS}.GetOffsetShell",

@@ -226,6 +226,14 @@ def _consume(found: Failure, cause: Exception, words: Sequence[str]) -> int:
     return 0
 
 
+def _acls(found: Failure, cause: Exception, words: Sequence[str]) -> int:
+    # Kafka's text is that of the outermost exception, which names the class of a refusal.
+    text = str(found) if isinstance(cause, ApiError) else found.text
+    click.echo(f"Error while executing ACL command: {text}")
+    click.echo(f"{found}\n")
+    return _FAILED
+
+
 def _all_groups(found: Failure, cause: Exception, words: Sequence[str]) -> int:
     click.echo(f"Error while executing groups command : {found.text}")
     log_line("ERROR", f"{found}\n", "org.apache.kafka.tools.GroupsCommand")
@@ -234,6 +242,7 @@ def _all_groups(found: Failure, cause: Exception, words: Sequence[str]) -> int:
 
 _PLAIN: Final = Texts(_plain)
 _TEXTS: Final = {
+    "acls": Texts(_plain, _as_usage, execution=_acls),
     "all-groups": Texts(_uncaught, _as_usage, _all_groups),
     "cluster": Texts(_refusal_with_class),
     "configs": Texts(_plain, execution=_configs),

@@ -21,6 +21,7 @@ KAFKA_TOOLS: Final = (
         "kafka-consumer-groups", f"{_TOOLS}.consumer.group.ConsumerGroupCommand", ("groups",)
     ),
     KafkaTool("kafka-groups", f"{_TOOLS}.GroupsCommand", ("all-groups",)),
+    KafkaTool("kafka-acls", f"{_TOOLS}.AclCommand", ("acls",)),
     KafkaTool("kafka-transactions", f"{_TOOLS}.TransactionsCommand", ("transactions",)),
     KafkaTool(
         "kafka-delegation-tokens", f"{_TOOLS}.DelegationTokenCommand", ("delegation-tokens",)

@@ -15,7 +15,6 @@ from spindle.config.definition import (
 )
 from spindle.config.no_effect import (
     FIXED_THREADS,
-    NO_AUTHORIZER,
     NO_JAVA,
     NO_PLACEHOLDERS,
     NO_START_LIMIT,
@@ -29,8 +28,7 @@ NODE_KEYS = (
     ConfigKey("alter.config.policy.class.name", CLASS, None, None, READ_ONLY,
               "Java class that may refuse configuration changes.", no_effect=NO_JAVA),
     ConfigKey("authorizer.class.name", STRING, "", None, READ_ONLY,
-              "Authorizer that checks requests; a node that names one does not start.",
-              no_effect=NO_AUTHORIZER),
+              "Authorizer that checks requests: none, or Kafka's StandardAuthorizer."),
     ConfigKey("auto.create.topics.enable", BOOLEAN, True, None, READ_ONLY,
               "Whether a metadata request for an unknown topic may create it."),
     ConfigKey("background.threads", INT, 10, Range(1), CLUSTER_WIDE,
@@ -54,7 +52,8 @@ NODE_KEYS = (
     ConfigKey("delete.topic.enable", BOOLEAN, True, None, READ_ONLY,
               "Whether topics may be deleted by request."),
     ConfigKey("early.start.listeners", LIST, None, ListOf(may_be_null=True), READ_ONLY,
-              "Listeners that are opened before the authorizer is ready.", no_effect=NO_AUTHORIZER),
+              "Listeners that are opened before the authorizer is ready; by default the "
+              "controllers'."),
     ConfigKey("initial.broker.registration.timeout.ms", INT, 60_000, None, READ_ONLY,
               "Time within which a starting broker must register, or else it stops."),
     ConfigKey("node.id", INT, REQUIRED, Range(0), READ_ONLY,

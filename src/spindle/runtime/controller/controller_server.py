@@ -6,16 +6,19 @@ requests on to the local member of the quorum.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from spindle.authorization.authorizer import Authorizer, NoAuthorizer
+from spindle.authorization.access import Access
+from spindle.authorization.authorizer import Authorizer
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, ProtocolViolation
 from spindle.common.uuids import Uuid
+from spindle.config.authorizer import early_start_listeners
 from spindle.config.dynamic import NodeConfigRules
 from spindle.config.node_config import NodeConfig
+from spindle.controller.access_checks import check_request
 from spindle.controller.decision import ControllerContext, ControllerSettings, TokenSettings
 from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
@@ -96,6 +99,7 @@ class ControllerServer(ImageConsumer):
         wall_clock: Callable[[], int],
         random: Random,
         peers: Peers,
+        authorizer: Authorizer,
     ) -> None:
         self.channel = ActiveControllerChannel(
             config.node_id,
@@ -111,6 +115,7 @@ class ControllerServer(ImageConsumer):
         self._quorum = quorum
         self._publisher = publisher
         self._random = random
+        self._authorizer = authorizer
         self._clock = clock
         self.registrar = ControllerRegistrar(
             config.node_id, new_uuid(), publisher, self.channel.request
@@ -132,6 +137,7 @@ class ControllerServer(ImageConsumer):
             bootstrap=bootstrap,
             clock=clock,
             wall_clock=wall_clock,
+            authorizer=authorizer,
             quotas=quotas,
         )
         self._snapshots = SnapshotGenerator(
@@ -156,9 +162,17 @@ class ControllerServer(ImageConsumer):
             self._publisher.add(self.registrar)
 
     async def serve(
-        self, listeners: Sequence[Listener], metrics: RequestMetrics, most_descriptors: int
+        self,
+        listeners: Sequence[Listener],
+        metrics: RequestMetrics,
+        most_descriptors: int,
+        acls_loaded: asyncio.Event,
     ) -> None:
-        """Open the controller listeners, which are already bound."""
+        """Open the controller listeners, which are already bound.
+
+        A listener that is not among `early.start.listeners` is opened when the ACLs are loaded.
+        """
+        early = early_start_listeners(self._config)
         limits = RequestLimits.of(self._config, most_descriptors)
         handlers = self._handlers()
         for listener in listeners:
@@ -169,7 +183,10 @@ class ControllerServer(ImageConsumer):
                 metrics=metrics,
             )
             self._servers.append(server)
-            await server.open()
+            if listener.name in early:
+                await server.open()
+            else:
+                self._run(_open_when(acls_loaded, server), "opening a listener")
 
     async def stop(self) -> None:
         for server in self._servers:
@@ -183,16 +200,31 @@ class ControllerServer(ImageConsumer):
     # -- requests
 
     def request(self, message: Message, context: RequestContext | None = None) -> Awaitable[Any]:
-        """Serve a request for the active controller or for the quorum's leader."""
+        """Serve a request for the active controller or for the quorum's leader.
+
+        Without a context, the request comes from this process.
+
+        Raises:
+            ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
+        if context is not None:
+            self._check(message.API_KEY, context)
         if message.API_KEY in QUORUM_APIS:
             return self._quorum.handle(message)
         return self.driver.handle(message, context)
+
+    def _check(self, api_key: int, context: RequestContext) -> None:
+        if self._authorizer.is_active:
+            check_request(
+                Access(self._authorizer, context.principal, context.client_address, api_key)
+            )
 
     async def _answer(self, context: RequestContext, request: Message) -> Message:
         try:
             response: Message = await self.request(request, context)
         except ApiError as error:
-            if context.api_key in QUORUM_APIS:
+            is_refused = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            if context.api_key in QUORUM_APIS and not is_refused:
                 # The node leaves the quorum, and its messages have no error for that; cancelling
                 # the request closes the connection.
                 raise asyncio.CancelledError from error
@@ -220,8 +252,9 @@ class ControllerServer(ImageConsumer):
     async def _answer_envelope(
         self, context: RequestContext, envelope: EnvelopeRequest
     ) -> EnvelopeResponse:
-        """Answer a client's request that a broker has forwarded."""
+        """Answer a client's request that a broker has forwarded, with the rights of the client."""
         try:
+            self._check(ApiKey.ENVELOPE, context)
             request, client = open_request(envelope, _FORWARDED.__contains__, max_elements)
         except (ApiError, ProtocolViolation) as error:
             log.warning("refusing an envelope from %s: %s", context.client_address, error)
@@ -239,7 +272,7 @@ class ControllerServer(ImageConsumer):
         served = (key for key in (*OPERATIONS, *QUORUM_APIS) if APIS[key].on_controller)
         handlers: dict[int, Handler] = dict.fromkeys(served, self._answer)
         node = _DescribedController(
-            self._config.node_id, self._config, self._publisher, NoAuthorizer()
+            self._config.node_id, self._config, self._publisher, self._authorizer
         )
         handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = partial(self._alter_configs, node)
         handlers[ApiKey.DESCRIBE_ACLS] = partial(describe_acls, node)
@@ -259,6 +292,10 @@ class ControllerServer(ImageConsumer):
     ) -> DescribeClusterResponse:
         """Return the controllers, with the endpoints that this listener's clients can reach
         (KIP-919)."""
+        try:
+            self._check(context.api_key, context)
+        except ApiError as error:
+            return DescribeClusterResponse(error_code=error.code, error_message=error.message)
         refusal = endpoint_type_error(request.endpoint_type, CONTROLLERS)
         if refusal is not None:
             return refusal
@@ -283,9 +320,12 @@ class ControllerServer(ImageConsumer):
     def on_publication(self, publication: Publication) -> None:
         work = self._snapshots.on_publication(publication, self._clock())
         if work is not None:
-            task = background.run_once(self._write_snapshot(work), "metadata snapshot")
-            self._tasks[task] = None
-            task.add_done_callback(lambda done: self._tasks.pop(done, None))
+            self._run(self._write_snapshot(work), "metadata snapshot")
+
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = background.run_once(work, name)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def _write_snapshot(self, work: SnapshotWork) -> None:
         try:
@@ -295,6 +335,11 @@ class ControllerServer(ImageConsumer):
             self.last_snapshot = WrittenSnapshot(size_bytes, self._clock())
         except (ValueError, LogDirectoryFailed) as error:
             log.warning("snapshot %s was not written: %s", work.snapshot_id, error)
+
+
+async def _open_when(acls_loaded: asyncio.Event, server: RequestServer) -> None:
+    await acls_loaded.wait()
+    await server.open()
 
 
 def _settings(config: NodeConfig, cluster_id: str) -> ControllerSettings:
@@ -314,6 +359,7 @@ def _settings(config: NodeConfig, cluster_id: str) -> ControllerSettings:
         unclean_leader_election_interval_ms=integer("unclean.leader.election.interval.ms"),
         delete_topic_enable=config.flag("delete.topic.enable"),
         delegation_tokens=_token_settings(config),
+        has_authorizer=bool(config.text("authorizer.class.name")),
         controller_listener_names=config.controller_listener_names,
         static_voter_ids=tuple(voter.node_id for voter in config.quorum_voters),
     )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
 from typing import Any, Final
 
+from spindle.authorization.access import FULL_ACCESS, Access
+from spindle.authorization.authorizer import Authorizer
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.activation import activation_records
 from spindle.controller.decision import ControllerContext, Decision
@@ -49,6 +51,8 @@ class ControllerDriver(ImageConsumer):
         bootstrap: the records of the formatted disk, used if the log is empty.
         clock: milliseconds of a monotonic clock.
         wall_clock: milliseconds since the epoch.
+        authorizer: decides about the topics and other resources of a client's request. The
+            caller has checked the request as a whole.
         unresolved: looks up host names and returns those without an address; None asks the
             system's resolver.
 
@@ -66,6 +70,7 @@ class ControllerDriver(ImageConsumer):
         bootstrap: Sequence[Message],
         clock: Callable[[], int],
         wall_clock: Callable[[], int],
+        authorizer: Authorizer,
         quotas: MutationQuotas | None = None,
         unresolved: FindUnresolved | None = None,
     ) -> None:
@@ -75,6 +80,7 @@ class ControllerDriver(ImageConsumer):
         self._quotas = quotas or MutationQuotas(1, 1000)
         self._publisher = publisher
         self._context = context
+        self._authorizer = authorizer
         self._bootstrap = list(bootstrap)
         self._clock = clock
         self._wall_clock = wall_clock
@@ -201,7 +207,13 @@ class ControllerDriver(ImageConsumer):
             ),
             charge=mutations.charge,
             unresolved_hosts=unresolved,
+            access=self._access(request, context),
         )
+
+    def _access(self, request: Message, context: RequestContext | None) -> Access:
+        if context is None:
+            return FULL_ACCESS
+        return Access(self._authorizer, context.principal, context.client_address, request.API_KEY)
 
     def _execute(self, decision: Decision[Any]) -> int:
         last_offset = self._log.append(decision)

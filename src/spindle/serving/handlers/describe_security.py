@@ -1,13 +1,12 @@
-"""DescribeAcls and DescribeUserScramCredentials (KIP-133, KIP-554).
-
-Spindle has no authorizer: ACLs are refused as Kafka refuses them where none is configured.
-"""
+"""DescribeAcls and DescribeUserScramCredentials (KIP-140, KIP-554)."""
 
 from collections import Counter
 from typing import Final
 
+from spindle.authorization.access import Access
+from spindle.authorization.acl_filter import check_filter, matches
 from spindle.authorization.operations import Operation
-from spindle.common.errors import ErrorCode
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from spindle.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -19,14 +18,43 @@ from spindle.serving.ports import DescribedNode
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 
+_Resource = DescribeAclsResponse.DescribeAclsResource
 Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
 
 def describe_acls(
     node: DescribedNode, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
-    """Refuse DescribeAcls: there is no authorizer."""
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    """Describe the ACLs that match a filter, by resource pattern."""
+    try:
+        access = Access(node.authorizer, context.principal, context.client_address, context.api_key)
+        access.check_cluster(Operation.DESCRIBE)
+        if not node.authorizer.is_active:
+            raise ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        check_filter(request)
+    except ApiError as error:
+        return DescribeAclsResponse(error_code=error.code, error_message=error.message)
+    found: dict[tuple[int, str, int], _Resource] = {}
+    for acl in node.metadata.image.security.acls.values():
+        if not matches(request, acl):
+            continue
+        pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
+        resource = found.get(pattern)
+        if resource is None:
+            resource = found[pattern] = _Resource(
+                resource_type=acl.resource_type,
+                resource_name=acl.resource_name,
+                pattern_type=acl.pattern_type,
+            )
+        resource.acls.append(
+            _Resource.AclDescription(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission_type,
+            )
+        )
+    return DescribeAclsResponse(error_message=None, resources=list(found.values()))
 
 
 def describe_user_scram_credentials(
