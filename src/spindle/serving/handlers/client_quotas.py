@@ -11,7 +11,7 @@ from spindle.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from spindle.serving.context import RequestContext
-from spindle.serving.permissions import CLUSTER_DENIED, may_use_cluster
+from spindle.serving.permissions import may_use_cluster
 from spindle.serving.services import BrokerServices
 
 EXACT: Final = 0
@@ -29,7 +29,7 @@ def describe_client_quotas(
     """Describe the entities that match all components; with `strict` they have no other part."""
     refusal = _refusal(request)
     if not may_use_cluster(services, context, Operation.DESCRIBE_CONFIGS):
-        refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED
+        refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
     if refusal is not None:
         code, text = refusal
         return DescribeClientQuotasResponse(error_code=code, error_message=text, entries=None)
@@ -41,7 +41,7 @@ def describe_client_quotas(
     return DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
-def _refusal(request: DescribeClientQuotasRequest) -> tuple[ErrorCode, str] | None:
+def _refusal(request: DescribeClientQuotasRequest) -> tuple[ErrorCode, str | None] | None:
     seen: list[str] = []
     for component in request.components:
         kind = component.entity_type
