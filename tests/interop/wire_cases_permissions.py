@@ -16,7 +16,6 @@ from wire_cases import (
     GROUP_CONFIG,
     LOGGER,
     METRICS_CONFIG,
-    OTHER_ID,
     TOPIC_CONFIG,
     batch,
     create,
@@ -92,13 +91,18 @@ MEMBER: Final = "m" * 22
 COMMITTED: Final = ("own-a", "hidden-a")
 
 
+def id_of(state: State, name: str) -> bytes:
+    """Return the id of a topic, another one for each name that does not exist."""
+    return state.topic_ids.get(name, name.encode().ljust(16, b"\1"))
+
+
 def commit(group: str, *names: str) -> Any:
     return lambda state: {
         "group_id": group,
         "generation_id_or_member_epoch": -1,
         "member_id": "",
         "topics": [
-            {"name": name, "topic_id": state.topic_ids.get(name, OTHER_ID),
+            {"name": name, "topic_id": id_of(state, name),
              "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}
             for name in names
         ],
@@ -125,7 +129,7 @@ def produce_all(*names: str, **more: Any) -> Any:
         return {
             "acks": -1, "timeout_ms": 5_000,
             "topic_data": [
-                {"name": name, "topic_id": state.topic_ids.get(name, OTHER_ID),
+                {"name": name, "topic_id": id_of(state, name),
                  "partition_data": [{"index": 0, "records": batch(b"x", **more.get("batch", {}))}]}
                 for name in names
             ],
@@ -159,9 +163,7 @@ def named(*names: str, **more: Any) -> Body:
 
 def ids(*names: str, **more: Any) -> Any:
     return lambda state: {
-        "topics": [
-            {"name": None, "topic_id": state.topic_ids.get(name, OTHER_ID)} for name in names
-        ],
+        "topics": [{"name": None, "topic_id": id_of(state, name)} for name in names],
         **more,
     }
 
@@ -178,7 +180,7 @@ METADATA: Final = [
     Case("named", "metadata", named(*ALL, **OPERATIONS), range(8, 14)),
     Case("named, plain", "metadata", named(*ALL, allow_auto_topic_creation=False), range(4, 14)),
     Case("by id", "metadata", ids("own-a", "hidden-a", "absent"), range(12, 14)),
-    Case("creating", "metadata", named("own-auto", "hidden-auto", "own-a")),
+    Case("creating", "metadata", named("own-auto", "hidden-auto", "own-a"), patient=True),
     Case("topics", "describe_topic_partitions", {**named(*ALL), "response_partition_limit": 10}),
     Case("all topics", "describe_topic_partitions", {"topics": [], "response_partition_limit": 10}),
     Case("cluster", "describe_cluster", {"endpoint_type": 1, "include_cluster_authorized_operations": True}),
@@ -195,7 +197,7 @@ def fetch(*names: str, replica: int = -1) -> Any:
         "replica_id": replica, "replica_state": {"replica_id": replica, "replica_epoch": -1},
         "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1000, "session_epoch": -1,
         "topics": [
-            {"topic": name, "topic_id": state.topic_ids.get(name, OTHER_ID),
+            {"topic": name, "topic_id": id_of(state, name),
              "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": -1}]}
             for name in names
         ],
@@ -238,7 +240,7 @@ def fetched_offsets(group: str, names: tuple[str, ...] | None) -> Any:
     def body(state: State) -> Body:
         old = None if names is None else [{"name": n, "partition_indexes": [0]} for n in names]
         topics = None if old is None else [
-            {**topic, "topic_id": state.topic_ids.get(topic["name"], OTHER_ID)} for topic in old
+            {**topic, "topic_id": id_of(state, topic["name"])} for topic in old
         ]  # fmt: skip
         return {
             "group_id": group, "topics": old,
@@ -297,7 +299,7 @@ def _add(name: str, *topics: str) -> Body:
 TRANSACTIONS: Final = [
     Case("idempotent", "init_producer_id", {"transactional_id": None}),
     Case("hidden id", "init_producer_id", {"transactional_id": "hidden-id", "transaction_timeout_ms": 60_000, "producer_id": 999, "producer_epoch": 0}),
-    Case("own id of another", "init_producer_id", {"transactional_id": "own-id", "transaction_timeout_ms": 60_000, "producer_id": 999, "producer_epoch": 0}, range(3, 7)),
+    Case("own id of another", "init_producer_id", {"transactional_id": "own-id", "transaction_timeout_ms": 60_000, "producer_id": 999, "producer_epoch": 0}, range(3, 6)),
     Case("own id", "add_partitions_to_txn", _add("own-id", "own-a", "hidden-a", "absent")),
     Case("hidden id", "add_partitions_to_txn", _add("hidden-id", "own-a", "hidden-a")),
     *(Case(f"{name} id, {group}", "add_offsets_to_txn", {"transactional_id": f"{name}-id", "producer_id": 999, "producer_epoch": 0, "group_id": group}) for name in ("own", "hidden") for group in BOTH_GROUPS),
@@ -348,6 +350,10 @@ CONFIGS: Final = [
     Case("user", "alter_user_scram_credentials", {"deletions": [{"name": "nobody", "mechanism": 1}], "upsertions": []}),
 ]  # fmt: skip
 
+_ANY_ACL: Final = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
+    "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
 ADMINISTRATION: Final = [
     Case("topics", "create_topics", create(topic("own-new"), topic("hidden-new"), topic("own-a"), topic("hidden-a"), validate_only=True)),
     Case("partitions", "create_partitions", partitions(("own-a", 3, None), ("hidden-a", 3, None), ("own-absent", 3, None), ("absent", 3, None), validate=True)),
@@ -359,6 +365,9 @@ ADMINISTRATION: Final = [
     Case("moves", "list_partition_reassignments", {"timeout_ms": 5000, "topics": None}),
     Case("features", "update_features", {"timeout_ms": 5000, "validate_only": True, "feature_updates": [{"feature": "no.such", "max_version_level": 1, "upgrade_type": 1}]}),
     Case("broker", "unregister_broker", {"broker_id": 99}),
+    Case("all", "describe_acls", _ANY_ACL),
+    Case("another", "create_acls", {"creations": [_allow(TOPICS, "own-acl", PatternType.LITERAL, "*", Operation.READ)]}),
+    Case("another", "delete_acls", {"filters": [{**_ANY_ACL, "resource_name_filter": "own-acl"}]}),
 ]  # fmt: skip
 
 

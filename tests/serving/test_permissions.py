@@ -1,12 +1,21 @@
 """Produce and Fetch of a principal that lacks a right, also while a session is open."""
 
+import asyncio
+
 from rights import Rights
 from serving_scenario import ServingScenario, code_of, values_in
 
 from spindle.authorization.operations import CLUSTER_NAME, Operation
 from spindle.common.errors import ErrorCode, ProtocolViolation
+from spindle.protocol.messages.alter_disks import AlterDisksRequest
+from spindle.protocol.messages.describe_disks import DescribeDisksRequest
+from spindle.serving.context import RequestContext
+from spindle.serving.handlers.alter_disks import alter_disks
+from spindle.serving.handlers.describe_disks import describe_disks
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+CONTEXT = RequestContext(0, 0, 1, "app", "127.0.0.1", "PLAINTEXT")
 NOBODY = bytes(15) + b"x"
 
 
@@ -70,3 +79,12 @@ def test_a_right_that_is_taken_away_ends_the_reading_of_an_open_session() -> Non
     (topic,) = later.responses
     (partition,) = topic.partitions
     assert (code_of(partition), partition.records) == (DENIED, b"")
+
+
+def test_spindles_own_requests_about_disks_need_rights_on_the_cluster() -> None:
+    s, rights = guarded()
+    described = asyncio.run(describe_disks(s.services, CONTEXT, DescribeDisksRequest()))
+    assert (code_of(described), described.disks) == (CLUSTER_DENIED, [])
+    rights.allowed = {(Operation.DESCRIBE, CLUSTER_NAME)}
+    altered = asyncio.run(alter_disks(s.services, CONTEXT, AlterDisksRequest(path="/disk1")))
+    assert (code_of(altered), altered.path) == (CLUSTER_DENIED, "/disk1")

@@ -233,6 +233,28 @@ def _create_delegation_token(request: CreateDelegationTokenRequest, error: ApiEr
     return refusal(request, Requester(ANONYMOUS), error.code)
 
 
+def _alter_reassignments(request: AlterPartitionReassignmentsRequest, error: ApiError) -> Message:
+    topic_response = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=error.message,
+        responses=[
+            topic_response(
+                name=topic.name,
+                partitions=[
+                    topic_response.ReassignablePartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=error.code,
+                        error_message=error.message,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 def _elect_leaders(request: ElectLeadersRequest, error: ApiError) -> Message:
     result = ElectLeadersResponse.ReplicaElectionResult
     return ElectLeadersResponse(
@@ -267,7 +289,7 @@ _ANSWERS: Final[dict[type[Message], Callable[[Any, ApiError], Message]]] = {
     AlterClientQuotasRequest: _alter_client_quotas,
     AlterConfigsRequest: _alter_configs,
     AlterPartitionRequest: _code_only(AlterPartitionResponse),
-    AlterPartitionReassignmentsRequest: _code_and_text(AlterPartitionReassignmentsResponse),
+    AlterPartitionReassignmentsRequest: _alter_reassignments,
     AlterUserScramCredentialsRequest: _alter_scram,
     AssignReplicasToDirsRequest: _code_only(AssignReplicasToDirsResponse),
     BrokerHeartbeatRequest: _code_only(BrokerHeartbeatResponse),
