@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Coroutine
 from functools import cache
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from certificates import Certified, certified
 
 from spindle.runtime.handshakes import Handshakes, PeerRefused
 from spindle.runtime.tls_transport import TlsTransport
-from spindle.security.tls_context import client_context, server_key
+from spindle.security.tls_context import ServerKey, client_context, server_key
 from spindle.security.tls_settings import server_tls_settings, tls_settings
 
 
@@ -34,6 +35,16 @@ def properties(own: Certified, **further: str) -> dict[str, str]:
         "ssl.truststore.certificates": own.authority_pem,
         **{name.replace("_", "."): value for name, value in further.items()},
     }
+
+
+@cache
+def server_of(items: tuple[tuple[str, str], ...]) -> ServerKey:
+    return server_key(server_tls_settings(dict(items)))
+
+
+@cache
+def client_of(items: tuple[tuple[str, str], ...]) -> ssl.SSLContext:
+    return client_context(tls_settings(dict(items)))
 
 
 class Wire(asyncio.Transport):
@@ -156,8 +167,8 @@ class Pair:
         self.client, self.server = End(), End()
         self.failures: list[Exception] = []
         self.handshakes = Handshakes() if handshakes is None else handshakes
-        own = server_key(server_tls_settings(server or properties(broker())))
-        theirs = client_context(tls_settings(client or properties(alice())))
+        own = server_of(tuple((server or properties(broker())).items()))
+        theirs = client_of(tuple((client or properties(alice())).items()))
         self.server_tls = TlsTransport(
             self.server,
             own.context,
@@ -366,5 +377,41 @@ def test_a_connection_that_its_owner_refuses_begins_no_handshake() -> None:
         wire.peer.near, wire.peer.peer = transport, wire
         transport.connection_made(wire)
         assert len(handshakes) == 0
+
+    run(scenario)
+
+
+def test_damaged_bytes_never_reach_the_protocol_nor_the_loop() -> None:
+    """One bit of what a client sends is turned over, anywhere from its hello to its records."""
+    rng = Random(7)
+
+    async def scenario() -> None:
+        unexpected: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: unexpected.append(what))
+        outcomes = set()
+        for _ in range(120):
+            pair = Pair()
+            target, turned = pair.to_server, rng.randrange(900)
+            whole, seen = target.write, 0
+
+            def write(data: bytes, turned: int = turned, whole: Any = whole) -> None:
+                nonlocal seen
+                damaged = bytearray(data)
+                if 0 <= turned - seen < len(damaged):
+                    damaged[turned - seen] ^= 1 << rng.randrange(8)
+                seen += len(damaged)
+                whole(damaged)
+
+            target.write = write  # type: ignore[method-assign]
+            pair.client.transport.write(b"hello")
+            for _ in range(30):
+                await asyncio.sleep(0)
+            # A bit beyond the last byte, or one that TLS does not protect, changes nothing.
+            assert bytes(pair.server.received) in (b"", b"hello")
+            outcomes.add((bytes(pair.server.received), bool(pair.failures)))
+            pair.server_tls.abort()
+            pair.client_tls.abort()
+        assert (b"", True) in outcomes
+        assert not unexpected
 
     run(scenario)
