@@ -273,6 +273,46 @@ def test_a_key_that_does_not_belong_to_its_certificate_is_refused(tmp_path: Path
     assert "the private key does not belong to the first certificate" in text
 
 
+def between_brokers(folder: Path, trusted: Certified) -> dict[str, str | None]:
+    """Return keys of a node whose brokers connect over TLS and trust the authority of `trusted`."""
+    return {
+        "security.inter.broker.protocol": None,
+        "inter.broker.listener.name": "SECURE",
+        "listener.name.secure.ssl.truststore.type": "PEM",
+        "listener.name.secure.ssl.truststore.location": None,
+        "listener.name.secure.ssl.truststore.certificates": trusted.authority_pem,
+        "ssl.truststore.location": None,
+    }
+
+
+def test_brokers_that_would_refuse_each_other_do_not_start(tmp_path: Path) -> None:
+    keys = between_brokers(tmp_path, certified("stranger", authority="stranger"))
+    assert "listener SECURE: brokers with these keys would refuse each other" in trouble(
+        tmp_path, keys
+    )
+
+
+def test_a_certificate_that_other_brokers_do_not_trust_yet_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = between_brokers(tmp_path, certified("broker"))
+    merged = {**secured_home(tmp_path).properties, **keys}
+    config = NodeConfig.from_properties({k: v for k, v in merged.items() if v is not None})
+
+    async def scenario() -> None:
+        tls = TlsListeners(config, lambda: NOW_MS)
+        before = tls._listeners["SECURE"].loaded
+        certified("broker", hosts=HOSTS, authority="stranger").write(tmp_path, "server")
+        await tls.renew(may_rename=False)
+        assert tls._listeners["SECURE"].loaded is before
+        certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
+        await tls.renew(may_rename=False)
+        assert tls._listeners["SECURE"].loaded is not before
+
+    run(scenario)
+    assert "brokers with these keys would refuse each other" in caplog.text
+
+
 def test_an_expired_certificate_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,6 +5,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
@@ -28,6 +29,7 @@ _VERIFY_MODES: Final = {
     ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
     ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
 }
+_FLIGHTS: Final = 3
 _CERTIFICATE_END: Final = "-----END CERTIFICATE-----"
 
 
@@ -81,6 +83,31 @@ def server_key(settings: ServerTlsSettings) -> ServerKey:
         return ServerKey(context, read_certificate(der))
     except ValueError as error:
         raise ConfigError(f"{_source(store)} has a malformed certificate: {error}") from None
+
+
+def check_accepted(server: ServerKey, settings: TlsSettings) -> None:
+    """Let a client with these settings shake hands with a server, in memory and for any host.
+
+    Raises:
+        ConfigError: one refuses the other.
+    """
+    client = client_context(replace(settings, checks_host_name=False))
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server),
+        server.context.wrap_bio(to_server, to_client, server_side=True),
+    )
+    for end in ends * _FLIGHTS:
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLError as error:
+            text = getattr(error, "verify_message", None) or error.reason or str(error)
+            raise ConfigError(
+                f"brokers with these keys would refuse each other ({text}): ssl.truststore.* must "
+                "have the authority of ssl.keystore.*, and the certificate must be valid"
+            ) from None
 
 
 def _context(protocol: int, settings: TlsSettings) -> ssl.SSLContext:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from spindle.common.errors import ConfigError
 from spindle.config.listener_config import ListenerConfig
 from spindle.config.node_config import NodeConfig
-from spindle.security.tls_context import ServerKey, server_key
+from spindle.security.tls_context import ServerKey, check_accepted, server_key
 from spindle.security.tls_settings import ServerTlsSettings, server_tls_settings
 
 _CLIENT_AUTH = "ssl.client.auth"
@@ -20,11 +20,13 @@ class TlsSource(NamedTuple):
 
     Attributes:
         properties: the keys that begin with `ssl.`, without the prefix of the listener.
+        is_between_brokers: brokers connect to each other here, as clients with the same keys.
         stamps: identity, size and time of each file; all zero for one that cannot be looked at.
     """
 
     listener: str
     properties: Mapping[str, str]
+    is_between_brokers: bool
     stamps: tuple[tuple[int, int, int], ...]
 
     def load(self) -> "LoadedTls":
@@ -35,7 +37,10 @@ class TlsSource(NamedTuple):
         """
         try:
             settings = server_tls_settings(self.properties)
-            return LoadedTls(self, settings, server_key(settings))
+            key = server_key(settings)
+            if self.is_between_brokers:
+                check_accepted(key, settings.tls)
+            return LoadedTls(self, settings, key)
         except ConfigError as error:
             raise ConfigError(f"listener {self.listener}: {error}") from None
 
@@ -48,11 +53,12 @@ class LoadedTls(NamedTuple):
     key: ServerKey
 
     def check_follows(self, former: "LoadedTls") -> None:
-        """Refuse a certificate for another name than before, as clients would refuse it.
+        """Refuse a certificate that clients or brokers may refuse, who know the former one.
 
         Raises:
             ConfigError: distinguished name or alternative names have changed, and the keys
-                `ssl.allow.dn.changes` and `ssl.allow.san.changes` do not allow it.
+                `ssl.allow.dn.changes` and `ssl.allow.san.changes` do not allow it; or brokers
+                would refuse each other.
         """
         new, old = self.key.certificate, former.key.certificate
         listener = self.source.listener
@@ -67,6 +73,10 @@ class LoadedTls(NamedTuple):
                 f"listener {listener}: the new certificate lacks {len(missing)} of the alternative "
                 "names of the present one; set ssl.allow.san.changes=true to allow that"
             )
+        if self.source.is_between_brokers:
+            # Other brokers change theirs earlier or later.
+            check_accepted(self.key, former.settings.tls)
+            check_accepted(former.key, self.settings.tls)
 
     def date_warning(self, now: datetime) -> str | None:
         """Return a sentence about a certificate that is not valid now; None if it is."""
@@ -89,7 +99,8 @@ def tls_source(
         # As in Kafka: SASL tells who a client is, so only the listener's own key counts.
         properties.pop(_CLIENT_AUTH, None)
     stamps = tuple(_stamp(properties.get(key)) for key in _LOCATIONS)
-    return TlsSource(listener, properties, stamps)
+    is_between_brokers = node.is_broker and listener == node.inter_broker_listener_name
+    return TlsSource(listener, properties, is_between_brokers, stamps)
 
 
 def _stamp(path: str | None) -> tuple[int, int, int]:
