@@ -23,7 +23,12 @@ _OTHER_PROGRAMS: Final = (
     "testing",
 )
 """Folders whose configuration is that of clients and tools, and generated code."""
-_READING_CONFIG_FILES: Final = ("authorizer.py", "node_config.py", "topic_config.py")
+_READING_CONFIG_FILES: Final = (
+    "authorizer.py",
+    "node_config.py",
+    "sasl_settings.py",
+    "topic_config.py",
+)
 """Files of `config` that turn values into something that other packages use."""
 _TLS_SETTINGS: Final = "security/tls_settings.py"
 """It reads the keys of TLS from the texts of a listener, whose dynamic values are among them."""

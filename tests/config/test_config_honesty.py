@@ -89,7 +89,12 @@ def test_a_dynamic_key_is_read_while_the_broker_runs_or_says_that_it_is_not(key:
 
 def test_only_dynamic_keys_are_marked_as_read_at_the_start() -> None:
     marked = [key.name for key in DYNAMIC_KEYS.values() if key.is_read_at_start]
-    assert marked == ["listener.security.protocol.map", "listeners"]
+    assert marked == [
+        "listener.security.protocol.map",
+        "listeners",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+    ]
     assert all(map(is_dynamic, marked))
 
 
@@ -109,14 +114,14 @@ def test_keys_without_effect_are_warned_about_once_for_each_reason() -> None:
             "num.io.threads": "16",
             "log.preallocate": "true",
             "num.network.threads": "6",
-            "delegation.token.secret.key": "secret",
+            "sasl.kerberos.service.name": "kafka",
         }
     )
     assert node.warnings == (
         "num.io.threads, num.network.threads have no effect: the number of threads is fixed",
         "log.preallocate has no effect: segment files grow as records are appended, into disk space"
         " that is reserved in steps of 8 MiB",
-        "delegation.token.secret.key has no effect: delegation tokens are not supported",
+        "sasl.kerberos.service.name has no effect: Kerberos is not supported",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +9,11 @@ from pathlib import Path
 import pytest
 from peers.clients import create
 from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair
+from peers.franz import BUILD_LIMIT_S, franz_program
 from peers.node import Node
-from peers.paths import BUILD
 from peers.samples import CODECS
 
-SOURCES = Path(__file__).parent / "go"
 LIMIT_S = 40.0
-BUILD_LIMIT_S = 600.0
 # The first test waits for the compiler, which may have to compile the client's packages as well.
 pytestmark = pytest.mark.timeout(BUILD_LIMIT_S + LIMIT_S)
 SAMPLES = 100
@@ -28,7 +25,7 @@ OLDER_RELEASES = ["v2.1", "v2.8", "v3.6"]
 NOT_SERVED = {
     "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
-    "SASLHandshake", "SASLAuthenticate", "CreateDelegationToken", "RenewDelegationToken",
+    "CreateDelegationToken", "RenewDelegationToken",
     "ExpireDelegationToken", "DescribeDelegationToken", "ShareGroupHeartbeat",
     "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
     "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",
@@ -41,22 +38,7 @@ Franz = Callable[..., list[str]]
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """Return the compiled scripts; Go compiles them again after a change."""
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("Go is not installed (https://go.dev/dl/, any version from 1.21)")
-    target = BUILD / "interop" / "franz"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        [go, "build", "-buildvcs=false", "-o", str(target), "."],
-        cwd=SOURCES,
-        capture_output=True,
-        text=True,
-        timeout=BUILD_LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"go build failed:\n{done.stderr}"
-    return target
+    return franz_program()
 
 
 @pytest.fixture

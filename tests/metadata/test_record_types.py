@@ -13,7 +13,6 @@ from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import (
     AccessControlEntry,
     DelegationToken,
-    ScramCredential,
     ScramUser,
 )
 from spindle.metadata.snapshot import snapshot_records
@@ -50,6 +49,7 @@ from spindle.protocol.messages.metadata_records import (
 )
 from spindle.protocol.metadata_frame import RECORD_TYPES, parse_frame
 from spindle.publication.loader import MetadataLoader
+from spindle.security.scram import ScramCredential
 
 T = uuid(1)
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=30)

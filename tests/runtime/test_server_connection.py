@@ -102,6 +102,9 @@ class Server:
     def connection_closed(self, connection: Connection) -> None:
         self.open -= self.accepts
 
+    def violated(self, connection: Connection, violation: ProtocolViolation) -> None:
+        connection.close()
+
     def bytes_received(self, count: int, /) -> None:
         pass
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spindle.config.node_config import NodeConfig
 
 
-_LISTENER_KEYS: Final = ("ssl.",)
+_LISTENER_KEYS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms", "connection.failed.")
 """Beginnings of the names of keys that a listener may have of its own."""
 
 
@@ -51,6 +51,10 @@ class ListenerConfig:
         own = {k.removeprefix(prefix): v for k, v in merged.items() if k.startswith(prefix)}
         self.properties: Final[Mapping[str, str]] = {**merged, **own}
         self.own: Final = frozenset(own)
+
+    def key_name(self, name: str) -> str:
+        """Return the key under which a value is set, for errors."""
+        return f"{listener_prefix(self.listener)}{name}" if name in self.own else name
 
     def get(self, name: str) -> ConfigValue:
         """Return the value of a key of `BROKER_KEYS`.

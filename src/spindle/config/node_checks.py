@@ -10,6 +10,7 @@ from spindle.common.errors import ConfigError
 from spindle.config.broker_keys.spindle import CORDON_HIGH_WATERMARK, CORDON_LOW_WATERMARK
 from spindle.config.endpoints import WILDCARD_HOST, parse_address_limits
 from spindle.config.group_checks import check_groups
+from spindle.config.listener_config import ListenerConfig
 from spindle.config.log_dir_paths import EVERY_DIRECTORY, match_paths
 from spindle.config.topic_config import default_topic_config
 
@@ -221,11 +222,12 @@ def _check_inter_broker_security(config: "NodeConfig") -> None:
     if protocol is None or not protocol.has_sasl:
         return
     mechanism = config.text("sasl.mechanism.inter.broker.protocol")
-    enabled = config.names("sasl.enabled.mechanisms")
+    listener = ListenerConfig(config, config.inter_broker_listener_name)
+    enabled = listener.names("sasl.enabled.mechanisms")
     if mechanism not in enabled:
         raise ConfigError(
             f"sasl.mechanism.inter.broker.protocol={mechanism} must be among "
-            f"sasl.enabled.mechanisms={','.join(enabled)}"
+            f"{listener.key_name('sasl.enabled.mechanisms')}={','.join(enabled)}"
         )
 
 

@@ -25,7 +25,7 @@ from spindle.config.endpoints import (
     security_protocol,
 )
 from spindle.config.node_checks import check_node
-from spindle.config.node_support import check_listener_names, check_supported
+from spindle.config.node_support import check_supported
 from spindle.config.node_warnings import node_warnings
 from spindle.config.values import ConfigValue
 from spindle.security.secret import Secret
@@ -126,8 +126,6 @@ class NodeConfig:
         Raises:
             ConfigError: a value is refused, a required key is missing, or keys contradict.
         """
-        if must_run:
-            check_listener_names(properties)
         config = cls(properties)
         if must_run:
             check_supported(config)

@@ -19,10 +19,9 @@ from spindle.protocol.messages.metadata_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from spindle.security.scram import MAX_STORED_ITERATIONS, MIN_ITERATIONS, ScramMechanism
 
-_DIGESTS: Final = {1: "sha256", 2: "sha512"}
-MIN_ITERATIONS: Final = 4096
-MAX_ITERATIONS: Final = 16384
+_DIGESTS: Final = {each.value: each.hash_name for each in ScramMechanism}
 
 _Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 _Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
@@ -83,12 +82,12 @@ def _record(image: MetadataImage, change: _Deletion | _Upsertion) -> Message:
                 "Attempt to delete a user credential that does not exist",
             )
         return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
-    if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
+    if not MIN_ITERATIONS <= change.iterations <= MAX_STORED_ITERATIONS:
         much = "few" if change.iterations < MIN_ITERATIONS else "many"
         raise ApiError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
             f"Too {much} iterations: {change.iterations}, allowed are {MIN_ITERATIONS} to "
-            f"{MAX_ITERATIONS}",
+            f"{MAX_STORED_ITERATIONS}",
         )
     client_key = hmac.digest(change.salted_password, b"Client Key", digest)
     return UserScramCredentialRecord(

@@ -15,6 +15,7 @@ from spindle.protocol.messages.metadata_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from spindle.security.scram import ScramCredential
 
 
 class AccessControlEntry(NamedTuple):
@@ -34,15 +35,6 @@ class ScramUser(NamedTuple):
 
     name: str
     mechanism: int
-
-
-class ScramCredential(NamedTuple):
-    """The values with which a server checks a client's proof; they do not reveal the password."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
 
 
 class DelegationToken(NamedTuple):

@@ -53,15 +53,19 @@ class FrameReceiver:
 
     def __init__(self, max_frame_bytes: int, limit_name: str, first_allocation_bytes: int) -> None:
         self.large_bytes = 0
-        self._max_frame_bytes = max_frame_bytes
-        self._limit_name = limit_name
-        self._first_allocation_bytes = first_allocation_bytes
+        self.limit(max_frame_bytes, limit_name, first_allocation_bytes)
         self._small = _NO_BYTES
         self._small_view = _NO_VIEW
         self._start = 0
         self._end = 0
         self._large = _NO_VIEW
         self._large_end = 0
+
+    def limit(self, max_frame_bytes: int, limit_name: str, first_allocation_bytes: int) -> None:
+        """Set the limits of the frames that begin from now on."""
+        self._max_frame_bytes = max_frame_bytes
+        self._limit_name = limit_name
+        self._first_allocation_bytes = first_allocation_bytes
 
     def buffer(self) -> memoryview:
         """Return the memory for the next bytes; it is never empty."""

@@ -32,6 +32,8 @@ from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import Listener, bind, reachable
+from spindle.runtime.network.sasl_rules import sasl_rules
+from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.peers.pool import PeerPool
 from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
@@ -283,6 +285,7 @@ class Node:
             on_fatal=self.fail,
             listen=self._machine.listen,
             tls=tls,
+            sasl_of=self._sasl_rules,
             most_descriptors=self._open_files.by_brokers_clients,
         )
         return BrokerServer(environment, self._metrics)
@@ -290,12 +293,16 @@ class Node:
     async def _bind_controller_listeners(self, tls: TlsListeners) -> list[Listener]:
         """Take the controller ports first: the quorum must be able to name them."""
         listeners = [
-            Listener(e.listener, e.host, e.port, {}, tls.security_of(e))
+            Listener(e.listener, e.host, e.port, {}, tls.security_of(e), self._sasl_rules(e))
             for e in self._config.controller_listeners
         ]
         for listener in listeners:
             await bind(listener, self._machine.listen)
         return listeners
+
+    def _sasl_rules(self, endpoint: Endpoint) -> SaslRules | None:
+        now_ms = self._machine.wall_clock_ms
+        return sasl_rules(self._config, endpoint, lambda: self.publisher.image, now_ms)
 
     def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:
         return reachable(self._config.advertised_controller_listeners, bound)

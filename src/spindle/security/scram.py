@@ -21,6 +21,12 @@ MAX_ACCEPTED_ITERATIONS: Final = 1_000_000
 _CHANNEL_BINDING: Final = "n,,"
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64: Final = r"[A-Za-z0-9+/]+={0,2}"
+_NAME: Final = r"(?:[^,=\x00]|=2C|=3D)+"
+_EXTENSIONS: Final = r"((?:,[A-Za-z]+=[^,\x00]+)*)"
+_CLIENT_FIRST: Final = re.compile(
+    rf"(n,(?:a=({_NAME}))?,)((?:m=[^,\x00]+,)?n=({_NAME}),r=({_NONCE}){_EXTENSIONS})"
+)
+_CLIENT_FINAL: Final = re.compile(rf"(c=({_BASE64}),r=({_NONCE}){_EXTENSIONS}),p=({_BASE64})")
 _SERVER_FIRST: Final = re.compile(rf"r=({_NONCE}),s=({_BASE64}),i=([1-9][0-9]{{0,9}})(?:,.*)?")
 _SERVER_FINAL: Final = re.compile(rf"(?:e=([^,]*)|v=({_BASE64}))(?:,.*)?")
 
@@ -41,12 +47,51 @@ class ScramMechanism(IntEnum):
         """The name of the hash function."""
         return f"sha{self.name.rpartition('_')[2]}"
 
+    @property
+    def hash_bytes(self) -> int:
+        """The size of a hash."""
+        return hashlib.new(self.hash_name).digest_size
+
 
 SCRAM_MECHANISMS: Final = {each.text: each for each in ScramMechanism}
 
 
 class ScramError(Exception):
     """A SCRAM message that is malformed or breaks a rule."""
+
+
+class ScramCredential(NamedTuple):
+    """The values with which a server checks a client's proof; they do not reveal the password."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class ClientFirst(NamedTuple):
+    """The first message of a client.
+
+    Attributes:
+        header: what stands before the rest; the client repeats it in its last message.
+        bare: the rest.
+        authorization_id: the user to act as, empty for the one that logs in.
+        is_token: the user is the id of a delegation token (KIP-48).
+    """
+
+    header: str
+    bare: str
+    authorization_id: str
+    user: str
+    nonce: str
+    is_token: bool
+
+
+class ClientFinal(NamedTuple):
+    """The last message of a client."""
+
+    without_proof: str
+    proof: bytes
 
 
 class ServerFirst(NamedTuple):
@@ -110,6 +155,63 @@ def client_final(without_proof: str, proof: bytes) -> bytes:
     return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
 
+def parse_client_first(message: bytes) -> ClientFirst:
+    """Return a client's first message.
+
+    Raises:
+        ScramError: the message is malformed, or asks for channel binding.
+    """
+    match = _CLIENT_FIRST.fullmatch(_decoded(message))
+    if match is None:
+        raise ScramError("its first SCRAM message is malformed")
+    header, authorization_id, bare, name, nonce, extensions = match.groups()
+    return ClientFirst(
+        header,
+        bare,
+        _from_name(authorization_id or ""),
+        _from_name(name),
+        nonce,
+        "tokenauth=true" in extensions.lower().split(","),
+    )
+
+
+def server_first(nonce: str, credential: ScramCredential) -> str:
+    """Return a server's challenge; the nonce begins with the client's."""
+    salt = b64encode(credential.salt).decode()
+    return f"r={nonce},s={salt},i={credential.iterations}"
+
+
+def parse_client_final(message: bytes, header: str, nonce: str) -> ClientFinal:
+    """Return a client's last message, checked against its first one and the server's nonce.
+
+    Raises:
+        ScramError: the message is malformed, or belongs to another exchange.
+    """
+    match = _CLIENT_FINAL.fullmatch(_decoded(message))
+    if match is None:
+        raise ScramError("its last SCRAM message is malformed")
+    without_proof, binding, found_nonce, _, proof = match.groups()
+    if found_nonce != nonce:
+        raise ScramError("its last SCRAM message has another nonce than the challenge")
+    if _from_base64(binding) != header.encode():
+        raise ScramError("its last SCRAM message has another channel binding than its first one")
+    return ClientFinal(without_proof, _from_base64(proof))
+
+
+def is_proof(mechanism: ScramMechanism, stored: bytes, auth_message: str, proof: bytes) -> bool:
+    """Return whether a client's proof fits the stored key, always in the same time."""
+    signature = _hmac(mechanism, stored, auth_message.encode())
+    if len(proof) != len(signature):
+        return False
+    key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+    return hmac.compare_digest(hashlib.new(mechanism.hash_name, key).digest(), stored)
+
+
+def server_final(signature: bytes) -> bytes:
+    """Return a server's last message."""
+    return f"v={b64encode(signature).decode()}".encode()
+
+
 def parse_server_first(message: bytes, client_nonce: str) -> ServerFirst:
     """Return a server's challenge, checked against the client's nonce and the limits.
 
@@ -152,6 +254,10 @@ def _decoded(message: bytes) -> str:
         return message.decode()
     except UnicodeDecodeError:
         raise ScramError("a SCRAM message is not UTF-8") from None
+
+
+def _from_name(text: str) -> str:
+    return text.replace("=2C", ",").replace("=3D", "=")
 
 
 def _from_base64(text: str) -> bytes:

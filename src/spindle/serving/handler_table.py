@@ -54,6 +54,7 @@ from spindle.serving.handlers.offsets import (
 )
 from spindle.serving.handlers.offsets_of_logs import list_offsets, offset_for_leader_epoch
 from spindle.serving.handlers.produce import produce
+from spindle.serving.handlers.sasl import sasl_authenticate, sasl_handshake
 from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
 from spindle.serving.handlers.transactions import (
     handle_add_offsets,
@@ -166,6 +167,8 @@ def broker_handlers(
     for key in (*OPERATIONS, *_QUORUM_FORWARDED):
         if APIS[key].is_forwarded and APIS[key].on_broker and key not in handlers:
             handlers[key] = partial(_forward, services)
+    handlers[ApiKey.SASL_HANDSHAKE] = sasl_handshake
+    handlers[ApiKey.SASL_AUTHENTICATE] = sasl_authenticate
     for key in _OF_TOKENS:
         handlers[key] = partial(_forward_of_tokens, services)
     handlers[ApiKey.API_VERSIONS] = answer_of_listener(

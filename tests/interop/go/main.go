@@ -1,7 +1,8 @@
 // Command franz plays scripts with franz-go against one node and prints what it sees, line by line.
 //
-// Usage: franz [-as VERSION] SCRIPT ADDRESS TOPIC [ARGUMENT...]. With -as the client speaks no newer
-// versions of the APIs than that release of Kafka. Equal behaviour of two nodes gives equal lines:
+// Usage: franz [-as VERSION] [-sasl MECHANISM] SCRIPT ADDRESS TOPIC [ARGUMENT...]. With -as the client
+// speaks no newer versions of the APIs than that release of Kafka. With -sasl it logs in as the user
+// FRANZ_USER with the password FRANZ_PASSWORD, both from the environment. Equal behaviour of two nodes gives equal lines:
 // what belongs to one node only (ids, clocks) is checked here and not printed.
 package main
 
@@ -18,6 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const limit = 30 * time.Second
@@ -29,6 +33,7 @@ type play struct {
 	topic     string
 	arguments []string
 	versions  *kversion.Versions
+	mechanism sasl.Mechanism
 }
 
 var scripts = map[string]func(play){
@@ -54,6 +59,7 @@ var scripts = map[string]func(play){
 
 func main() {
 	release := flag.String("as", "v4.3", "newest `release` of Kafka whose API versions are used")
+	login := flag.String("sasl", "", "`mechanism` to log in with")
 	flag.Parse()
 	words, versions := flag.Args(), kversion.FromString(*release)
 	if len(words) < 3 || scripts[words[0]] == nil || versions == nil {
@@ -62,7 +68,7 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	scripts[words[0]](play{ctx, words[1], words[2], words[3:], versions})
+	scripts[words[0]](play{ctx, words[1], words[2], words[3:], versions, mechanism(*login)})
 }
 
 // check ends the program when a step fails that every node must be able to do.
@@ -72,7 +78,24 @@ func check(err error) {
 	}
 }
 
+// mechanism returns the login of the user in the environment, nil for none.
+func mechanism(name string) sasl.Mechanism {
+	user, password := os.Getenv("FRANZ_USER"), os.Getenv("FRANZ_PASSWORD")
+	switch name {
+	case "PLAIN":
+		return plain.Auth{User: user, Pass: password}.AsMechanism()
+	case "SCRAM-SHA-256":
+		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
+	case "SCRAM-SHA-512":
+		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
+	}
+	return nil
+}
+
 func (p play) client(options ...kgo.Opt) *kgo.Client {
+	if p.mechanism != nil {
+		options = append(options, kgo.SASL(p.mechanism))
+	}
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(p.address),
 		kgo.ClientID("franz"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from certificates import Certified, certified, self_signed
 
-from peers.node import KafkaNode
+from peers.node import KafkaNode, Node
 from spindle.client.admin.scram import NewCredential, alter_user
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import client_settings
@@ -84,8 +84,8 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
             **_stores("expired", certified("old", hosts=HOSTS, days=-1).write(folder, "expired")),
             **_stores("self_signed", self_signed("self", hosts=HOSTS).write(folder, "self")),
             "listener.name.mutual.ssl.client.auth": "required",
-            **_mechanisms("login_tls", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"),
-            **_mechanisms("short", "PLAIN,SCRAM-SHA-512,OAUTHBEARER"),
+            **mechanisms("login_tls", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"),
+            **mechanisms("short", "PLAIN,SCRAM-SHA-512,OAUTHBEARER"),
             "listener.name.short.connections.max.reauth.ms": str(SESSION_MS),
             "delegation.token.secret.key": "secret of the tokens",
         },
@@ -93,7 +93,7 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     try:
         node.format()
         node.start()
-        _add_users(node)
+        add_users(node)
         yield SecuredKafka(node, trust_file, client, client.write(folder, "client"))
     finally:
         node.remove()
@@ -108,7 +108,8 @@ def _stores(listener: str, key_file: Path, trust_file: Path | None = None) -> Ma
     return keys
 
 
-def _mechanisms(listener: str, names: str) -> Mapping[str, str]:
+def mechanisms(listener: str, names: str) -> Mapping[str, str]:
+    """Return the keys with which a listener lets the user in by each of the mechanisms."""
     prefix = f"listener.name.{listener}."
     found = {
         "PLAIN": jaas("plain.PlainLoginModule", **{f"user_{USER}": PASSWORD}),
@@ -129,7 +130,7 @@ def _in_property_file(value: str) -> str:
     return value.replace("\\", "\\\\")
 
 
-def _add_users(node: KafkaNode) -> None:
+def add_users(node: Node) -> None:
     """Give the users SCRAM credentials, over the listener without security."""
     with WireClient(client_settings({"bootstrap.servers": node.bootstrap})) as client:
         for user in (USER, ODD_USER):

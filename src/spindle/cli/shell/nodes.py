@@ -20,11 +20,10 @@ from spindle.metadata.partitions import RECOVERED, PartitionRegistration
 from spindle.metadata.security import (
     AccessControlEntry,
     DelegationToken,
-    ScramCredential,
     SecurityImage,
 )
 from spindle.metadata.topics import TopicImage
-from spindle.security.scram import SCRAM_MECHANISMS
+from spindle.security.scram import SCRAM_MECHANISMS, ScramCredential
 from spindle.security.secret import HIDDEN
 
 _PROTOCOLS: Final = {protocol.value: protocol.name for protocol in SecurityProtocol}

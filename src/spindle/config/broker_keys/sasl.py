@@ -14,33 +14,33 @@ from spindle.config.definition import (
     STRING,
     ConfigKey,
 )
-from spindle.config.no_effect import NO_SASL
+from spindle.config.no_effect import NO_JAVA, NO_KERBEROS, NO_SASL
 from spindle.config.validators import ListOf, OneOfIgnoringCase, Range
 
 # fmt: off
 SASL_KEYS = (
     ConfigKey("sasl.client.callback.handler.class", CLASS, None, None, READ_ONLY,
-              "Java class for client-side SASL callbacks.", no_effect=NO_SASL),
+              "Java class for client-side SASL callbacks.", no_effect=NO_JAVA),
     ConfigKey("sasl.enabled.mechanisms", LIST, ("GSSAPI",), ListOf(), PER_BROKER,
-              "SASL mechanisms that clients may use.", no_effect=NO_SASL),
+              "SASL mechanisms that clients may use.", is_read_at_start=True),
     ConfigKey("sasl.jaas.config", PASSWORD, None, None, PER_BROKER,
-              "Login configuration of a SASL mechanism.", no_effect=NO_SASL),
+              "Login configuration of a SASL mechanism.", is_read_at_start=True),
     ConfigKey("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, PER_BROKER,
-              "Path of kinit.", no_effect=NO_SASL),
+              "Path of kinit.", no_effect=NO_KERBEROS),
     ConfigKey("sasl.kerberos.min.time.before.relogin", LONG, 60_000, None, PER_BROKER,
-              "Pause between two checks of the Kerberos login.", no_effect=NO_SASL),
+              "Pause between two checks of the Kerberos login.", no_effect=NO_KERBEROS),
     ConfigKey("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), ListOf(), PER_BROKER,
-              "Rules that turn a Kerberos principal into a user name.", no_effect=NO_SASL),
+              "Rules that turn a Kerberos principal into a user name.", no_effect=NO_KERBEROS),
     ConfigKey("sasl.kerberos.service.name", STRING, None, None, PER_BROKER,
-              "Kerberos service name of the brokers.", no_effect=NO_SASL),
+              "Kerberos service name of the brokers.", no_effect=NO_KERBEROS),
     ConfigKey("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, None, PER_BROKER,
-              "Random share added to the renewal time of a ticket.", no_effect=NO_SASL),
+              "Random share added to the renewal time of a ticket.", no_effect=NO_KERBEROS),
     ConfigKey("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, None, PER_BROKER,
-              "Share of a ticket's life after which it is renewed.", no_effect=NO_SASL),
+              "Share of a ticket's life after which it is renewed.", no_effect=NO_KERBEROS),
     ConfigKey("sasl.login.callback.handler.class", CLASS, None, None, READ_ONLY,
               "Java class for login callbacks.", no_effect=NO_SASL),
     ConfigKey("sasl.login.class", CLASS, None, None, READ_ONLY,
-              "Java class that logs in.", no_effect=NO_SASL),
+              "Java class that logs in.", no_effect=NO_JAVA),
     ConfigKey("sasl.login.connect.timeout.ms", INT, None, None, READ_ONLY,
               "Time limit for connecting to the identity provider.", no_effect=NO_SASL),
     ConfigKey("sasl.login.read.timeout.ms", INT, None, None, READ_ONLY,
@@ -121,8 +121,8 @@ SASL_KEYS = (
     ConfigKey("sasl.oauthbearer.token.endpoint.url", STRING, None, None, READ_ONLY,
               "Address of the provider's token service.", no_effect=NO_SASL),
     ConfigKey("sasl.server.callback.handler.class", CLASS, None, None, READ_ONLY,
-              "Java class for server-side SASL callbacks.", no_effect=NO_SASL),
+              "Java class for server-side SASL callbacks.", no_effect=NO_JAVA),
     ConfigKey("sasl.server.max.receive.size", INT, 524_288, None, READ_ONLY,
-              "Largest SASL message that is read before authentication.", no_effect=NO_SASL),
+              "Largest SASL message that is read before authentication."),
 )
 # fmt: on

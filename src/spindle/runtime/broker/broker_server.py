@@ -119,7 +119,7 @@ class BrokerServer:
         self.services = self._make_services()
         handlers = broker_handlers(self.services, self._env.kraft_version)
         self.listeners = [
-            Listener(e.listener, e.host, e.port, handlers, env.tls.security_of(e))
+            Listener(e.listener, e.host, e.port, handlers, env.tls.security_of(e), env.sasl_of(e))
             for e in config.broker_listeners
         ]
         self.limits = RequestLimits.of(config, env.most_descriptors)

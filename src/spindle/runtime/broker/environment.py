@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from random import Random
 
 from spindle.authorization.authorizer import Authorizer
+from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
 from spindle.runtime.broker.directory_changes import DirectoryPorts
 from spindle.runtime.network.listener import Listen
+from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.peers.port import Peers
 from spindle.serving.ports import ControllerChannel
@@ -35,5 +37,6 @@ class BrokerEnvironment:
     on_fatal: Callable[[str], None]
     listen: Listen
     tls: TlsListeners
+    sasl_of: Callable[[Endpoint], SaslRules | None]
     most_descriptors: int
     """The number of client connections for which the limit of open files leaves room."""

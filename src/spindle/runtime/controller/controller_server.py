@@ -56,6 +56,7 @@ from spindle.serving.handlers.describe_security import (
     describe_acls,
     describe_user_scram_credentials,
 )
+from spindle.serving.handlers.sasl import sasl_authenticate, sasl_handshake
 
 log = logging.getLogger(__name__)
 
@@ -282,6 +283,8 @@ class ControllerServer(ImageConsumer):
         )
         handlers[ApiKey.DESCRIBE_CLUSTER] = self._describe_cluster
         handlers[ApiKey.ENVELOPE] = self._answer_envelope
+        handlers[ApiKey.SASL_HANDSHAKE] = sasl_handshake
+        handlers[ApiKey.SASL_AUTHENTICATE] = sasl_authenticate
         handlers[ApiKey.API_VERSIONS] = answer_of_listener(
             handlers, lambda: self._publisher.image, lambda: self._quorum.kraft_version
         )

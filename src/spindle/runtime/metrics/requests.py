@@ -81,6 +81,9 @@ class RequestMetrics:
         connections_opened: connections accepted since the start.
         connections_refused: connections refused because of a limit.
         connections_muted: connections that had to wait because of a quota.
+        successful_authentications: connections that have authenticated with SASL.
+        successful_reauthentications: renewals of a session on its connection (KIP-368).
+        sessions_expired: connections closed because they went on after the end of their session.
     """
 
     __slots__ = (
@@ -90,6 +93,11 @@ class RequestMetrics:
         "connections_muted",
         "connections_opened",
         "connections_refused",
+        "failed_authentications",
+        "failed_reauthentications",
+        "sessions_expired",
+        "successful_authentications",
+        "successful_reauthentications",
         "times",
     )
 
@@ -100,6 +108,11 @@ class RequestMetrics:
         self.connections_opened = 0
         self.connections_refused = 0
         self.connections_muted = 0
+        self.successful_authentications = 0
+        self.failed_authentications = 0
+        self.successful_reauthentications = 0
+        self.failed_reauthentications = 0
+        self.sessions_expired = 0
         self.times: dict[tuple[str, str], RequestTimes] = {}
 
     def of(self, api: str, listener: str) -> RequestTimes:

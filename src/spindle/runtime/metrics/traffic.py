@@ -19,7 +19,22 @@ _TOPIC_COUNTERS: Final = (
     ("failed_produce_requests", "Partitions of produce requests whose append failed."),
     ("failed_fetch_requests", "Partitions in answers to fetch requests that have an error."),
 )
+_AUTHENTICATION_COUNTERS: Final = (
+    ("successful_authentication", "Connections that have authenticated with SASL."),
+    ("failed_authentication", "Connections whose SASL authentication failed."),
+    ("successful_reauthentication", "Sessions renewed on their connection."),
+    ("failed_reauthentication", "Sessions whose renewal failed."),
+    (
+        "expired_connections_killed",
+        "Connections closed because they went on after the end of their session.",
+    ),
+)
 _ATTRIBUTES: Final = {
+    "successful_authentication": "successful_authentications",
+    "failed_authentication": "failed_authentications",
+    "successful_reauthentication": "successful_reauthentications",
+    "failed_reauthentication": "failed_reauthentications",
+    "expired_connections_killed": "sessions_expired",
     "total_produce_requests": "produces",
     "total_fetch_requests": "fetches",
     "failed_produce_requests": "failed_produces",
@@ -59,6 +74,9 @@ def request_metrics(requests: RequestMetrics, now_s: float) -> Iterator[Metric]:
         "Connections that had to wait because of a quota.",
         requests.connections_muted,
     )
+    for name, documentation in _AUTHENTICATION_COUNTERS:
+        count = getattr(requests, _ATTRIBUTES[name])
+        yield counter(f"{prefix}_{name}", documentation, count)
     yield counter(f"{prefix}_incoming_byte", "Bytes received.", requests.bytes_in)
     yield counter(f"{prefix}_outgoing_byte", "Bytes sent.", requests.bytes_out)
 

@@ -20,14 +20,20 @@ from spindle.common.promise import Promise
 from spindle.protocol.api import PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.request_limits import RequestLimits
+from spindle.runtime.network.sasl_state import SaslState
 from spindle.runtime.network.socket_loan import LentSocket, Patience, lend_socket, shut_down
 from spindle.runtime.task_promise import promise_of
+from spindle.security.server.mechanism import LoggedIn
 from spindle.serving.direct_answers import AnswerCutOff
 
 log = logging.getLogger(__name__)
 
 _API_KEY: Final = Struct(">h")
 _FIRST_ALLOCATION_BYTES: Final = 2 * 1024 * 1024
+_FIRST_ALLOCATION_OF_STRANGERS_BYTES: Final = 64 * 1024
+_LAST_ANSWER_S: Final = 0.05
+"""Time between a last answer and the end of its connection, because kafka-python does not read an
+answer that arrives together with the end."""
 _PIPELINED_BYTES: Final = 64 * 1024 * 1024
 
 Answer = list[Bytes] | None
@@ -59,6 +65,10 @@ class Dispatcher(Protocol):
         ...
 
     def connection_closed(self, connection: "Connection") -> None: ...
+    def violated(self, connection: "Connection", violation: ProtocolViolation) -> None:
+        """Close a connection that has sent what is no request."""
+        ...
+
     def bytes_received(self, count: int, /) -> None: ...
     def bytes_sent(self, count: int, /) -> None: ...
 
@@ -77,14 +87,25 @@ class _Pending:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol object of one socket."""
+    """The protocol object of one socket.
 
-    def __init__(self, dispatcher: Dispatcher, listener: str) -> None:
+    Attributes:
+        sasl: the state of its authentication; None without SASL, and after an authentication that
+            lasts as long as the connection.
+        opened_s: when it was opened, by the loop's clock.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, listener: str, sasl: SaslState | None = None
+    ) -> None:
         self.listener = listener
         self.client_address = ""
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.principal = "User:ANONYMOUS"
+        self.is_token_authenticated = False
+        self.sasl = sasl
+        self.opened_s = 0.0
         self.last_active_s = 0.0
         self._dispatcher = dispatcher
         self._limits = dispatcher.limits
@@ -93,6 +114,12 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(
             self._limits.max_request_bytes, "socket.request.max.bytes", _FIRST_ALLOCATION_BYTES
         )
+        if sasl is not None:
+            self._receiver.limit(
+                sasl.rules.max_receive_bytes,
+                "sasl.server.max.receive.size",
+                _FIRST_ALLOCATION_OF_STRANGERS_BYTES,
+            )
         self._large_held_bytes = 0
         self._frames: deque[Bytes] = deque()
         self._pending: deque[_Pending] = deque()
@@ -103,6 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = False
         self._is_advancing = False
         self._mute: asyncio.TimerHandle | None = None
+        self._farewell: asyncio.TimerHandle | None = None
         self._patience = Patience()
         self._loan: LentSocket | None = None
 
@@ -115,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.client_address = peer[0] if peer else ""
         transport.set_write_buffer_limits(high=1024 * 1024)
-        self.last_active_s = self._loop.time()
+        self.opened_s = self.last_active_s = self._loop.time()
         if not self._dispatcher.connection_opened(self):
             self._is_closing = True
             transport.abort()
@@ -126,6 +154,8 @@ class Connection(asyncio.BufferedProtocol):
             shut_down(self._transport)
         if self._mute is not None:
             self._mute.cancel()
+        if self._farewell is not None:
+            self._farewell.cancel()
         self._receiver.drop()
         self._release_large()
         self._limits.forget(self._flow)
@@ -182,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
             for frame in self._receiver.received(nbytes):
                 self._accept(frame)
         except ProtocolViolation as violation:
-            self._refuse(violation)
+            self._dispatcher.violated(self, violation)
         if self._receiver.large_bytes and not self._large_held_bytes:
             self._flow()
 
@@ -202,10 +232,6 @@ class Connection(asyncio.BufferedProtocol):
     def _release_large(self) -> None:
         self._limits.release(self._large_held_bytes)
         self._large_held_bytes = 0
-
-    def _refuse(self, violation: ProtocolViolation) -> None:
-        log.warning("closing the connection of %s: %s", self.client_address, violation)
-        self.close()
 
     # -- requests
 
@@ -235,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
             result = self._dispatcher.dispatch(self, frame)
         except ProtocolViolation as violation:
             self._limits.release(len(frame))
-            self._refuse(violation)
+            self._dispatcher.violated(self, violation)
             return
         except Exception:  # one bad request must not end the process
             self._limits.release(len(frame))
@@ -372,6 +398,34 @@ class Connection(asyncio.BufferedProtocol):
             self._mute = None
             self._advance()
             self._flow()
+
+    def authenticated(self, login: LoggedIn) -> None:
+        """Serve the requests of a user from now on."""
+        self.principal = f"User:{login.user}"
+        self.is_token_authenticated = login.is_token
+        self._receiver.limit(
+            self._limits.max_request_bytes, "socket.request.max.bytes", _FIRST_ALLOCATION_BYTES
+        )
+
+    def end_after(self, delay_s: float, answer: list[Bytes]) -> None:
+        """Handle nothing more; send an answer and close after the delay."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._limits.release(sum(map(len, self._frames)))
+        self._frames.clear()
+        if self._transport is not None and not self._is_read_paused:
+            self._is_read_paused = True
+            self._transport.pause_reading()
+        self._farewell = self._loop.call_later(delay_s, self._part_with, answer)
+
+    def _part_with(self, answer: list[Bytes]) -> None:
+        if not answer or self._transport is None:
+            self.close()
+            return
+        self._dispatcher.bytes_sent(sum(map(len, answer)))
+        self._transport.writelines(answer)
+        self._farewell = self._loop.call_later(_LAST_ANSWER_S, self.close)
 
     def close(self) -> None:
         """Close after what was already given to the socket has been sent."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from spindle.common.ids import Endpoint
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.runtime.network.listener_tls import ListenerTls
+from spindle.runtime.network.sasl_state import SaslRules
 from spindle.serving.context import Handler
 
 Listen = Callable[[str, str, int], Awaitable[Any]]
@@ -29,7 +30,7 @@ class Listener:
     """A bound socket and the handlers it serves.
 
     Connections that arrive before `open` are accepted but not read, as Kafka's broker keeps its
-    data plane closed until it is unfenced.
+    data plane closed until it is unfenced. `sasl` is None where clients do not log in.
     """
 
     def __init__(
@@ -39,9 +40,11 @@ class Listener:
         port: int,
         handlers: Mapping[int, Handler],
         security: ListenerSecurity = NO_SECURITY,
+        sasl: SaslRules | None = None,
     ) -> None:
         self.name = name
         self.security = security
+        self.sasl = sasl
         self.host = host
         self.port = port
         self.handlers = handlers

@@ -7,6 +7,7 @@ table; it neither advertises nor accepts any other API.
 
 import asyncio
 import logging
+from math import inf
 from time import perf_counter
 from typing import Final
 
@@ -23,7 +24,9 @@ from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Answer, Connection, Deferred
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
 from spindle.runtime.network.listener import Listener
+from spindle.runtime.network.login_log import LoginLog
 from spindle.runtime.network.request_limits import RequestLimits
+from spindle.runtime.network.sasl_state import LoginFailed, SaslState, SessionExpired
 from spindle.serving.context import RequestContext, Response
 from spindle.serving.direct_answers import SentAnswer, frame_of
 from spindle.serving.quotas.enforcement import ClientQuotas, set_throttle_time, throttle_time
@@ -33,6 +36,8 @@ log = logging.getLogger(__name__)
 _IDLE_SWEEP_S: Final = 30.0
 _LAST_ANSWERS_S: Final = 0.1
 """Time that a closing server gives its peers to read their answers."""
+_LOGIN_S: Final = 60.0
+"""Time that a connection has for its first authentication."""
 _BACKLOG: Final = 512
 _SMALL_FETCH_BYTES: Final = 64 * 1024
 _JOINED_BYTES: Final = 4096
@@ -63,6 +68,7 @@ class RequestServer:
         self._sweep: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._loop = asyncio.get_running_loop()
+        self._logins = LoginLog(listener.name, metrics, self._loop.time)
 
     # -- life
 
@@ -77,7 +83,8 @@ class RequestServer:
 
     def _accept(self) -> asyncio.BufferedProtocol:
         listener = self._listener
-        connection = Connection(self, listener.name)
+        sasl = SaslState(listener.sasl) if listener.sasl is not None else None
+        connection = Connection(self, listener.name, sasl)
         tls = listener.security.tls
         return connection if tls is None else tls.secured(connection)
 
@@ -133,11 +140,19 @@ class RequestServer:
         if self._max_idle_s:
             delay = min(_IDLE_SWEEP_S, self._max_idle_s)
             self._sweep = self._loop.call_later(delay, self._close_idle)
+        elif self._listener.sasl is not None:
+            self._sweep = self._loop.call_later(_IDLE_SWEEP_S, self._close_idle)
 
     def _close_idle(self) -> None:
-        oldest = self._loop.time() - self._max_idle_s
+        now_s = self._loop.time()
+        oldest = now_s - self._max_idle_s if self._max_idle_s else -inf
         for connection in list(self._connections):
-            if connection.is_idle_since(oldest):
+            sasl = connection.sasl
+            if sasl is not None and sasl.session is None and now_s - connection.opened_s > _LOGIN_S:
+                reason = f"not complete after {_LOGIN_S:.0f} s"
+                self._logins.failed(connection.client_address, reason, is_again=False)
+                connection.abort()
+            elif connection.is_idle_since(oldest):
                 # Abort it, because a peer that does not read would keep it open for ever.
                 connection.abort()
         self._schedule_sweep()
@@ -181,9 +196,59 @@ class RequestServer:
         for connection in list(self._connections):
             connection.unmute()
 
+    # -- authentication
+
+    def _authenticate(self, connection: Connection, sasl: SaslState, frame: Bytes) -> Answer:
+        """Answer a request of an authentication.
+
+        Returns:
+            The answer; empty if there is none now; None for a request that is served as others are.
+        """
+        previous = sasl.session
+        try:
+            answer = sasl.respond(frame, self._loop.time())
+        except LoginFailed as failure:
+            self._end_failed(connection, sasl, failure)
+            return []
+        except SessionExpired:
+            self._metrics.sessions_expired += 1
+            connection.close()
+            return []
+        session = sasl.session
+        if session is not None and session is not previous:
+            address = connection.client_address
+            self._logins.succeeded(address, session, is_again=previous is not None)
+            connection.authenticated(session.login)
+            if sasl.is_final:
+                connection.sasl = None
+        return answer
+
+    def _end_failed(self, connection: Connection, sasl: SaslState, failure: LoginFailed) -> None:
+        self._logins.failed(
+            connection.client_address,
+            str(failure),
+            user=failure.user,
+            mechanism=failure.mechanism,
+            is_again=sasl.session is not None,
+        )
+        connection.end_after(sasl.rules.failure_delay_s, failure.answer)
+
+    def violated(self, connection: Connection, violation: ProtocolViolation) -> None:
+        """Close a connection that has sent what is no request."""
+        sasl = connection.sasl
+        if sasl is not None and sasl.session is None:
+            self._end_failed(connection, sasl, LoginFailed(str(violation), []))
+        else:
+            log.warning("closing the connection of %s: %s", connection.client_address, violation)
+            connection.close()
+
     # -- requests
 
     def dispatch(self, connection: Connection, frame: Bytes) -> Answer | Deferred:
+        if connection.sasl is not None:
+            answered = self._authenticate(connection, connection.sasl, frame)
+            if answered is not None:
+                return answered
         header = read_request_header(frame)
         api_key, version = header.api_key, header.api_version
         handler = self._listener.handlers.get(api_key)

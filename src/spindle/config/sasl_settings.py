@@ -1,0 +1,171 @@
+"""The SASL settings of a listener: mechanisms, users of PLAIN, and limits.
+
+They are read when the node starts, so that a mistake stops the start with the name of the key.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from spindle.common.errors import ConfigError
+from spindle.config.broker_keys import BROKER_KEYS
+from spindle.config.listener_config import ListenerConfig, listener_prefix
+from spindle.security.jaas import LoginModule, parse_jaas
+from spindle.security.scram import SCRAM_MECHANISMS
+from spindle.security.secret import Secret
+from spindle.security.server.plain import PLAIN_MODULE, plain_users
+
+if TYPE_CHECKING:
+    from spindle.config.node_config import NodeConfig
+
+PLAIN: Final = "PLAIN"
+_SUPPORTED: Final = (PLAIN, *SCRAM_MECHANISMS)
+_JAVA_CLASSES: Final = (
+    "sasl.server.callback.handler.class",
+    "sasl.login.class",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """How a listener authenticates its clients.
+
+    Attributes:
+        mechanisms: the names of `sasl.enabled.mechanisms`, at least one.
+        plain_users: passwords by user name; empty without PLAIN.
+        max_reauth_ms: `connections.max.reauth.ms` by mechanism, 0 for sessions without an end.
+        max_receive_bytes: `sasl.server.max.receive.size`, the largest frame before authentication.
+        failure_delay_ms: `connection.failed.authentication.delay.ms`.
+    """
+
+    mechanisms: tuple[str, ...]
+    plain_users: Mapping[str, Secret]
+    max_reauth_ms: Mapping[str, int]
+    max_receive_bytes: int
+    failure_delay_ms: int
+
+
+class _MechanismKeys:
+    """The keys that a listener has for one mechanism, with the mechanism's name before them."""
+
+    def __init__(self, config: ListenerConfig, mechanism: str) -> None:
+        self._texts = config.properties
+        self._prefix = f"{mechanism.lower()}."
+
+    def optional_text(self, name: str) -> str | None:
+        return self._texts.get(self._prefix + name)
+
+
+def sasl_settings(config: ListenerConfig) -> SaslSettings:
+    """Return the settings of a listener with SASL.
+
+    Raises:
+        ConfigError: a mechanism is not supported, has no login module or a wrong one, or is to be
+            carried out by Java code.
+    """
+    mechanisms = config.names("sasl.enabled.mechanisms")
+    _check_mechanisms(config, mechanisms)
+    for mechanism in mechanisms:
+        _check_classes(config, mechanism)
+    return SaslSettings(
+        mechanisms=mechanisms,
+        plain_users=_plain_users(config) if PLAIN in mechanisms else {},
+        max_reauth_ms={name: _max_reauth_ms(config, name) for name in mechanisms},
+        max_receive_bytes=config.integer("sasl.server.max.receive.size"),
+        failure_delay_ms=config.integer("connection.failed.authentication.delay.ms"),
+    )
+
+
+def check_sasl(node: "NodeConfig") -> None:
+    """Refuse SASL listeners that this node cannot serve.
+
+    Raises:
+        ConfigError: see `sasl_settings`; or a Java class is to name the principals.
+    """
+    listening = [endpoint.listener for endpoint in node.listeners]
+    secured = [name for name in listening if node.security_protocols[name].has_sasl]
+    for name in secured:
+        sasl_settings(ListenerConfig(node, name))
+        _check_principals(ListenerConfig(node, name))
+
+
+def _check_mechanisms(config: ListenerConfig, mechanisms: tuple[str, ...]) -> None:
+    key = "sasl.enabled.mechanisms"
+    known = ", ".join(_SUPPORTED)
+    own_key = f"{listener_prefix(config.listener)}{key}"
+    if not mechanisms:
+        raise ConfigError(f"{config.key_name(key)} is empty; name some of {known}")
+    for name in mechanisms:
+        if name in _SUPPORTED:
+            continue
+        if key not in config.properties:
+            raise ConfigError(
+                f"{key} is missing, and GSSAPI (Kerberos), the default of Kafka, is not supported: "
+                f"set {own_key} to some of {known}"
+            )
+        raise ConfigError(
+            f"{config.key_name(key)} has {name}, which is not supported; want some of {known}"
+        )
+
+
+def _check_classes(config: ListenerConfig, mechanism: str) -> None:
+    own = _MechanismKeys(config, mechanism)
+    for name in _JAVA_CLASSES:
+        if own.optional_text(name) or config.properties.get(name):
+            raise ConfigError(
+                f"listener {config.listener}: {name} is not supported: it names Java code, which "
+                "cannot run here"
+            )
+
+
+def _check_principals(config: ListenerConfig) -> None:
+    key = "principal.builder.class"
+    wanted = BROKER_KEYS[key].default
+    found = config.properties.get(key, wanted)
+    if found != wanted:
+        raise ConfigError(
+            f"{config.key_name(key)}={found} is not supported: it names Java code, which cannot "
+            "run here, and without it principals would have other names"
+        )
+
+
+def login_module(config: ListenerConfig, mechanism: str) -> LoginModule | None:
+    """Return the login module of a mechanism, None if there is none.
+
+    Raises:
+        ConfigError: the text is malformed.
+    """
+    text = _MechanismKeys(config, mechanism).optional_text("sasl.jaas.config")
+    if not text:
+        return None
+    try:
+        return parse_jaas(text)
+    except ConfigError as error:
+        raise ConfigError(f"{_jaas_key(config, mechanism)}: {error}") from None
+
+
+def _jaas_key(config: ListenerConfig, mechanism: str) -> str:
+    return f"{listener_prefix(config.listener)}{mechanism.lower()}.sasl.jaas.config"
+
+
+def _plain_users(config: ListenerConfig) -> dict[str, Secret]:
+    key = _jaas_key(config, PLAIN)
+    module = login_module(config, PLAIN)
+    if module is None:
+        raise ConfigError(
+            f"{key} is missing: PLAIN needs the users, for example "
+            f'`{PLAIN_MODULE} required user_alice="...";`'
+        )
+    try:
+        return plain_users(module)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
+
+
+def _max_reauth_ms(config: ListenerConfig, mechanism: str) -> int:
+    text = _MechanismKeys(config, mechanism).optional_text("connections.max.reauth.ms")
+    if text is None:
+        return config.integer("connections.max.reauth.ms")
+    value = BROKER_KEYS["connections.max.reauth.ms"].parse(text)
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,1 @@
+"""The server side of the SASL mechanisms: messages in, messages out, a user or a refusal."""

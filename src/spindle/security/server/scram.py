@@ -1,0 +1,115 @@
+"""SCRAM on the server (RFC 5802, 7677; KIP-84), with delegation tokens as users (KIP-48).
+
+A client that names an unknown user gets a challenge as well, and is refused after its proof: it
+cannot tell that the user does not exist. In Kafka it is refused at once.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from spindle.security.scram import (
+    DEFAULT_ITERATIONS,
+    MIN_ITERATIONS,
+    ClientFirst,
+    ScramCredential,
+    ScramError,
+    ScramMechanism,
+    is_proof,
+    parse_client_final,
+    parse_client_first,
+    server_final,
+    server_first,
+    server_signature,
+)
+from spindle.security.server.mechanism import LoggedIn, LoginRefused, ServerExchange
+
+_NONCE_BYTES: Final = 24
+_SALT_BYTES: Final = 20
+_SECRET: Final = secrets.token_bytes(32)
+"""Makes the salts of unknown users: the same for each attempt, and not to be told from others."""
+
+
+class TokenCredential(NamedTuple):
+    """The credential of a delegation token.
+
+    Attributes:
+        owner: the principal of the token's owner, `User:alice`.
+        expires_at_ms: the end of the token, as Unix time.
+    """
+
+    owner: str
+    credential: ScramCredential
+    expires_at_ms: int
+
+
+class ScramServer:
+    """A SCRAM mechanism of a listener.
+
+    Args:
+        credential_of: returns the credential of a user of this mechanism, None if it has none.
+        token_of: returns the credential of a delegation token by its id, None if there is none.
+        new_nonce: returns at least 18 random bytes as printable text without a comma.
+    """
+
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        credential_of: Callable[[str], ScramCredential | None],
+        token_of: Callable[[str], TokenCredential | None] = lambda token_id: None,
+        new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(_NONCE_BYTES),
+    ) -> None:
+        self._mechanism = mechanism
+        self._credential_of = credential_of
+        self._token_of = token_of
+        self._new_nonce = new_nonce
+
+    def exchange(self) -> ServerExchange:
+        """Check that a client knows the password, and prove to know the credential."""
+        user = ""
+        try:
+            first = parse_client_first((yield b""))
+            user = first.user
+            if first.authorization_id not in ("", user):
+                text = "Client requested an authorization id that is different from username"
+                raise LoginRefused(text, user=user, client_text=f"Authentication failed: {text}")
+            token = self._token_of(user) if first.is_token else None
+            known = token.credential if token is not None else None
+            if not first.is_token:
+                known = self._credential_of(user)
+            credential = known or self._invented(user)
+            nonce = first.nonce + self._new_nonce()
+            challenge = server_first(nonce, credential)
+            final = parse_client_final((yield challenge.encode()), first.header, nonce)
+        except ScramError as error:
+            raise LoginRefused(str(error), user=user) from None
+        auth_message = f"{first.bare},{challenge},{final.without_proof}"
+        proves = is_proof(self._mechanism, credential.stored_key, auth_message, final.proof)
+        reason = _refusal(first, known, proves=proves)
+        if reason is not None:
+            raise LoginRefused(reason, user=user)
+        signature = server_signature(self._mechanism, credential.server_key, auth_message)
+        answer = server_final(signature)
+        if token is not None:
+            owner = token.owner.partition(":")[2]
+            return LoggedIn(owner, answer, token.expires_at_ms, is_token=True)
+        return LoggedIn(user, answer)
+
+    def _invented(self, user: str) -> ScramCredential:
+        """Return a credential that no password fits."""
+        salt = hmac.digest(_SECRET, f"{self._mechanism.text} {user}".encode(), "sha256")
+        key = secrets.token_bytes(self._mechanism.hash_bytes)
+        return ScramCredential(salt[:_SALT_BYTES], key, key, DEFAULT_ITERATIONS)
+
+
+def _refusal(first: ClientFirst, known: ScramCredential | None, *, proves: bool) -> str | None:
+    """Return why a client is refused, for the log of this node."""
+    if known is None:
+        return "unknown delegation token" if first.is_token else "unknown user"
+    if known.iterations < MIN_ITERATIONS:
+        return (
+            f"the credential has {known.iterations} iterations, at least {MIN_ITERATIONS} are "
+            "wanted; set the password anew"
+        )
+    return None if proves else "wrong password"
