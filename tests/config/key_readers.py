@@ -26,6 +26,7 @@ _OTHER_PROGRAMS: Final = (
 _READING_CONFIG_FILES: Final = (
     "authorizer.py",
     "node_config.py",
+    "oauthbearer_settings.py",
     "sasl_settings.py",
     "topic_config.py",
 )
@@ -33,7 +34,17 @@ _READING_CONFIG_FILES: Final = (
 _TLS_SETTINGS: Final = "security/tls_settings.py"
 """It reads the keys of TLS from the texts of a listener, whose dynamic values are among them."""
 _ACCESSORS: Final = frozenset(
-    ("decimal", "flag", "get", "integer", "names", "optional_integer", "optional_text", "text")
+    (
+        "decimal",
+        "flag",
+        "get",
+        "integer",
+        "names",
+        "optional_integer",
+        "optional_text",
+        "own_text",
+        "text",
+    )
 )
 _TOPIC_FIELDS: Final = frozenset(TopicConfig.__slots__)
 

@@ -6,7 +6,7 @@ a node and LIMITATIONS.md show the reason.
 
 from typing import Final
 
-NO_SASL: Final = "SASL among nodes and OAUTHBEARER on listeners are not supported"
+NO_SASL: Final = "SASL among nodes is not supported"
 NO_KERBEROS: Final = "Kerberos is not supported"
 NO_JAVA: Final = "Java classes cannot be loaded"
 NO_PLACEHOLDERS: Final = "placeholders in values are not replaced"

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Final
 from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.listener_config import ListenerConfig, listener_prefix
+from spindle.config.mechanism_config import MechanismConfig
+from spindle.config.oauthbearer_settings import OAUTHBEARER, SignedTokens, token_settings
 from spindle.security.jaas import LoginModule, parse_jaas
 from spindle.security.scram import SCRAM_MECHANISMS
 from spindle.security.secret import Secret
 from spindle.security.server.plain import PLAIN_MODULE, plain_users
+from spindle.security.server.unsecured_tokens import UnsecuredRules
 
 if TYPE_CHECKING:
     from spindle.config.node_config import NodeConfig
 
 PLAIN: Final = "PLAIN"
-_SUPPORTED: Final = (PLAIN, *SCRAM_MECHANISMS)
+_SUPPORTED: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 _JAVA_CLASSES: Final = (
     "sasl.server.callback.handler.class",
     "sasl.login.class",
@@ -33,6 +36,7 @@ class SaslSettings:
     Attributes:
         mechanisms: the names of `sasl.enabled.mechanisms`, at least one.
         plain_users: passwords by user name; empty without PLAIN.
+        tokens: how the tokens of OAUTHBEARER are checked; None without it.
         max_reauth_ms: `connections.max.reauth.ms` by mechanism, 0 for sessions without an end.
         max_receive_bytes: `sasl.server.max.receive.size`, the largest frame before authentication.
         failure_delay_ms: `connection.failed.authentication.delay.ms`.
@@ -40,20 +44,10 @@ class SaslSettings:
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, Secret]
+    tokens: SignedTokens | UnsecuredRules | None
     max_reauth_ms: Mapping[str, int]
     max_receive_bytes: int
     failure_delay_ms: int
-
-
-class _MechanismKeys:
-    """The keys that a listener has for one mechanism, with the mechanism's name before them."""
-
-    def __init__(self, config: ListenerConfig, mechanism: str) -> None:
-        self._texts = config.properties
-        self._prefix = f"{mechanism.lower()}."
-
-    def optional_text(self, name: str) -> str | None:
-        return self._texts.get(self._prefix + name)
 
 
 def sasl_settings(config: ListenerConfig) -> SaslSettings:
@@ -70,6 +64,7 @@ def sasl_settings(config: ListenerConfig) -> SaslSettings:
     return SaslSettings(
         mechanisms=mechanisms,
         plain_users=_plain_users(config) if PLAIN in mechanisms else {},
+        tokens=_tokens(config) if OAUTHBEARER in mechanisms else None,
         max_reauth_ms={name: _max_reauth_ms(config, name) for name in mechanisms},
         max_receive_bytes=config.integer("sasl.server.max.receive.size"),
         failure_delay_ms=config.integer("connection.failed.authentication.delay.ms"),
@@ -109,9 +104,10 @@ def _check_mechanisms(config: ListenerConfig, mechanisms: tuple[str, ...]) -> No
 
 
 def _check_classes(config: ListenerConfig, mechanism: str) -> None:
-    own = _MechanismKeys(config, mechanism)
-    for name in _JAVA_CLASSES:
-        if own.optional_text(name) or config.properties.get(name):
+    of_mechanism = MechanismConfig(config, mechanism)
+    # The handler of OAUTHBEARER names the form of its tokens.
+    for name in _JAVA_CLASSES[mechanism == OAUTHBEARER :]:
+        if of_mechanism.optional_text(name):
             raise ConfigError(
                 f"listener {config.listener}: {name} is not supported: it names Java code, which "
                 "cannot run here"
@@ -135,7 +131,7 @@ def login_module(config: ListenerConfig, mechanism: str) -> LoginModule | None:
     Raises:
         ConfigError: the text is malformed.
     """
-    text = _MechanismKeys(config, mechanism).optional_text("sasl.jaas.config")
+    text = MechanismConfig(config, mechanism).own_text("sasl.jaas.config")
     if not text:
         return None
     try:
@@ -145,7 +141,11 @@ def login_module(config: ListenerConfig, mechanism: str) -> LoginModule | None:
 
 
 def _jaas_key(config: ListenerConfig, mechanism: str) -> str:
-    return f"{listener_prefix(config.listener)}{mechanism.lower()}.sasl.jaas.config"
+    return MechanismConfig(config, mechanism).own_key_name("sasl.jaas.config")
+
+
+def _tokens(config: ListenerConfig) -> SignedTokens | UnsecuredRules:
+    return token_settings(MechanismConfig(config, OAUTHBEARER), login_module(config, OAUTHBEARER))
 
 
 def _plain_users(config: ListenerConfig) -> dict[str, Secret]:
@@ -163,9 +163,4 @@ def _plain_users(config: ListenerConfig) -> dict[str, Secret]:
 
 
 def _max_reauth_ms(config: ListenerConfig, mechanism: str) -> int:
-    text = _MechanismKeys(config, mechanism).optional_text("connections.max.reauth.ms")
-    if text is None:
-        return config.integer("connections.max.reauth.ms")
-    value = BROKER_KEYS["connections.max.reauth.ms"].parse(text)
-    assert isinstance(value, int)
-    return value
+    return MechanismConfig(config, mechanism).integer("connections.max.reauth.ms")

@@ -47,9 +47,14 @@ class DelegationToken(NamedTuple):
     max_timestamp_ms: int
     expiration_timestamp_ms: int
 
+    @property
+    def expires_at_ms(self) -> int:
+        """The end of the token, if it is not renewed before."""
+        return min(self.max_timestamp_ms, self.expiration_timestamp_ms)
+
     def is_expired(self, now_ms: int) -> bool:
         """Return whether the token is over, by the wall clock."""
-        return min(self.max_timestamp_ms, self.expiration_timestamp_ms) < now_ms
+        return self.expires_at_ms < now_ms
 
     def is_of(self, principal: str) -> bool:
         """Return whether the principal owns the token or may renew it."""

@@ -31,6 +31,7 @@ from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.network.key_sets import KeySets
 from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.sasl_rules import sasl_rules
 from spindle.runtime.network.sasl_state import SaslRules
@@ -83,6 +84,7 @@ class Node:
         self.publisher = ImagePublisher()
         self.tls: TlsListeners | None = None
         self._authorizer = make_authorizer(config, self._machine.steady_clock_ms)
+        self._key_sets = KeySets(self._machine.random.random)
         self._counts = MetadataCounts()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
@@ -132,6 +134,7 @@ class Node:
             self.broker = self._make_broker(identities, self.tls)
             await self.broker.bind()
             self.publisher.add(self.broker.metadata)
+        await self._key_sets.start()
         self.controller.start()
         await self.quorum.start()
         self.quorum.subscribe(self.publisher)
@@ -302,7 +305,9 @@ class Node:
 
     def _sasl_rules(self, endpoint: Endpoint) -> SaslRules | None:
         now_ms = self._machine.wall_clock_ms
-        return sasl_rules(self._config, endpoint, lambda: self.publisher.image, now_ms)
+        return sasl_rules(
+            self._config, endpoint, lambda: self.publisher.image, now_ms, self._key_sets
+        )
 
     def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:
         return reachable(self._config.advertised_controller_listeners, bound)
@@ -389,6 +394,7 @@ class Node:
             await self._bounded(self.controller.stop())
         if self.tls is not None:
             await self._bounded(self.tls.stop())
+        await self._bounded(self._key_sets.close())
         if self.metrics_server is not None:
             await self._bounded(self.metrics_server.stop())
         self._directories.close(_DISK_S)

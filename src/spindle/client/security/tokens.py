@@ -12,7 +12,7 @@ from typing import Final
 
 from spindle.client.errors import ConnectionLost, SaslFailed, TlsFailed
 from spindle.client.security.tls_failures import handshake_failure
-from spindle.client.security.token_request import MAX_ANSWER_BYTES, post
+from spindle.client.security.token_request import post
 from spindle.client.security.token_settings import (
     TokenEndpoint,
     TokenFile,
@@ -21,6 +21,7 @@ from spindle.client.security.token_settings import (
     UnsecuredToken,
 )
 from spindle.common.errors import ConfigError
+from spindle.security.http_exchange import MAX_ANSWER_BYTES
 from spindle.security.secret import Secret
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")

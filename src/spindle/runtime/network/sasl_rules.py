@@ -1,5 +1,6 @@
 """The mechanisms of a listener: its settings together with the credentials in the metadata."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -7,14 +8,22 @@ from spindle.common.ids import Endpoint
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.config.listener_config import ListenerConfig
 from spindle.config.node_config import NodeConfig
+from spindle.config.oauthbearer_settings import OAUTHBEARER, SignedTokens
 from spindle.config.sasl_settings import PLAIN, SaslSettings, sasl_settings
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import ScramUser
+from spindle.runtime.network.key_sets import KeySets
 from spindle.runtime.network.sasl_state import SaslRules
+from spindle.runtime.network.token_logins import TokenLogins
 from spindle.security.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from spindle.security.server.mechanism import SaslMechanism
+from spindle.security.server.oauthbearer import ValidateToken, oauthbearer_exchange
 from spindle.security.server.plain import plain_server_exchange
-from spindle.security.server.scram import ScramServer
+from spindle.security.server.scram import ScramServer, TokenOf
+from spindle.security.server.token_claims import bearer_token
+from spindle.security.server.unsecured_tokens import unsecured_token
+
+log = logging.getLogger(__name__)
 
 
 def sasl_rules(
@@ -22,6 +31,7 @@ def sasl_rules(
     endpoint: Endpoint,
     image: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
+    key_sets: KeySets,
 ) -> SaslRules | None:
     """Return how a listener authenticates, None if it has no SASL.
 
@@ -30,12 +40,25 @@ def sasl_rules(
         endpoint: Of the listener.
         image: returns the newest metadata of this node.
         now_ms: Unix time.
+        key_sets: those of the node; the listener adds its own.
     """
     if not SecurityProtocol(endpoint.security_protocol).has_sasl:
         return None
     settings = sasl_settings(ListenerConfig(config, endpoint.listener))
+    mechanisms: dict[str, SaslMechanism] = {}
+    for name in settings.mechanisms:
+        if name == PLAIN:
+            mechanisms[name] = partial(plain_server_exchange, settings.plain_users)
+        elif name == OAUTHBEARER:
+            validate = _validation(endpoint.listener, settings, now_ms, key_sets)
+            mechanisms[name] = partial(oauthbearer_exchange, validate)
+        else:
+            scram = SCRAM_MECHANISMS[name]
+            token_of = _tokens(config, scram, image, now_ms)
+            credential_of = partial(_credential, image, scram)
+            mechanisms[name] = ScramServer(scram, credential_of, token_of).exchange
     return SaslRules(
-        mechanisms={name: _mechanism(name, settings, image) for name in settings.mechanisms},
+        mechanisms=mechanisms,
         max_reauth_ms=settings.max_reauth_ms,
         max_receive_bytes=settings.max_receive_bytes,
         failure_delay_s=settings.failure_delay_ms / 1000,
@@ -43,13 +66,35 @@ def sasl_rules(
     )
 
 
-def _mechanism(
-    name: str, settings: SaslSettings, image: Callable[[], MetadataImage]
-) -> SaslMechanism:
-    if name == PLAIN:
-        return partial(plain_server_exchange, settings.plain_users)
-    scram = SCRAM_MECHANISMS[name]
-    return ScramServer(scram, partial(_credential, image, scram)).exchange
+def _validation(
+    listener: str, settings: SaslSettings, now_ms: Callable[[], int], key_sets: KeySets
+) -> ValidateToken:
+    """Return how the tokens of OAUTHBEARER are checked."""
+    tokens = settings.tokens
+    if isinstance(tokens, SignedTokens):
+        keys, rules = key_sets.of(tokens.keys), tokens.rules
+        return lambda token: bearer_token(keys.claims(token), rules, now_ms())
+    assert tokens is not None
+    log.warning(
+        "listener %s accepts tokens without a signature, as its callback handler says: anyone who "
+        "reaches it can be every user",
+        listener,
+    )
+    unsecured = tokens
+    return lambda token: unsecured_token(token, unsecured, now_ms())
+
+
+def _tokens(
+    config: NodeConfig,
+    mechanism: ScramMechanism,
+    image: Callable[[], MetadataImage],
+    now_ms: Callable[[], int],
+) -> TokenOf:
+    """Return how delegation tokens are found (KIP-48)."""
+    secret = config.delegation_token_secret
+    if secret is None:
+        return lambda token_id: None
+    return TokenLogins(secret, mechanism, image, now_ms).credential
 
 
 def _credential(

@@ -316,6 +316,7 @@ class RequestServer:
             connection.client_software_name,
             connection.client_software_version,
             connection,
+            connection.is_token_authenticated,
         )
 
     async def _serve_large(

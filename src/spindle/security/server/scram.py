@@ -7,7 +7,7 @@ cannot tell that the user does not exist. In Kafka it is refused at once.
 import hmac
 import secrets
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from spindle.security.scram import (
     DEFAULT_ITERATIONS,
@@ -44,6 +44,10 @@ class TokenCredential(NamedTuple):
     expires_at_ms: int
 
 
+TokenOf: TypeAlias = Callable[[str], TokenCredential | None]
+"""Returns the credential of a delegation token by its id, None if there is none."""
+
+
 class ScramServer:
     """A SCRAM mechanism of a listener.
 
@@ -57,7 +61,7 @@ class ScramServer:
         self,
         mechanism: ScramMechanism,
         credential_of: Callable[[str], ScramCredential | None],
-        token_of: Callable[[str], TokenCredential | None] = lambda token_id: None,
+        token_of: TokenOf = lambda token_id: None,
         new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(_NONCE_BYTES),
     ) -> None:
         self._mechanism = mechanism
