@@ -239,7 +239,7 @@ def test_an_acl_that_means_nothing_is_refused_alone(changes: dict[str, int], tex
         make = CreateAclsRequest.AclCreation
         request = CreateAclsRequest(creations=[make(**GOOD), make(**{**GOOD, **changes})])  # type: ignore[arg-type]
         good, bad = (await node.request(request)).results
-        assert (good.error_code, good.error_message) == (NONE, None)
+        assert (good.error_code, good.error_message) == (NONE, "")
         assert (bad.error_code, bad.error_message) == (ErrorCode.INVALID_REQUEST, text)
         assert len(node.publisher.image.security.acls) == 1
 

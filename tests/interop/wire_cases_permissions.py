@@ -365,7 +365,7 @@ ADMINISTRATION: Final = [
     Case("moves", "list_partition_reassignments", {"timeout_ms": 5000, "topics": None}),
     Case("features", "update_features", {"timeout_ms": 5000, "validate_only": True, "feature_updates": [{"feature": "no.such", "max_version_level": 1, "upgrade_type": 1}]}),
     Case("broker", "unregister_broker", {"broker_id": 99}),
-    Case("all", "describe_acls", _ANY_ACL),
+    Case("of a host", "describe_acls", {**_ANY_ACL, "host_filter": CLIENTS["describer"]}),
     Case("another", "create_acls", {"creations": [_allow(TOPICS, "own-acl", PatternType.LITERAL, "*", Operation.READ)]}),
     Case("another", "delete_acls", {"filters": [{**_ANY_ACL, "resource_name_filter": "own-acl"}]}),
 ]  # fmt: skip

@@ -44,8 +44,10 @@ def create_acls(
     existing = dict.fromkeys(image.security.acls.values())
     records: list[Message] = []
     results: list[CreateAclsResponse.AclCreationResult] = []
+    code: ErrorCode
+    text: str | None
     for creation in request.creations:
-        code, text = ErrorCode.NONE, None
+        code, text = ErrorCode.NONE, ""
         try:
             entry = _entry(creation)
             if entry not in existing:

@@ -54,7 +54,7 @@ def describe_acls(
                 permission_type=acl.permission_type,
             )
         )
-    return DescribeAclsResponse(error_message=None, resources=list(found.values()))
+    return DescribeAclsResponse(error_message="", resources=list(found.values()))
 
 
 def describe_user_scram_credentials(
