@@ -3,13 +3,15 @@
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from spindle.common.ids import Endpoint
 from spindle.common.security_protocol import SecurityProtocol
-from spindle.runtime.network.listener_tls import ListenerTls
 from spindle.runtime.network.sasl_state import SaslRules
 from spindle.serving.context import Handler
+
+if TYPE_CHECKING:
+    from spindle.runtime.network.listener_tls import ListenerTls
 
 Listen = Callable[[str, str, int], Awaitable[Any]]
 """Makes a bound socket from a listener's name, host and port (`Machine.listen`)."""
@@ -20,7 +22,7 @@ class ListenerSecurity:
     """How a listener secures its connections; `tls` is None where the protocol has none."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    tls: ListenerTls | None = None
+    tls: "ListenerTls | None" = None
 
 
 NO_SECURITY: Final = ListenerSecurity()

@@ -6,9 +6,9 @@ few seconds, so that a tool that renews certificates needs no client of the clus
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
@@ -19,10 +19,11 @@ from spindle.metadata.configs import BROKER_RESOURCE
 from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
 from spindle.runtime import background
-from spindle.runtime.handshakes import Handshakes
 from spindle.runtime.network.listener import ListenerSecurity
-from spindle.runtime.network.listener_tls import ListenerTls
-from spindle.runtime.network.tls_source import LoadedTls, TlsSource, tls_source
+
+if TYPE_CHECKING:
+    from spindle.runtime.network.listener_tls import ListenerTls
+    from spindle.runtime.network.tls_source import LoadedTls, TlsSource
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +49,23 @@ class TlsListeners(ImageConsumer):
         self._turn = asyncio.Lock()
         self._looks: asyncio.Task[None] | None = None
         self._renewals: set[asyncio.Task[None]] = set()
+        self._listeners: dict[str, ListenerTls] = {}
+        secured = [e for e in config.listeners if SecurityProtocol(e.security_protocol).has_tls]
+        if secured:
+            self._load_all([endpoint.listener for endpoint in secured])
+
+    def _load_all(self, listeners: Sequence[str]) -> None:
+        # Imported here, because nodes without TLS do not need it.
+        from spindle.runtime.handshakes import Handshakes
+        from spindle.runtime.network.listener_tls import ListenerTls
+        from spindle.runtime.network.tls_source import tls_source
+
         handshakes = Handshakes()
         failures = Seldom(lambda: int(self._loop.time() * 1000))
-        self._listeners: dict[str, ListenerTls] = {}
-        for endpoint in config.listeners:
-            if SecurityProtocol(endpoint.security_protocol).has_tls:
-                loaded = tls_source(config, endpoint.listener).load()
-                self._listeners[endpoint.listener] = ListenerTls(loaded, handshakes, failures)
-                self._warn_of_dates(loaded)
+        for listener in listeners:
+            loaded = tls_source(self._config, listener).load()
+            self._listeners[listener] = ListenerTls(loaded, handshakes, failures)
+            self._warn_of_dates(loaded)
 
     def security_of(self, endpoint: Endpoint) -> ListenerSecurity:
         """Return how the connections of a listener are secured."""
@@ -124,13 +134,15 @@ class TlsListeners(ImageConsumer):
                 else:
                     self._use(tls, loaded)
 
-    async def _source(self, listener: str, dynamic: Mapping[str, str]) -> TlsSource:
+    async def _source(self, listener: str, dynamic: Mapping[str, str]) -> "TlsSource":
+        from spindle.runtime.network.tls_source import tls_source
+
         return await self._loop.run_in_executor(None, tls_source, self._config, listener, dynamic)
 
-    async def _load(self, source: TlsSource) -> LoadedTls:
+    async def _load(self, source: "TlsSource") -> "LoadedTls":
         return await self._loop.run_in_executor(None, source.load)
 
-    def _use(self, tls: ListenerTls, loaded: LoadedTls) -> None:
+    def _use(self, tls: "ListenerTls", loaded: "LoadedTls") -> None:
         tls.loaded = loaded
         certificate = loaded.key.certificate
         log.info(
@@ -141,7 +153,7 @@ class TlsListeners(ImageConsumer):
         )
         self._warn_of_dates(loaded)
 
-    def _warn_of_dates(self, loaded: LoadedTls) -> None:
+    def _warn_of_dates(self, loaded: "LoadedTls") -> None:
         warning = loaded.date_warning(datetime.fromtimestamp(self._wall_clock_ms() / 1000, UTC))
         if warning is not None:
             log.warning(warning)
