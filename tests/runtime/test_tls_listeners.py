@@ -207,6 +207,24 @@ def test_a_client_without_tls_is_named_in_the_log_once(
     ]
 
 
+def test_a_tls_client_at_a_listener_without_tls_is_named_in_the_log_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = secured_home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node:
+            for _ in range(2):
+                with pytest.raises(OSError, match=r".*"):
+                    async with secured(node, client_side(), listener=0):
+                        raise AssertionError("the handshake was done")
+
+    run(scenario)
+    lines = [r.getMessage() for r in caplog.records if "closing the" in r.getMessage()]
+    assert len(lines) == 1
+    assert "the peer speaks TLS, but this side does not: check security.protocol" in lines[0]
+
+
 def trouble(folder: Path, changes: dict[str, str | None]) -> str:
     """Return why a node with these keys does not start; None removes a key."""
     home = secured_home(folder)

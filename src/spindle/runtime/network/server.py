@@ -14,6 +14,7 @@ from typing import Final
 from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.common.log_text import quoted
 from spindle.common.ports import Bytes
+from spindle.common.seldom import Seldom
 from spindle.protocol.api import API_VERSIONS, APIS, FETCH, PRODUCE, request_class
 from spindle.protocol.codec import TooManyElements, decode, encode_parts
 from spindle.protocol.framing import RequestHeader, read_request_header, response_prefix
@@ -68,6 +69,7 @@ class RequestServer:
         self._sweep: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._loop = asyncio.get_running_loop()
+        self._violations = Seldom(lambda: int(self._loop.time() * 1000))
         self._logins = LoginLog(listener.name, metrics, self._loop.time)
 
     # -- life
@@ -239,7 +241,9 @@ class RequestServer:
         if sasl is not None and sasl.session is None:
             self._end_failed(connection, sasl, LoginFailed(str(violation), []))
         else:
-            log.warning("closing the connection of %s: %s", connection.client_address, violation)
+            address = connection.client_address
+            if self._violations.is_due((address, str(violation))):
+                log.warning("closing the connection of %s: %s", address, violation)
             connection.close()
 
     # -- requests
