@@ -1,10 +1,11 @@
 """ACLs by resource pattern, so that a decision looks at few of them."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from spindle.authorization.operations import Operation, PatternType, Permission
-from spindle.authorization.rules import Rules
+from spindle.authorization.rules import ANY_HOST, ANY_PRINCIPAL, Rules
 from spindle.metadata.security import AccessControlEntry
 
 ANY_NAME: Final = "*"
@@ -30,9 +31,11 @@ class AclIndex:
         self._prefixes: dict[str, Rules] = {}
         self._lengths: dict[int, int] = {}
         """The number of prefixes of each length, shortest first."""
+        self._of_principal: dict[str, Counter[AccessControlEntry]] = {}
 
     def add(self, acl: AccessControlEntry) -> None:
         name = acl.resource_name
+        self._of_principal.setdefault(acl.principal, Counter())[acl] += 1
         if acl.pattern_type != PatternType.LITERAL:
             if name not in self._prefixes:
                 self._prefixes[name] = Rules()
@@ -43,6 +46,7 @@ class AclIndex:
 
     def remove(self, acl: AccessControlEntry) -> None:
         name = acl.resource_name
+        self._forget(acl)
         is_prefix = acl.pattern_type != PatternType.LITERAL
         patterns = self._prefixes if is_prefix else self._literals
         rules = patterns[name]
@@ -51,6 +55,14 @@ class AclIndex:
             del patterns[name]
             if is_prefix:
                 self._count(len(name), -1)
+
+    def _forget(self, acl: AccessControlEntry) -> None:
+        acls = self._of_principal[acl.principal]
+        acls[acl] -= 1
+        if not acls[acl]:
+            del acls[acl]
+        if not acls:
+            del self._of_principal[acl.principal]
 
     def _count(self, length: int, change: int) -> None:
         count = self._lengths.pop(length, 0) + change
@@ -92,12 +104,17 @@ class AclIndex:
         As in Kafka, only ACLs of this operation and of ALL count, none that implies it. A resource
         does not count if an ACL for everything, a prefix of its name, or the same name denies.
         """
-        literals = _named(self._literals, principal, host, operation)
+        literals, prefixes = _Names({}, {}), _Names({}, {})
+        for who in dict.fromkeys((principal, ANY_PRINCIPAL)):
+            for acl in self._of_principal.get(who, ()):
+                if acl.host in (host, ANY_HOST) and acl.operation in (operation, Operation.ALL):
+                    names = literals if acl.pattern_type == PatternType.LITERAL else prefixes
+                    is_allowing = acl.permission_type == Permission.ALLOW
+                    (names.allowed if is_allowing else names.denied)[acl.resource_name] = None
         if ANY_NAME in literals.denied:
             return False
         if ANY_NAME in literals.allowed:
             return True
-        prefixes = _named(self._prefixes, principal, host, operation)
         lengths = sorted({len(name) for name in prefixes.denied})
 
         def is_denied(name: str) -> bool:
@@ -108,18 +125,8 @@ class AclIndex:
         ) or any(not is_denied(name) for name in prefixes.allowed)
 
 
-class _Named(NamedTuple):
+class _Names(NamedTuple):
     """The names of patterns with ACLs that allow or deny one operation."""
 
     denied: dict[str, None]
     allowed: dict[str, None]
-
-
-def _named(patterns: dict[str, Rules], principal: str, host: str, operation: Operation) -> _Named:
-    found = _Named({}, {})
-    for name, rules in patterns.items():
-        for acl in rules.acls(principal, host):
-            if acl.operation in (operation, Operation.ALL):
-                is_denial = acl.permission_type != Permission.ALLOW
-                (found.denied if is_denial else found.allowed)[name] = None
-    return found

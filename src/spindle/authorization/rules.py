@@ -86,9 +86,3 @@ class Rules:
             found = rights.get(key)
             if found is not None:
                 yield found
-
-    def acls(self, principal: str, host: str) -> Iterator[AccessControlEntry]:
-        """Return the ACLs that apply to a principal that comes from a host."""
-        for who in dict.fromkeys((principal, ANY_PRINCIPAL)):
-            for where in dict.fromkeys((host, ANY_HOST)):
-                yield from self._acls.get((who, where), ())
