@@ -33,6 +33,8 @@ _READING_CONFIG_FILES: Final = (
 """Files of `config` that turn values into something that other packages use."""
 _TLS_SETTINGS: Final = "security/tls_settings.py"
 """It reads the keys of TLS from the texts of a listener, whose dynamic values are among them."""
+_LOGIN_SETTINGS: Final = ("client/security/token_settings.py", "runtime/peers/connections.py")
+"""They read, at the start, the keys by which a node logs in to other nodes."""
 _ACCESSORS: Final = frozenset(
     (
         "decimal",
@@ -67,8 +69,8 @@ def find_readers() -> Readers:
     """Return the keys that are read anywhere in `src/spindle`."""
     trees = [ast.parse(path.read_text()) for path in _sources()]
     constants = {name: text for tree in trees for name, text in _constants(tree)}
-    broker = _tls_keys()
-    dynamic = set(broker)
+    dynamic = _tls_keys()
+    broker = dynamic | _login_keys()
     topic: set[str] = set()
     for tree in trees:
         for node in _without_log_config(tree):
@@ -87,6 +89,12 @@ def _tls_keys() -> set[str]:
     tree = ast.parse((_ROOT / _TLS_SETTINGS).read_text())
     scopes = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Call)]
     nodes = (node for scope in scopes for node in ast.walk(scope))
+    return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def _login_keys() -> set[str]:
+    """Return the texts in the modules that read the keys of logins to other nodes."""
+    nodes = (n for name in _LOGIN_SETTINGS for n in ast.walk(ast.parse((_ROOT / name).read_text())))
     return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 

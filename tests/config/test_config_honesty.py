@@ -94,6 +94,7 @@ def test_only_dynamic_keys_are_marked_as_read_at_the_start() -> None:
         "listeners",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
+        "sasl.mechanism.inter.broker.protocol",
     ]
     assert all(map(is_dynamic, marked))
 

@@ -1,6 +1,7 @@
 """A server and an in-process network for the tests of the quorum's driver."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from struct import Struct
 
@@ -39,7 +40,7 @@ def all_versions() -> ApiVersionsResponse:
     feature = ApiVersionsResponse.SupportedFeatureKey(
         name="kraft.version", min_version=0, max_version=1
     )
-    ranges = ((18, 0, 4), (1, 4, 18), (52, 0, 2), (53, 0, 1))
+    ranges = ((18, 0, 4), (1, 4, 18), (52, 0, 2), (53, 0, 1), (17, 0, 1), (36, 0, 2))
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=first, max_version=last)
@@ -50,17 +51,26 @@ def all_versions() -> ApiVersionsResponse:
 
 
 class PeerServer:
-    """A peer on a socket of its own; `answer` gives the answer to a request, None hangs up."""
+    """A peer on a socket of its own; `answer` gives the answer to a request, None hangs up.
 
-    def __init__(self, answer: Callable[[Message, int], Message | None]) -> None:
+    With a TLS context, its connections have TLS.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Message, int], Message | None],
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         self.connections = 0
+        self.negotiations = 0
+        self._context = context
         self.versions = all_versions()
         self._answer = answer
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.StreamWriter] = []
 
     async def start(self) -> Destination:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
         return Destination(2, "127.0.0.1", self._server.sockets[0].getsockname()[1])
 
     def hang_up(self) -> None:
@@ -95,6 +105,7 @@ class PeerServer:
             if version >= kind.FLEXIBLE_FROM:
                 position += 1
             request, _ = decode(kind, version, frame, position)
+            self.negotiations += key == 18
             answer = self.versions if key == 18 else self._answer(request, version)
             if answer is None:
                 writer.close()

@@ -6,7 +6,8 @@ a node and LIMITATIONS.md show the reason.
 
 from typing import Final
 
-NO_SASL: Final = "SASL among nodes is not supported"
+NO_ASSERTIONS: Final = "client assertions are not supported"
+TOKEN_PER_LOGIN: Final = "a token is asked for once, when a login needs it"
 NO_KERBEROS: Final = "Kerberos is not supported"
 NO_JAVA: Final = "Java classes cannot be loaded"
 NO_PLACEHOLDERS: Final = "placeholders in values are not replaced"

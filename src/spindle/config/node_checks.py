@@ -39,7 +39,7 @@ def check_node(config: "NodeConfig") -> None:
         config.decimal(CORDON_HIGH_WATERMARK), config.decimal(CORDON_LOW_WATERMARK)
     )
     _check_advertised_hosts(config)
-    _check_inter_broker_security(config)
+    _check_node_logins(config)
     _check_connections(config)
     _check_early_start(config)
     _check_codecs(config)
@@ -217,16 +217,26 @@ def _check_advertised_hosts(config: "NodeConfig") -> None:
             )
 
 
-def _check_inter_broker_security(config: "NodeConfig") -> None:
-    protocol = config.security_protocols.get(config.inter_broker_listener_name)
+def _check_node_logins(config: "NodeConfig") -> None:
+    _check_mechanism(
+        config, config.inter_broker_listener_name, "sasl.mechanism.inter.broker.protocol"
+    )
+    if config.is_controller:
+        _check_mechanism(
+            config, config.controller_listener_names[0], "sasl.mechanism.controller.protocol"
+        )
+
+
+def _check_mechanism(config: "NodeConfig", name: str, key: str) -> None:
+    """Refuse a mechanism by which this node logs in to others and that it does not serve."""
+    protocol = config.security_protocols.get(name)
     if protocol is None or not protocol.has_sasl:
         return
-    mechanism = config.text("sasl.mechanism.inter.broker.protocol")
-    listener = ListenerConfig(config, config.inter_broker_listener_name)
-    enabled = listener.names("sasl.enabled.mechanisms")
+    listener = ListenerConfig(config, name)
+    mechanism, enabled = listener.text(key), listener.names("sasl.enabled.mechanisms")
     if mechanism not in enabled:
         raise ConfigError(
-            f"sasl.mechanism.inter.broker.protocol={mechanism} must be among "
+            f"{key}={mechanism} must be among "
             f"{listener.key_name('sasl.enabled.mechanisms')}={','.join(enabled)}"
         )
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
@@ -36,7 +36,7 @@ from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.sasl_rules import sasl_rules
 from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.tls_listeners import TlsListeners
-from spindle.runtime.peers.pool import PeerPool
+from spindle.runtime.peers.connections import PeerConnections
 from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
@@ -102,6 +102,7 @@ class Node:
             MisplacedDirectory: a log directory holds what does not belong there.
         """
         config, machine = self._config, self._machine
+        peers = PeerConnections(config, self._dynamic_values)
         self._changed_log_dirs = changed_log_dirs(
             self._file_system, self._metadata_log_dir, self._configured
         )
@@ -125,13 +126,12 @@ class Node:
         self._open_directories(identities)
         await self._start_metrics(identities.cluster_id)
         controller_listeners = await self._bind_controller_listeners(self.tls)
-        self.quorum = await self._open_quorum(identities, controller_listeners)
-        quorum = self.quorum
+        self.quorum = quorum = await self._open_quorum(identities, controller_listeners, peers)
         acls = AclFollower(self._authorizer, lambda: quorum.high_watermark)
         self.publisher.add(acls)
-        self.controller = self._make_controller(identities, controller_listeners, self.quorum)
+        self.controller = self._make_controller(identities, controller_listeners, quorum, peers)
         if config.is_broker:
-            self.broker = self._make_broker(identities, self.tls)
+            self.broker = self._make_broker(identities, self.tls, peers)
             await self.broker.bind()
             self.publisher.add(self.broker.metadata)
         await self._key_sets.start()
@@ -151,7 +151,10 @@ class Node:
         self._log_banner(identities, controller_listeners)
 
     async def _open_quorum(
-        self, identities: DirectoryIdentities, listeners: Sequence[Listener]
+        self,
+        identities: DirectoryIdentities,
+        listeners: Sequence[Listener],
+        peers: PeerConnections,
     ) -> RaftMetadataQuorum:
         return await open_quorum(
             self._config,
@@ -161,6 +164,7 @@ class Node:
             endpoints=self._controller_endpoints(listeners),
             file_system=self._file_system,
             thread=self._directories.thread(self._metadata_log_dir),
+            security=peers.to_controllers,
             random=self._machine.random,
             clock=self._machine.steady_clock_ms,
             on_fault=lambda fault: self.fail(f"metadata quorum: {fault}"),
@@ -171,6 +175,7 @@ class Node:
         identities: DirectoryIdentities,
         listeners: Sequence[Listener],
         quorum: RaftMetadataQuorum,
+        peers: PeerConnections,
     ) -> ControllerServer:
         config, machine = self._config, self._machine
         controller = ControllerServer(
@@ -183,11 +188,16 @@ class Node:
             machine.steady_clock_ms,
             machine.wall_clock_ms,
             machine.random,
-            self._connect(f"node-{config.node_id}-to-controller"),
+            peers.controller_pool(f"node-{config.node_id}-to-controller"),
             self._authorizer,
         )
         controller.registrar.endpoints = self._controller_endpoints(listeners)
         return controller
+
+    def _dynamic_values(self) -> Mapping[str, str]:
+        """Return the dynamic values of the broker, which differ from those of the file."""
+        configs = self.publisher.image.configs
+        return {**configs.default_broker(), **configs.broker(self._config.node_id)}
 
     def _log_banner(
         self, identities: DirectoryIdentities, controller_listeners: Sequence[Listener]
@@ -248,11 +258,9 @@ class Node:
         is_broker, is_controller = config.is_broker, config.is_controller
         return share_out(limit, directory_count, is_broker=is_broker, is_controller=is_controller)
 
-    def _connect(self, client_id: str) -> PeerPool:
-        """Return a pool of connections to other nodes."""
-        return PeerPool(client_id, self._config.integer("controller.socket.timeout.ms") / 1000)
-
-    def _make_broker(self, identities: DirectoryIdentities, tls: TlsListeners) -> BrokerServer:
+    def _make_broker(
+        self, identities: DirectoryIdentities, tls: TlsListeners, peers: PeerConnections
+    ) -> BrokerServer:
         config = self._config
         directories = []
         for path in dict.fromkeys(self._log_dirs):
@@ -281,7 +289,7 @@ class Node:
             channel=self.controller.channel,
             kraft_version=lambda: quorum.kraft_version,
             authorizer=self._authorizer,
-            connect=self._connect,
+            peers=peers,
             now_ms=self._machine.wall_clock_ms,
             new_uuid=self._machine.new_uuid,
             random=self._machine.random,

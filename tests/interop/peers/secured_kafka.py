@@ -79,10 +79,10 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
         directory_count=1,
         secure_listeners=_LISTENERS,
         overrides={
-            **_stores("", server.write(folder, "server"), trust_file),
-            **_stores("other_host", certified("x", hosts=("x.test",)).write(folder, "other")),
-            **_stores("expired", certified("old", hosts=HOSTS, days=-1).write(folder, "expired")),
-            **_stores("self_signed", self_signed("self", hosts=HOSTS).write(folder, "self")),
+            **stores("", server.write(folder, "server"), trust_file),
+            **stores("other_host", certified("x", hosts=("x.test",)).write(folder, "other")),
+            **stores("expired", certified("old", hosts=HOSTS, days=-1).write(folder, "expired")),
+            **stores("self_signed", self_signed("self", hosts=HOSTS).write(folder, "self")),
             "listener.name.mutual.ssl.client.auth": "required",
             **mechanisms("login_tls", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"),
             **mechanisms("short", "PLAIN,SCRAM-SHA-512,OAUTHBEARER"),
@@ -99,7 +99,8 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
         node.remove()
 
 
-def _stores(listener: str, key_file: Path, trust_file: Path | None = None) -> Mapping[str, str]:
+def stores(listener: str, key_file: Path, trust_file: Path | None = None) -> Mapping[str, str]:
+    """Return the keys of a listener for its own certificate and for those it trusts."""
     prefix = f"listener.name.{listener}." if listener else ""
     keys = {f"{prefix}ssl.keystore.type": "PEM", f"{prefix}ssl.keystore.location": str(key_file)}
     if trust_file is not None:
@@ -120,13 +121,14 @@ def mechanisms(listener: str, names: str) -> Mapping[str, str]:
     return {
         f"{prefix}sasl.enabled.mechanisms": names,
         **{
-            f"{prefix}{name.lower()}.sasl.jaas.config": _in_property_file(found[name])
+            f"{prefix}{name.lower()}.sasl.jaas.config": in_property_file(found[name])
             for name in names.split(",")
         },
     }
 
 
-def _in_property_file(value: str) -> str:
+def in_property_file(value: str) -> str:
+    """Return a value as it is written into a property file."""
     return value.replace("\\", "\\\\")
 
 

@@ -5,8 +5,9 @@ to send, is sent the answers, and returns how long the session lives. A session 
 same course on the open connection (KIP-368).
 """
 
+import random
 from collections.abc import Generator
-from typing import NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from spindle.client.errors import SaslFailed
 from spindle.client.security.mechanisms import SaslExchange
@@ -17,6 +18,9 @@ from spindle.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+_RENEWAL_SHARE: Final = (0.85, 0.95)
+"""A session is renewed at a random share of its life between these two, as in Kafka (KIP-368)."""
 
 
 class LoginRequest(NamedTuple):
@@ -56,6 +60,18 @@ def sasl_login(mechanism: str, exchange: SaslExchange) -> LoginCourse:
             message = exchange.send(bytes(result.auth_bytes))
         except StopIteration:
             return result.session_lifetime_ms
+
+
+def renewal_due_s(began_s: float, lifetime_ms: int) -> float | None:
+    """Return when to renew a session, in seconds; None for one that does not end.
+
+    Args:
+        began_s: when the login began.
+        lifetime_ms: how long the session lives, 0 if it does not end.
+    """
+    if lifetime_ms <= 0:
+        return None
+    return began_s + lifetime_ms / 1000 * random.uniform(*_RENEWAL_SHARE)
 
 
 def _check_handshake(mechanism: str, answer: SaslHandshakeResponse) -> None:

@@ -26,7 +26,8 @@ _RETRIEVERS: Final = ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredenti
 _HANDLER: Final = "sasl.login.callback.handler.class"
 _RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
-_CREDENTIALS: Final = "sasl.oauthbearer.client.credentials."
+_CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+_CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 _DEFAULT_LIFETIME_S: Final = 3600
@@ -116,12 +117,12 @@ def _endpoint(
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ConfigError(f"{_URL} is of no usable form: want an https or a file URL")
     if url.username is not None or url.password is not None:
-        raise ConfigError(f"{_URL} has a user or a password: use {_CREDENTIALS}client.id")
-    client_id = properties.get(f"{_CREDENTIALS}client.id") or options.get("clientId")
-    secret = properties.get(f"{_CREDENTIALS}client.secret") or options.get("clientSecret")
+        raise ConfigError(f"{_URL} has a user or a password: use {_CLIENT_ID}")
+    client_id = properties.get(_CLIENT_ID) or options.get("clientId")
+    secret = properties.get(_CLIENT_SECRET) or options.get("clientSecret")
     if not client_id or not secret:
-        missing = "client.secret" if client_id else "client.id"
-        raise ConfigError(f"{_CREDENTIALS}{missing} is missing (or the option of the login module)")
+        missing = _CLIENT_SECRET if client_id else _CLIENT_ID
+        raise ConfigError(f"{missing} is missing (or the option of the login module)")
     return TokenEndpoint(
         url=url.geturl(),
         client_id=client_id,

@@ -1,27 +1,15 @@
 """Secure the connections of a blocking client: TLS on a socket, and the login."""
 
-import secrets
 import socket
 import ssl
-from typing import Final
 
 from spindle.client.errors import ClientError, ConnectionLost, TlsFailed
-from spindle.client.security.login import LoginCourse, sasl_login
-from spindle.client.security.mechanisms import (
-    SaslExchange,
-    mechanism_of,
-    plain_exchange,
-    scram_exchange,
-    token_exchange,
-)
-from spindle.client.security.settings import PlainLogin, ScramLogin, SecuritySettings
+from spindle.client.security.login import LoginCourse
+from spindle.client.security.login_source import LoginSource
+from spindle.client.security.settings import SecuritySettings
 from spindle.client.security.tls_failures import handshake_failure
-from spindle.client.security.token_settings import TokenLogin
-from spindle.client.security.tokens import TokenSource
 from spindle.client.wire.settings import HostPort
 from spindle.security.tls_context import client_context
-
-_NONCE_BYTES: Final = 24
 
 
 class ClientSecurity:
@@ -30,7 +18,7 @@ class ClientSecurity:
     def __init__(self, settings: SecuritySettings) -> None:
         self.settings = settings
         self._context: ssl.SSLContext | None = None
-        self._tokens: TokenSource | None = None
+        self._logins = LoginSource(settings.login) if settings.login is not None else None
 
     def secured(self, opened: socket.socket, address: HostPort) -> socket.socket:
         """Return a socket whose TLS handshake is done, or this one if there is no TLS.
@@ -64,20 +52,7 @@ class ClientSecurity:
             SaslFailed: a token endpoint refuses.
             ConnectionLost: a token endpoint cannot be reached.
         """
-        login = self.settings.login
-        exchange: SaslExchange
-        match login:
-            case None:
-                return None
-            case PlainLogin():
-                exchange = plain_exchange(login)
-            case ScramLogin():
-                exchange = scram_exchange(login, lambda: secrets.token_urlsafe(_NONCE_BYTES))
-            case TokenLogin():
-                if self._tokens is None:
-                    self._tokens = TokenSource(login)
-                exchange = token_exchange(self._tokens.token(), login.extensions)
-        return sasl_login(mechanism_of(login), exchange)
+        return None if self._logins is None else self._logins.course()
 
 
 def _named(error: OSError, address: HostPort) -> ClientError:

@@ -1,7 +1,6 @@
 """A blocking TCP connection to one broker."""
 
 import contextlib
-import random
 import socket
 import ssl
 import time
@@ -22,7 +21,7 @@ from spindle.client.errors import (
     TlsFailed,
 )
 from spindle.client.framing import FrameReader
-from spindle.client.security.login import LoginCourse
+from spindle.client.security.login import LoginCourse, renewal_due_s
 from spindle.client.security.tls_failures import alert
 from spindle.client.versions import PeerVersions
 from spindle.client.wire.security import ClientSecurity
@@ -33,8 +32,6 @@ from spindle.protocol.message import Message
 
 R = TypeVar("R", bound=Message)
 _MAX_PARTS_PER_SEND = 512
-_RENEWAL_SHARE: Final = (0.85, 0.95)
-"""A session is renewed at a random share of its life between these two, as in Kafka (KIP-368)."""
 _MAX_LOGIN_FRAME_BYTES: Final = 1024 * 1024
 
 
@@ -243,12 +240,9 @@ class BlockingConnection:
                     raise ProtocolViolation(f"{self.address} answered ApiVersions a second time")
                 wanted = course.send(received.response)
         except StopIteration as end:
-            lifetime_s = end.value / 1000
+            self._renewal_due_s = renewal_due_s(began_s, end.value)
         except SaslFailed as error:
             raise SaslFailed(f"{self.address}: {error}") from None
-        self._renewal_due_s = None
-        if lifetime_s > 0:
-            self._renewal_due_s = began_s + lifetime_s * random.uniform(*_RENEWAL_SHARE)
 
     def _send_all(self, parts: Sequence[Bytes]) -> None:
         self._socket.settimeout(self._settings.request_timeout_ms / 1000)

@@ -50,7 +50,6 @@ from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
-from spindle.runtime.peers.links import PeerLinks
 from spindle.serving.fetch_memory import FetchMemory
 from spindle.serving.handler_table import broker_handlers
 from spindle.serving.handlers.auto_topics import request_topics
@@ -103,7 +102,7 @@ class BrokerServer:
             env.new_uuid,
         )
         self.mover = self._make_mover()
-        self.verification = CoordinatorQuestions(config, self.metadata, env.connect)
+        self.verification = CoordinatorQuestions(config, self.metadata, env.peers.broker_pool)
         self._producer_ids = ProducerIds(config.node_id, env.channel, self._loop)
         self.coordinators = Coordinators(env, self.replicas, self.metadata, self._producer_ids)
         self.groups = self.coordinators.groups
@@ -195,7 +194,7 @@ class BrokerServer:
             self._config,
             self.replication_quotas.follower,
             lambda leader: endpoint_of(self.metadata.newest, leader, listener),
-            PeerLinks,
+            self._env.peers.broker_links,
             lambda: self.lifecycle.broker_epoch,
             self._env.now_ms,
         )

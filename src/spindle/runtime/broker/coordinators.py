@@ -50,7 +50,7 @@ class Coordinators:
             transaction_shard_settings(config),
             producer_ids,
             config.inter_broker_listener_name,
-            env.connect(f"broker-{config.node_id}-txn-marker-sender"),
+            env.peers.broker_pool(f"broker-{config.node_id}-txn-marker-sender"),
         )
         self._by_topic: Mapping[str, GroupCoordinator | TransactionCoordinator] = {
             OFFSETS_TOPIC: self.groups,

@@ -13,7 +13,7 @@ from spindle.runtime.broker.directory_changes import DirectoryPorts
 from spindle.runtime.network.listener import Listen
 from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.tls_listeners import TlsListeners
-from spindle.runtime.peers.port import Peers
+from spindle.runtime.peers.connections import PeerConnections
 from spindle.serving.ports import ControllerChannel
 
 
@@ -29,8 +29,7 @@ class BrokerEnvironment:
     channel: ControllerChannel
     kraft_version: Callable[[], int]
     authorizer: Authorizer
-    connect: Callable[[str], Peers]
-    """Makes connections to other brokers; takes the client id that these see."""
+    peers: PeerConnections
     now_ms: Callable[[], int]
     new_uuid: Callable[[], Uuid]
     random: Random

@@ -15,6 +15,10 @@ _FIRST_ALLOCATION_BYTES: Final = 16 << 20
 _MOST_UNREAD: Final = 16
 
 
+class ClosedHere(EOFError):
+    """This side has ended the connection."""
+
+
 class FrameStream(asyncio.BufferedProtocol):
     """Frames of one connection, in the order in which they come."""
 
@@ -62,7 +66,7 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """End the connection; nothing more is read."""
-        self._fail(EOFError("the connection was closed here"))
+        self._fail(ClosedHere("the connection was closed here"))
 
     # -- the transport's callbacks
 

@@ -1,10 +1,11 @@
-"""One connection to another node: look-up of its name, version negotiation, requests."""
+"""One connection to another node: look-up of its name, version negotiation, login, requests."""
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spindle.client.connection import ClientConnection, Negotiated, ReceivedAnswer, SendAgain
 from spindle.client.errors import ClientError, UnsupportedByPeer
@@ -18,6 +19,10 @@ from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft.ready import Destination
 from spindle.runtime.peers.frames import FrameStream
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
+from spindle.runtime.peers.security import NO_SECURITY, PeerSecurity
+
+if TYPE_CHECKING:
+    from spindle.client.security.login import LoginCourse, LoginRequest
 
 _PRE_VOTE_VERSION: Final = 2
 _TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
@@ -25,23 +30,83 @@ _VERIFICATION_VERSION: Final = 4
 
 
 class PeerLink:
-    """An open connection with negotiated versions; one request at a time."""
+    """An open connection that has negotiated versions and logged in; one request at a time."""
 
-    def __init__(self, stream: FrameStream, client_id: str) -> None:
+    def __init__(
+        self,
+        stream: FrameStream,
+        client_id: str,
+        destination: Destination,
+        security: PeerSecurity,
+    ) -> None:
         self._stream = stream
+        self._client_id = client_id
+        self._destination = destination
+        self._security = security
         self._state = ClientConnection(client_id)
+        self._is_logging_in = False
+        self._renewal_due_s: float | None = None
 
     @property
     def is_busy(self) -> bool:
         """True while an answer is awaited."""
-        return self._state.in_flight > 0
+        return self._state.in_flight > 0 or self._is_logging_in
+
+    @property
+    def must_renew(self) -> bool:
+        """True if the session of the login has to be renewed before the next request."""
+        due_s = self._renewal_due_s
+        return due_s is not None and asyncio.get_running_loop().time() >= due_s
 
     @property
     def is_closed(self) -> bool:
         """True if this side or the peer has ended the connection."""
         return self._stream.is_closed
 
-    async def negotiate(self) -> None:
+    async def prepare(self) -> None:
+        """Negotiate versions, and log in if the listener has logins."""
+        await self._negotiate()
+        if self._security.has_logins:
+            await self._log_in()
+            # A peer may tell less before the login than after it.
+            self._state = ClientConnection(self._client_id)
+            await self._negotiate()
+
+    async def renew(self) -> None:
+        """Renew the session of the login (KIP-368).
+
+        Raises:
+            one of `LINK_ERRORS`: the connection is closed.
+        """
+        try:
+            with self._security.watching(self._destination):
+                await self._log_in()
+        except BaseException:
+            self.close()
+            raise
+
+    async def _log_in(self) -> None:
+        """Log in. SCRAM computes and tokens are asked for beside the event loop."""
+        # Imported here, because nodes without logins do not need it.
+        from spindle.client.security.login import renewal_due_s
+
+        self._is_logging_in = True
+        try:
+            began_s = asyncio.get_running_loop().time()
+            course = await asyncio.to_thread(self._security.login_course)
+            step = await asyncio.to_thread(_advance, course, None)
+            while not isinstance(step, int):
+                _, parts = self._state.request(
+                    step.message, step.response, first_version=step.first_version
+                )
+                self._stream.write(parts)
+                answer = self._answer_in(await self._stream.read())
+                step = await asyncio.to_thread(_advance, course, answer)
+            self._renewal_due_s = renewal_due_s(began_s, step)
+        finally:
+            self._is_logging_in = False
+
+    async def _negotiate(self) -> None:
         self._stream.write(self._state.opening())
         while True:
             match self._state.receive_frame(await self._stream.read()):
@@ -100,28 +165,47 @@ class PeerLink:
             self._stream.close()
 
 
-async def open_link(destination: Destination, client_id: str) -> PeerLink:
+def _advance(course: "LoginCourse", answer: Message | None) -> "LoginRequest | int":
+    """Return the next request of a login, or at its end how long the session lives, in ms."""
+    try:
+        return next(course) if answer is None else course.send(answer)
+    except StopIteration as end:
+        return int(end.value)
+
+
+async def open_link(
+    destination: Destination, client_id: str, security: PeerSecurity = NO_SECURITY
+) -> PeerLink:
     """Return a connection to the first address of the destination that accepts one.
 
     The name is looked up first, as uvloop goes on looking when `open_connection` is cancelled and
     leaves an error behind that is never retrieved.
+
+    Raises:
+        one of `LINK_ERRORS`: there is no connection.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(destination.host, destination.port, type=socket.SOCK_STREAM)
-    failure = OSError(f"{destination.host} has no address")
-    for *_, address in found:
+    with security.watching(destination):
+        stream = await _connect(destination, [str(address[0]) for *_, address in found], security)
+        link = PeerLink(stream, client_id, destination, security)
         try:
-            _, stream = await loop.create_connection(FrameStream, str(address[0]), destination.port)
-        except OSError as error:
-            failure = error
-            continue
-        link = PeerLink(stream, client_id)
-        try:
-            await link.negotiate()
+            await link.prepare()
         except BaseException:
             link.close()
             raise
         return link
+
+
+async def _connect(
+    destination: Destination, addresses: Sequence[str], security: PeerSecurity
+) -> FrameStream:
+    failure = OSError(f"{destination.host} has no address")
+    for address in addresses:
+        try:
+            return await security.connect(address, destination)
+        except OSError as error:
+            failure = error
     raise failure
 
 

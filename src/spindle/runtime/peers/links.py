@@ -10,6 +10,7 @@ from spindle.common.promise import Promise
 from spindle.protocol.message import Message
 from spindle.raft.ready import Destination
 from spindle.runtime.peers.link import LINK_ERRORS, PeerLink, open_link, peer_error
+from spindle.runtime.peers.security import NO_SECURITY, PeerSecurity
 from spindle.runtime.task_promise import promise_of
 
 
@@ -19,18 +20,22 @@ class PeerLinks:
     Args:
         client_id: what peers see as the name of this client.
         timeout_s: a request without an answer fails after this time (`request.timeout.ms`).
+        security: that of the listener to connect to.
     """
 
-    def __init__(self, client_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, client_id: str, timeout_s: float, security: PeerSecurity = NO_SECURITY
+    ) -> None:
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._security = security
         self._links: dict[Destination, PeerLink] = {}
 
     def request(self, destination: Destination, message: Message) -> Promise[Message]:
         """See `PromptPeers`."""
         link = self._idle_link(destination)
-        if link is None:
-            return promise_of(self._connect_and_ask(destination, message))
+        if link is None or link.must_renew:
+            return promise_of(self._prepare_and_ask(destination, link, message))
         loop = asyncio.get_running_loop()
         promise: Promise[Message] = Promise(loop)
 
@@ -48,10 +53,16 @@ class PeerLinks:
         link.ask(message, answered)
         return promise
 
-    async def _connect_and_ask(self, destination: Destination, message: Message) -> Message:
+    async def _prepare_and_ask(
+        self, destination: Destination, link: PeerLink | None, message: Message
+    ) -> Message:
+        """Send a request over a new connection, or over one whose session has to be renewed."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                link = await self._connect(destination)
+                if link is None:
+                    link = await self._connect(destination)
+                else:
+                    await link.renew()
                 return await link.request(message)
         except LINK_ERRORS as error:
             raise peer_error(destination, error) from error
@@ -73,7 +84,7 @@ class PeerLinks:
         return link
 
     async def _connect(self, destination: Destination) -> PeerLink:
-        link = await open_link(destination, self._client_id)
+        link = await open_link(destination, self._client_id, self._security)
         self._drop(destination)
         self._links[destination] = link
         return link

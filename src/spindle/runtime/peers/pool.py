@@ -10,6 +10,7 @@ from typing import Final
 from spindle.protocol.message import Message
 from spindle.raft.ready import Destination
 from spindle.runtime.peers.link import LINK_ERRORS, PeerLink, open_link, peer_error
+from spindle.runtime.peers.security import NO_SECURITY, PeerSecurity
 
 _MAX_LINKS: Final = 16
 
@@ -17,9 +18,16 @@ _MAX_LINKS: Final = 16
 class PeerPool:
     """`Peers` over TCP. Beyond `max_links` open requests, further ones wait for their turn."""
 
-    def __init__(self, client_id: str, timeout_s: float, max_links: int = _MAX_LINKS) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        timeout_s: float,
+        security: PeerSecurity = NO_SECURITY,
+        max_links: int = _MAX_LINKS,
+    ) -> None:
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._security = security
         self._turns = asyncio.Semaphore(max_links)
         self._idle: dict[Destination, list[PeerLink]] = {}
         self._is_closed = False
@@ -43,8 +51,12 @@ class PeerPool:
     async def _ask(
         self, destination: Destination, message: Message, last_version: int | None
     ) -> Message:
-        link = self._take(destination) or await open_link(destination, self._client_id)
+        link = self._take(destination) or await open_link(
+            destination, self._client_id, self._security
+        )
         try:
+            if link.must_renew:
+                await link.renew()
             answer = await link.request(message, last_version=last_version)
         except BaseException:
             link.close()

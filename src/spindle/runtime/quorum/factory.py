@@ -17,6 +17,7 @@ from spindle.protocol.message import Message
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.runtime.peers.links import PeerLinks
+from spindle.runtime.peers.security import PeerSecurity
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 _OPEN_FILES: Final = 16
@@ -33,6 +34,7 @@ async def open_quorum(
     endpoints: Sequence[Endpoint],
     file_system: FileSystem,
     thread: DirectoryExecutor,
+    security: PeerSecurity,
     random: RandomSource,
     clock: Callable[[], int],
     on_fault: Callable[[BaseException], None],
@@ -41,6 +43,7 @@ async def open_quorum(
 
     Args:
         endpoints: this node's controller listeners as others reach them, the default one first.
+        security: that of the controller listener of other nodes.
     """
     integer = config.integer
     storage = LogStorage(file_system, metadata_log_dir, _OPEN_FILES)
@@ -76,6 +79,7 @@ async def open_quorum(
         PeerLinks(
             f"raft-client-{config.node_id}",
             integer("controller.quorum.request.timeout.ms") / 1000,
+            security,
         ),
         random,
         clock,

@@ -1,0 +1,140 @@
+"""The credentials of a node for other nodes, from its configuration and the files that it names.
+
+Changed files, and dynamic values of `ssl.*`, count for the next connection. Keys of SASL are read
+at the start.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Final, NamedTuple
+
+from spindle.client.security.login_source import LoginSource
+from spindle.client.security.settings import MECHANISMS, SecuritySettings, security_settings
+from spindle.common.errors import ConfigError
+from spindle.config.listener_config import ListenerConfig, listener_prefix
+from spindle.config.node_config import NodeConfig
+from spindle.runtime.peers.security import Credentials
+from spindle.security.tls_context import client_context
+
+log = logging.getLogger(__name__)
+
+_JAAS: Final = "sasl.jaas.config"
+_OF_MECHANISM: Final = (_JAAS, "sasl.login.callback.handler.class", "sasl.login.class")
+"""Keys that a node takes only with the names of a listener and a mechanism before them."""
+
+
+class _Source(NamedTuple):
+    """Settings, with inode, size and time of each file that they name."""
+
+    settings: SecuritySettings
+    stamps: tuple[tuple[int, int, int], ...]
+
+    def load(self) -> Credentials:
+        tls, login = self.settings.tls, self.settings.login
+        return Credentials(
+            client_context(tls) if tls is not None else None,
+            LoginSource(login) if login is not None else None,
+        )
+
+
+class PeerCredentials:
+    """The credentials for one listener of other nodes.
+
+    Args:
+        mechanism_key: names the SASL mechanism.
+        dynamic: returns the dynamic values of this node.
+
+    Raises:
+        ConfigError: a key is missing, has no usable value or contradicts another one, or a store
+            cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        listener: str,
+        mechanism_key: str,
+        dynamic: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._config = config
+        self._listener = listener
+        self._mechanism_key = mechanism_key
+        self._dynamic = dynamic
+        self._turn = Lock()
+        self._refusal = ""
+        self._source = self._find()
+        self._loaded = self._load(self._source)
+
+    def present(self) -> Credentials:
+        """Return the credentials. Those from before stay if changed ones cannot be used."""
+        with self._turn:
+            try:
+                source = self._find()
+                if source != self._source:
+                    self._loaded = self._load(source)
+                    self._source = source
+            except ConfigError as error:
+                if str(error) != self._refusal:
+                    self._refusal = str(error)
+                    log.error("the changed credentials are not used, those before stay: %s", error)
+            else:
+                self._refusal = ""
+            return self._loaded
+
+    def _find(self) -> _Source:
+        """Look at the configuration and at the files, without reading them."""
+        protocol = self._config.security_protocols[self._listener]
+        at_start = ListenerConfig(self._config, self._listener)
+        now = ListenerConfig(self._config, self._listener, self._dynamic())
+        try:
+            properties = {
+                **(_login(at_start, self._mechanism_key) if protocol.has_sasl else {}),
+                **{key: text for key, text in now.properties.items() if key.startswith("ssl.")},
+                "security.protocol": protocol.name,
+            }
+            settings = security_settings(properties)
+        except ConfigError as error:
+            raise self._named(error) from None
+        tls = settings.tls
+        stores = (tls.own, tls.trust) if tls is not None else ()
+        return _Source(settings, tuple(_stamp(store.location) for store in stores if store))
+
+    def _load(self, source: _Source) -> Credentials:
+        try:
+            return source.load()
+        except ConfigError as error:
+            raise self._named(error) from None
+
+    def _named(self, error: ConfigError) -> ConfigError:
+        return ConfigError(
+            f"connections of this node to listener {self._listener} of other nodes: {error} (keys "
+            f"for this listener alone begin with {listener_prefix(self._listener)})"
+        )
+
+
+def _login(listener: ListenerConfig, mechanism_key: str) -> dict[str, str]:
+    """Return the keys of a client that logs in at this listener."""
+    mechanism = listener.text(mechanism_key)
+    if mechanism not in MECHANISMS:
+        known = ", ".join(MECHANISMS)
+        raise ConfigError(f"{mechanism_key} is {mechanism}, want one of {known}")
+    prefix = f"{mechanism.lower()}."
+    properties = {k: v for k, v in listener.properties.items() if k not in _OF_MECHANISM}
+    names = (key for key in listener.own if key.startswith(prefix) and properties[key])
+    own = {key.removeprefix(prefix): properties[key] for key in names}
+    if _JAAS not in own:
+        raise ConfigError(
+            f"{listener_prefix(listener.listener)}{prefix}{_JAAS} is missing: it has the login "
+            f"module with which this node logs in by {mechanism}"
+        )
+    return {**properties, **own, "sasl.mechanism": mechanism}
+
+
+def _stamp(path: str | None) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path or "")
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns
