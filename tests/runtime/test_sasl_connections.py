@@ -65,7 +65,7 @@ async def assert_closed(client: Client) -> None:
 def test_a_client_is_its_user_after_plain(version: int) -> None:
     async def scenario(served: Served, client: Client) -> None:
         answer = await authenticate(client, version=version)
-        assert (answer.error_code, answer.error_message) == (0, None)
+        assert (answer.error_code, answer.error_message) == (0, "")
         assert (answer.auth_bytes, answer.session_lifetime_ms) == (b"", 0)
         await client.ask(MetadataRequest())
 

@@ -29,7 +29,7 @@ def test_the_refusal_of_an_unserved_api_names_api_listener_and_client_id() -> No
     async def dispatch() -> None:
         listener = Listener("PLAINTEXT", "localhost", 0, {})
         server = RequestServer(listener, limits=LIMITS, metrics=RequestMetrics())
-        connection = cast(Any, SimpleNamespace(listener="PLAINTEXT"))
+        connection = cast(Any, SimpleNamespace(listener="PLAINTEXT", sasl=None))
         frame = request_prefix(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, 7, "orders")
         with pytest.raises(
             ProtocolViolation,

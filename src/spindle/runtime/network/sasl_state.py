@@ -201,7 +201,6 @@ class SaslState:
             raise self._failed(refusal, _answer(header, response)) from None
         session = self.session if self.is_complete else None
         response = SaslAuthenticateResponse(
-            error_message=None,
             auth_bytes=message,
             session_lifetime_ms=session.lifetime_ms if session is not None else 0,
         )
