@@ -189,7 +189,9 @@ async def _forward(services: BrokerServices, context: RequestContext, request: M
 async def _forward_of_tokens(
     services: BrokerServices, context: RequestContext, request: TokenRequest
 ) -> Message:
-    return refused_token_request(context, request) or await _forward(services, context, request)
+    return refused_token_request(services, context, request) or await _forward(
+        services, context, request
+    )
 
 
 async def _when_caught_up(

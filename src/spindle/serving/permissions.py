@@ -70,6 +70,20 @@ def may_use_cluster(
     return _may_use(node, context, operation, kind, CLUSTER_NAME, is_logged=is_logged)
 
 
+def may_use_tokens_of(
+    node: Guarded, context: RequestContext, operation: Operation, owner: str
+) -> bool:
+    """Return True if the sender may do `operation` with the tokens of a principal (KIP-373)."""
+    return _may_use(node, context, operation, ResourceType.USER, owner, is_logged=True)
+
+
+def may_describe_token(node: Guarded, context: RequestContext, token_id: str, owner: str) -> bool:
+    """Return True if the sender may see a delegation token that is not its own."""
+    return _may_use(
+        node, context, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token_id, is_logged=False
+    ) or may_use_tokens_of(node, context, Operation.DESCRIBE_TOKENS, owner)
+
+
 def may_use_any_topic(node: Guarded, context: RequestContext, operation: Operation) -> bool:
     """Return True if there is some topic name with which the sender may do `operation`."""
     return node.authorizer.allows_by_resource_type(

@@ -4,11 +4,13 @@ The controller creates, renews and expires tokens. The broker checks before that
 logged in, because only the broker knows the connection.
 """
 
+from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode
 from spindle.controller.delegation_tokens import (
     Requester,
     TokenRequest,
     has_other_than_users,
+    owner_of,
     refusal,
     refused_login,
 )
@@ -22,18 +24,28 @@ from spindle.protocol.messages.describe_delegation_token import (
 from spindle.security.delegation_tokens import token_hmac
 from spindle.security.secret import Secret
 from spindle.serving.context import RequestContext
+from spindle.serving.permissions import Guarded, may_describe_token, may_use_tokens_of
 from spindle.serving.ports import DescribedNode
 
 _Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 
 
-def refused_token_request(context: RequestContext, request: TokenRequest) -> Message | None:
+def refused_token_request(
+    node: Guarded, context: RequestContext, request: TokenRequest
+) -> Message | None:
     """Return the answer to a request that must not reach the controller, None if it may."""
     requester = _requester(context)
     refused = refused_login(request, requester)
     if refused is not None:
         return refused
-    if isinstance(request, CreateDelegationTokenRequest) and has_other_than_users(request.renewers):
+    if not isinstance(request, CreateDelegationTokenRequest):
+        return None
+    owner = owner_of(request, requester)
+    if owner != requester.principal and not may_use_tokens_of(
+        node, context, Operation.CREATE_TOKENS, owner
+    ):
+        return refusal(request, requester, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    if has_other_than_users(request.renewers):
         return refusal(request, requester, ErrorCode.INVALID_PRINCIPAL_TYPE)
     return None
 
@@ -41,7 +53,8 @@ def refused_token_request(context: RequestContext, request: TokenRequest) -> Mes
 def describe_delegation_token(
     node: DescribedNode, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Describe tokens with their HMACs, to the clients that own them or may renew them."""
+    """Describe tokens with their HMACs: those that the client owns or may renew, and others where
+    it has the right."""
     if not _requester(context).may_use_tokens:
         return DescribeDelegationTokenResponse(
             error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
@@ -55,7 +68,11 @@ def describe_delegation_token(
         tokens=[
             _described(secret, token_id, token)
             for token_id, token in node.metadata.image.security.delegation_tokens.items()
-            if (asked is None or any(map(token.is_of, asked))) and token.is_of(context.principal)
+            if (asked is None or any(map(token.is_of, asked)))
+            and (
+                token.is_of(context.principal)
+                or may_describe_token(node, context, token_id, token.owner)
+            )
         ]
     )
 
