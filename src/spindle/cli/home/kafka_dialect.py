@@ -247,6 +247,7 @@ _TEXTS: Final = {
     "cluster": Texts(_refusal_with_class),
     "configs": Texts(_plain, execution=_configs),
     "consume": Texts(_with_class, _as_usage, _consume),
+    "delegation-tokens": Texts(_with_class),
     "delete-records": Texts(_uncaught),
     "dump-log": Texts(_with_class),
     "get-offsets": Texts(_get_offsets),
