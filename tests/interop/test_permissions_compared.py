@@ -11,7 +11,15 @@ import pytest
 from peers.compare import Difference, Pair
 from peers.node import Node
 from wire_cases import OTHER_ID
-from wire_cases_permissions import ADMINISTRATOR, CLIENTS, NOBODY, OWNER, SETUP, chapters
+from wire_cases_permissions import (
+    ADMINISTRATOR,
+    CLIENTS,
+    NOBODY,
+    OWNER,
+    SETUP,
+    chapters,
+    consumer_heartbeat,
+)
 from wire_exchange import KEYS, PATIENCE_S, State, Wire, differences, play
 
 from spindle.common.errors import ErrorCode
@@ -120,3 +128,27 @@ def _told(expected: dict[str, object], actual: dict[str, object]) -> Iterator[st
         for line in dict.fromkeys(differences(name, expected[name], actual[name])):
             if not any(re.search(pattern, line) for pattern, _ in DELIBERATE):
                 yield line
+
+
+def test_a_regular_expression_finds_only_topics_that_the_member_may_describe(
+    states: list[State],
+) -> None:
+    body = {
+        **consumer_heartbeat("own-expressions", member="r" * 22),
+        "subscribed_topic_names": None,
+        "subscribed_topic_regex": "(own|hidden)-(a|b|spare)",
+    }
+    for state in states:
+        wire = Wire(state.node, OWNER)
+        deadline = time.monotonic() + PATIENCE_S
+        # A member may join again and again. Kafka evaluates the expression beside the request.
+        while True:
+            answer = wire.ask("consumer_group_heartbeat", 1, body)
+            if answer.assignment is not None and answer.assignment.topic_partitions:
+                break
+            assert time.monotonic() < deadline, f"{state.node.kind}: {answer}"
+            time.sleep(0.05)
+        wire.ask("consumer_group_heartbeat", 1, {**body, "member_epoch": -1})
+        wire.close()
+        found = {one.topic_id for one in answer.assignment.topic_partitions}
+        assert found == {state.topic_ids[name] for name in ("own-a", "own-b", "own-spare")}
