@@ -27,6 +27,7 @@ from spindle.runtime.disks.directory_logs import previous_broker_epoch
 from spindle.runtime.disks.open_directories import OpenDirectories
 from spindle.runtime.disks.open_files import OpenFiles, scarcity, share_out
 from spindle.runtime.machine import LocalMachine, Machine
+from spindle.runtime.metrics.access import metrics_access
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
@@ -225,9 +226,13 @@ class Node:
         self.publisher.add(self._counts)
         metrics = NodeMetrics(labels, self._parts)
         ((host, port),) = parse_servers(METRICS_LISTENER, [address])
-        self.metrics_server = MetricsServer(host, port, metrics.pages, self.why_not_ready)
-        await self.metrics_server.start()
-        log.info("metrics, health and readiness on http://%s:%d", host, self.metrics_server.port)
+        access = metrics_access(self._config)
+        self.metrics_server = server = MetricsServer(
+            host, port, metrics.pages, self.why_not_ready, access=access
+        )
+        await server.start()
+        scheme = "https" if access.tls else "http"
+        log.info("metrics, health and readiness on %s://%s:%d", scheme, host, server.port)
 
     def _parts(self) -> NodeParts:
         controller = self.controller

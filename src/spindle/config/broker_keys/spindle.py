@@ -7,6 +7,7 @@ from spindle.config.definition import (
     CLUSTER_WIDE,
     DOUBLE,
     INT,
+    PASSWORD,
     PER_BROKER,
     READ_ONLY,
     STRING,
@@ -16,6 +17,8 @@ from spindle.config.endpoints import HostAndPort
 from spindle.config.validators import OneOf, Range
 
 METRICS_LISTENER: Final = "spindle.metrics.listener"
+METRICS_PROTOCOL: Final = "spindle.metrics.security.protocol"
+METRICS_USER: Final = "spindle.metrics.user"
 LOG_FORMAT: Final = "spindle.log.format"
 HANG_TIMEOUT: Final = "spindle.log.dir.hang.timeout.ms"
 CORDON_HIGH_WATERMARK: Final = "spindle.log.dir.cordon.high.watermark"
@@ -39,6 +42,14 @@ SPINDLE_KEYS = (
     ConfigKey(METRICS_LISTENER, STRING, None, HostAndPort(), READ_ONLY,
               "Address of the HTTP server for /metrics (Prometheus), /health and /ready, as "
               "{host}:{port}; port 0 takes a free one. Unset, nothing is served.",
+              is_internal=True),
+    ConfigKey(METRICS_PROTOCOL, STRING, "PLAINTEXT", OneOf("PLAINTEXT", "SSL"), READ_ONLY,
+              "PLAINTEXT for HTTP, SSL for HTTPS with the keys ssl.*, or those of its own with the "
+              "prefix listener.name.metrics.",
+              is_internal=True),
+    ConfigKey(METRICS_USER, PASSWORD, None, None, READ_ONLY,
+              "NAME:PASSWORD with which /metrics is read (basic authentication). Unset, everyone "
+              "who reaches the address may read it.",
               is_internal=True),
     ConfigKey(LOG_FORMAT, STRING, "text", OneOf("text", "json"), READ_ONLY,
               "Format of the log lines: text in Kafka's layout, or json with one object per line.",

@@ -11,12 +11,14 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from spindle.common.errors import ConfigError
+from spindle.runtime.metrics.access import CHALLENGE, MetricsAccess
 
 log = logging.getLogger(__name__)
 
 _HEAD_BYTES: Final = 8192
 _MAX_CONNECTIONS: Final = 32
 _TIMEOUT_S: Final = 5.0
+_FOR_EVERYONE: Final = MetricsAccess()
 _TEXT: Final = "text/plain; charset=utf-8"
 METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -32,7 +34,8 @@ class MetricsServer:
     Args:
         pages: metrics by path; requests that wait for the same page share one rendering.
         why_not_ready: returns None if the node serves clients, otherwise the reason.
-        timeout_s: limit for a request to arrive, and for its answer to be read.
+        timeout_s: limit for a TLS handshake, for a request, and for its answer to be read.
+        access: who may read the pages. Health and readiness are for everyone.
     """
 
     def __init__(
@@ -42,12 +45,14 @@ class MetricsServer:
         pages: Mapping[str, Page],
         why_not_ready: Callable[[], str | None],
         timeout_s: float = _TIMEOUT_S,
+        access: MetricsAccess = _FOR_EVERYONE,
     ) -> None:
         self.host = host
         self.port = port
         self._pages = pages
         self._why_not_ready = why_not_ready
         self._timeout_s = timeout_s
+        self._access = access
         self._rendering: dict[str, asyncio.Task[bytes]] = {}
         self._server: asyncio.Server | None = None
         self._exchanges: set[asyncio.Task[None]] = set()
@@ -60,7 +65,12 @@ class MetricsServer:
         """
         try:
             self._server = await asyncio.start_server(
-                self._accept, self.host, self.port, limit=_HEAD_BYTES
+                self._accept,
+                self.host,
+                self.port,
+                limit=_HEAD_BYTES,
+                ssl=self._access.tls,
+                ssl_handshake_timeout=self._timeout_s if self._access.tls else None,
             )
         except OSError as error:
             raise ConfigError(
@@ -114,6 +124,8 @@ class MetricsServer:
         if method not in ("GET", "HEAD"):
             return method, _text(HTTPStatus.METHOD_NOT_ALLOWED)
         if target in self._pages:
+            if not self._access.is_allowed(head):
+                return method, _text(HTTPStatus.UNAUTHORIZED)
             return method, (HTTPStatus.OK, METRICS_CONTENT_TYPE, await self._page(target))
         if target == "/health":
             return method, _text(HTTPStatus.OK, "alive")
@@ -151,5 +163,7 @@ def _response(method: str, answer: _Answer) -> bytes:
     ]
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         lines.append("Allow: GET, HEAD")
+    if status is HTTPStatus.UNAUTHORIZED:
+        lines.append(f"WWW-Authenticate: {CHALLENGE}")
     head = "\r\n".join([*lines, "", ""]).encode()
     return head if method == "HEAD" else head + body
