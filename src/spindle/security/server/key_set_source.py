@@ -1,18 +1,17 @@
 """Read the key set of an identity provider (JWKS) from a file or over HTTPS. This blocks."""
 
-import http.client
 import ssl
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from spindle.common.errors import ConfigError
-from spindle.security.http_exchange import MAX_ANSWER_BYTES, exchange
 from spindle.security.server.signing_keys import SigningKeys, parse_signing_keys
 from spindle.security.tls_settings import TlsSettings
 
 _TIMEOUT_MS: Final = 10_000
 _OK: Final = 200
+_MAX_FILE_BYTES: Final = 1024 * 1024
 
 
 class KeySetUnavailable(Exception):
@@ -75,12 +74,17 @@ def _file(source: KeySetSource) -> bytes:
     path = unquote(urlsplit(source.url).path)
     try:
         with open(path, "rb") as file:
-            return file.read(MAX_ANSWER_BYTES)
+            return file.read(_MAX_FILE_BYTES)
     except OSError as error:
         raise KeySetUnavailable(f"the key set {path} cannot be read: {error.strerror}") from None
 
 
 def _answer(source: KeySetSource) -> bytes:
+    # Imported here, because http.client costs each node that starts 20 ms.
+    from http.client import HTTPException
+
+    from spindle.security.http_exchange import exchange
+
     headers = {"Accept": "application/json"}
     try:
         status, body = exchange(
@@ -92,7 +96,7 @@ def _answer(source: KeySetSource) -> bytes:
         raise KeySetUnavailable(
             f"the certificate of {source.url} is refused: {error.verify_message}"
         ) from None
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, HTTPException) as error:
         raise KeySetUnavailable(f"{source.url} cannot be read: {error!r:.200}") from None
     if status != _OK:
         raise KeySetUnavailable(f"{source.url} answered with status {status}")
