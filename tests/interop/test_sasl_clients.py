@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaConnectionError
+from certificates import certified
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from kafka.errors import KafkaError as KafkaPythonError
@@ -21,6 +22,7 @@ from peers.franz import BUILD_LIMIT_S, franz_program
 from peers.java_tools import run_in_new_jvm
 from peers.node import SpindleNode
 from peers.secured_kafka import (
+    HOSTS,
     PASSWORD,
     PLAIN_JAAS,
     SCRAM_JAAS,
@@ -28,6 +30,7 @@ from peers.secured_kafka import (
     USER,
     add_users,
     mechanisms,
+    stores,
 )
 
 from kafka import KafkaConsumer, KafkaProducer
@@ -53,11 +56,20 @@ SCRAM_REFUSAL = (
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SpindleNode]:
+    folder = tmp_path_factory.mktemp("sasl")
+    server = certified("broker", hosts=HOSTS)
+    (folder / "ca.pem").write_text(server.authority_pem)
     running = SpindleNode(
-        tmp_path_factory.mktemp("sasl"),
+        folder,
         directory_count=1,
-        secure_listeners={"LOGIN": "SASL_PLAINTEXT", "SHORT": "SASL_PLAINTEXT"},
+        secure_listeners={
+            "LOGIN": "SASL_PLAINTEXT",
+            "SHORT": "SASL_PLAINTEXT",
+            "LOGIN_TLS": "SASL_SSL",
+        },
         overrides={
+            **stores("login_tls", server.write(folder, "server")),
+            **mechanisms("login_tls", "PLAIN,SCRAM-SHA-512"),
             **mechanisms("login", ",".join(MECHANISMS)),
             **mechanisms("short", "PLAIN,SCRAM-SHA-512"),
             "listener.name.short.connections.max.reauth.ms": str(SESSION_MS),
@@ -240,6 +252,27 @@ def test_tools_of_kafka_log_in_and_show_the_refusal(
     wanted = PLAIN_REFUSAL if mechanism == "PLAIN" else SCRAM_REFUSAL + mechanism
     assert wanted in refused.stdout + refused.stderr
     assert "SaslAuthenticationException" in refused.stdout + refused.stderr
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_login_inside_tls_is_that_of_the_user(node: SpindleNode, mechanism: str) -> None:
+    create(node, f"tls-{mechanism}")
+    config = {
+        "bootstrap.servers": node.secure_bootstrap("LOGIN_TLS"),
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(node.folder / "ca.pem"),
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+        "log_level": 0,
+    }
+    producer = Producer(config)
+    producer.produce(f"tls-{mechanism}", b"one", partition=0)
+    assert producer.flush(LIMIT_S) == 0
+    consumer = Consumer({**config, "group.id": "x", "enable.auto.commit": False})
+    consumer.assign([LibrdkafkaPartition(f"tls-{mechanism}", 0, 0)])
+    assert [message.value() for message in consumer.consume(1, LIMIT_S)] == [b"one"]
+    consumer.close()
 
 
 def test_sessions_are_renewed_on_their_connections(node: SpindleNode) -> None:
