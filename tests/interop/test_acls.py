@@ -11,6 +11,7 @@ from peers.compare import Answer, Pair, difference, plain, tool_answer
 from peers.home_scripts import comparable, run_script
 from peers.java_tools import ToolResult
 from peers.node import Node
+from wire_exchange import Wire
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -125,6 +126,55 @@ def test_the_controller_allows_what_the_acls_allow(pair: Pair) -> None:
     codes = [code for code, _ in pair.compare(script)]
     # The right to delete on the cluster is one for all topics.
     assert codes == [0, 0, 1, 0, 1, 1]
+
+
+def test_acls_and_filters_without_meaning_have_kafkas_errors(pair: Pair) -> None:
+    good = {
+        "resource_type": 2,
+        "resource_name": "wire",
+        "resource_pattern_type": 3,
+        "principal": "User:wire",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    bad: list[dict[str, object]] = [
+        {}, {"resource_type": 99}, {"resource_type": 4}, {"resource_pattern_type": 77},
+        {"operation": 120}, {"permission_type": 9}, {"resource_name": ""}, {"principal": "wire"},
+        {"host": ""}, {"resource_type": 99, "operation": 120},
+        {"resource_name": "", "operation": 99},
+        {"operation": 14, "principal": "Group:g"},
+    ]  # fmt: skip
+    any_acl = {
+        "resource_type_filter": 2,
+        "resource_name_filter": "wire",
+        "pattern_type_filter": 2,
+        "principal_filter": "User:wire",
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    changes: list[dict[str, object]] = [
+        {"operation": 99}, {"pattern_type_filter": 99}, {"permission_type": 50},
+        {"principal_filter": "User:nobody"}, {"host_filter": ""}, {},
+    ]  # fmt: skip
+
+    def script(node: Node) -> Answer:
+        wire = Wire(node)
+        try:
+            created = wire.ask("create_acls", 3, {"creations": [{**good, **b} for b in bad]})
+            deleted = wire.ask("delete_acls", 3, {"filters": [{**any_acl, **c} for c in changes]})
+        finally:
+            wire.close()
+        return [
+            *((r.error_code, r.error_message) for r in created.results),
+            *(
+                (r.error_code, r.error_message, sorted(a.host for a in r.matching_acls))
+                for r in deleted.filter_results
+            ),
+        ]
+
+    assert pair.compare(script)[0] == [0, ""]
 
 
 def test_controllers_answer_too(pair: Pair) -> None:
