@@ -33,6 +33,11 @@ from spindle.protocol.records.builder import SimpleRecord
 
 pytestmark = pytest.mark.timeout(240)
 
+RIGHTS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"{NODE_PRINCIPALS};User:ANONYMOUS",
+}
+"""Nodes may do everything, and so may the clients of the tests, at listeners without security."""
 PARTITIONS = 6
 SESSION_MS = 2_000
 MECHANISMS = {"LOGIN": "PLAIN", "LOGIN_TLS": "SCRAM-SHA-512"}
@@ -56,8 +61,7 @@ def kafka_controller(folder: Path) -> KafkaNode:
         secure_listeners=secure,
         overrides={
             **certificates(folder),
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": f"{NODE_PRINCIPALS};User:ANONYMOUS",
+            **RIGHTS,
         },
     )
     for listener, mechanism in MECHANISMS.items():
@@ -127,6 +131,7 @@ def combined_node(kind: type[Node], folder: Path, node_id: int, cluster_id: str)
         **certificates(folder),
         **protocols(node, CONTROLLER="SSL"),
         **logins("INTERNAL", "SCRAM-SHA-512"),
+        **RIGHTS,
         "inter.broker.listener.name": "INTERNAL",
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
         "listener.name.internal.scram-sha-512.connections.max.reauth.ms": str(SESSION_MS),
