@@ -118,8 +118,14 @@ def test_brokers_join_secured_controllers_of_kafka(tmp_path: Path) -> None:
             node.kill()
 
 
-def combined_node(kind: type[Node], folder: Path, node_id: int, cluster_id: str) -> Node:
-    """Return a broker and controller that knows other nodes by certificate and by SCRAM."""
+def combined_node(
+    kind: type[Node], folder: Path, node_id: int, cluster_id: str, protocol: str
+) -> Node:
+    """Return a broker, known by SCRAM, and controller, known by certificate (SSL) or password.
+
+    Args:
+        protocol: the security protocol of the controller listener.
+    """
     node = kind(
         folder,
         directory_count=1,
@@ -129,7 +135,9 @@ def combined_node(kind: type[Node], folder: Path, node_id: int, cluster_id: str)
     )
     node.overrides = {
         **certificates(folder),
-        **protocols(node, CONTROLLER="SSL"),
+        **protocols(node, CONTROLLER=protocol),
+        **logins("CONTROLLER", "PLAIN"),
+        "sasl.mechanism.controller.protocol": "PLAIN",
         **logins("INTERNAL", "SCRAM-SHA-512"),
         **RIGHTS,
         "inter.broker.listener.name": "INTERNAL",
@@ -142,17 +150,20 @@ def combined_node(kind: type[Node], folder: Path, node_id: int, cluster_id: str)
 
 
 @pytest.mark.parametrize(
-    "kinds",
-    [(SpindleNode, SpindleNode, SpindleNode), (SpindleNode, KafkaNode, SpindleNode)],
+    ("kinds", "protocol"),
+    [
+        ((SpindleNode, SpindleNode, SpindleNode), "SSL"),
+        ((SpindleNode, KafkaNode, SpindleNode), "SASL_SSL"),
+    ],
     ids=["spindle", "mixed"],
 )
 def test_nodes_with_certificates_and_logins_replicate_and_commit(
-    tmp_path: Path, kinds: tuple[type[Node], ...]
+    tmp_path: Path, kinds: tuple[type[Node], ...], protocol: str
 ) -> None:
     """Each node leads, follows and coordinates; sessions of the logins end in between."""
     cluster_id = random_uuid()
     nodes = [
-        combined_node(kind, tmp_path / f"node{number}", number, cluster_id)
+        combined_node(kind, tmp_path / f"node{number}", number, cluster_id, protocol)
         for number, kind in enumerate(kinds, 1)
     ]
     try:
