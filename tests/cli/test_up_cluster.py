@@ -17,8 +17,14 @@ import pytest
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.up.cluster import LocalCluster
-from spindle.cli.up.folder import check_can_start, find_cluster, make_cluster, nodes_in_use
-from spindle.cli.up.greeting import bootstrap_servers, greet, ready_event
+from spindle.cli.up.folder import (
+    bootstrap_servers,
+    check_can_start,
+    find_cluster,
+    make_cluster,
+    nodes_in_use,
+)
+from spindle.cli.up.greeting import greet, ready_event
 from spindle.cli.up.layout import Wishes, node_properties
 from spindle.cli.up.ports import free_ports, obstacle
 from spindle.common.filesystem import OsFileSystem

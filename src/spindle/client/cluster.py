@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spindle.client.errors import BrokerNotRunning, NotInMetadata, raise_for
+from spindle.client.errors import BrokerNotRunning, NotInMetadata, raise_for, refusal
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
@@ -66,7 +66,7 @@ class ClusterView:
             code = self.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise NotInMetadata(code, f"topic {name!r}")
-            raise ApiError(code, f"topic {name!r}")
+            raise refusal(code, f"topic {name!r}")
         return found
 
     def broker(self, node_id: str) -> BrokerAddress:

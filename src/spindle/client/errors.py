@@ -4,6 +4,8 @@ An error code in an answer becomes an `ApiError`; the exceptions below are for r
 not answered. `is_worth_retrying` decides for both whether a retry may succeed.
 """
 
+from typing import Final
+
 from spindle.common.errors import RETRIABLE, ApiError, ErrorCode
 
 
@@ -43,14 +45,32 @@ class BrokerNotRunning(ApiError):
     """A request is for one broker only, and the metadata does not name this broker."""
 
 
+_DENIED: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
+
+
 def raise_for(number: int, subject: str, message: str | None = None) -> None:
     """Raise `ApiError` with this subject unless the code is that of success."""
     if number != 0:
-        detail = f"{subject}: {message}" if message else subject
-        code = ErrorCode(number)
-        if code != number:
-            detail = f"{detail} (error code {number})"
-        raise ApiError(code, detail)
+        raise refusal(number, subject, message)
+
+
+def refusal(number: int, subject: str, message: str | None = None) -> ApiError:
+    """Return the error for the code of a failure."""
+    code = ErrorCode(number)
+    if not message and code in _DENIED:
+        message = "the user is not authorized"
+    detail = f"{subject}: {message}" if message else subject
+    if code != number:
+        detail = f"{detail} (error code {number})"
+    return ApiError(code, detail)
 
 
 def is_worth_retrying(error: BaseException) -> bool:

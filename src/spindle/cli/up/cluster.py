@@ -27,6 +27,12 @@ from spindle.cli.up.supervisor import Stopped, Supervisor
 _STOPPED_BY_INTERRUPT: Final = 130
 _STOPPED_BY_TERMINATION: Final = 143
 _LOG_LINES: Final = 12
+_ONLY_NEW: Final = {
+    "overrides": "--override",
+    "with_metrics": "--metrics",
+    "is_secure": "--secure",
+}
+"""Options, by their names, that only a new cluster takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,7 @@ def _check_wishes(
                 f"--{name} {wish}: {folder} holds a cluster with {real}; leave the option out, or "
                 "take another folder"
             )
-    for name, option in (("overrides", "--override"), ("with_metrics", "--metrics")):
+    for name, option in _ONLY_NEW.items():
         if name in given:
             raise CommandFailed(
                 f"{option}: {folder} holds a cluster; edit its property files instead, such as "

@@ -64,6 +64,13 @@ class _Folder(click.Path):
     "--metrics", "with_metrics", is_flag=True, help="Serve /metrics, /health and /ready as well."
 )
 @click.option(
+    "--secure",
+    "is_secure",
+    is_flag=True,
+    help="Clients log in over TLS, and ACLs decide what they may do: users admin and app, with "
+    "certificates and passwords of this cluster only.",
+)
+@click.option(
     "--override",
     "overrides",
     multiple=True,

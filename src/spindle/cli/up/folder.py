@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spindle.cli.failure import CommandFailed
@@ -12,6 +13,7 @@ from spindle.cli.storage.format_options import FormatOptions, format_request
 from spindle.cli.storage.formatting import format_directories
 from spindle.cli.up.layout import LOG_FILE, PROPERTY_FILE, Wishes, node_properties
 from spindle.cli.up.ports import taken_ports
+from spindle.cli.up.security import new_security
 from spindle.common.errors import ConfigError
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
@@ -73,10 +75,29 @@ def make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFol
         CommandFailed: the folder holds remains of a cluster, or cannot be written.
         ConfigError: an override cannot be used.
     """
+    with _private_files() if wishes.is_secure else nullcontext():
+        return _make_cluster(wishes, folder, ports)
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """Let nobody but the user read what is written here: keys, and files with passwords."""
+    mask = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(mask)
+
+
+def _make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFolder]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandFailed(f"cannot make {folder}: {error.strerror}") from None
+    security = new_security(folder) if wishes.is_secure else None
+    if security is not None:
+        security.write_certificates()
+        wishes = replace(wishes, overrides={**security.node_properties, **wishes.overrides})
     files = node_properties(wishes, folder, ports)
     configs = {
         path: NodeConfig.from_properties(properties, must_run=True)
@@ -89,26 +110,36 @@ def make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFol
                 f"{next(iter(found.formatted))} is formatted, but {folder} holds no cluster that "
                 "was made to the end; remove it, or take another folder"
             )
-    _format(configs)
+    nodes = [NodeFolder(path, config) for path, config in configs.items()]
+    if security is not None:
+        security.write_clients(bootstrap_servers(nodes))
+    _format(configs, security.scram if security else ())
     for path in reversed(files):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             OsFileSystem().write_atomically(str(path), format_properties(files[path]).encode())
         except OSError as error:
             raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
-    return [NodeFolder(path, config) for path, config in configs.items()]
+    return nodes
 
 
-def _format(configs: Mapping[Path, NodeConfig]) -> None:
-    """Format all directories with one cluster id; the controllers are the voters of a dynamic
-    quorum (KIP-853).
+def bootstrap_servers(nodes: Sequence[NodeFolder]) -> str:
+    """Return the addresses of all brokers, separated by commas."""
+    return ",".join(node.client_address for node in nodes if node.client_address is not None)
+
+
+def _format(configs: Mapping[Path, NodeConfig], scram: tuple[str, ...]) -> None:
+    """Format all directories with one cluster id and these users; the controllers are the voters
+    of a dynamic quorum (KIP-853).
     """
     voters = ",".join(
         f"{config.node_id}@{endpoint.host}:{endpoint.port}:{uuid_text(_new_uuid())}"
         for config in configs.values()
         for endpoint in config.controller_listeners[:1]
     )
-    options = FormatOptions(cluster_id=uuid_text(_new_uuid()), initial_controllers=voters)
+    options = FormatOptions(
+        cluster_id=uuid_text(_new_uuid()), initial_controllers=voters, scram=scram
+    )
     for config in configs.values():
         request = format_request(config, options, _new_uuid, os.urandom)
         now_ms = time.time_ns() // 1_000_000

@@ -12,13 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from spindle.cli.up.folder import NodeFolder, cluster_id
+from spindle.cli.up.folder import NodeFolder, bootstrap_servers, cluster_id
+from spindle.cli.up.security import USERS, client_properties_file
 from spindle.config.broker_keys.spindle import METRICS_LISTENER
-
-
-def bootstrap_servers(nodes: Sequence[NodeFolder]) -> str:
-    """Return the addresses of all brokers, separated by commas."""
-    return ",".join(node.client_address for node in nodes if node.client_address is not None)
 
 
 def greet(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, fate: str) -> None:
@@ -32,6 +28,8 @@ def greet(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, fat
     console.rule("Spindle", style="cyan")
     console.print(f"[bold]bootstrap.servers[/bold]  {bootstrap_servers(nodes)}")
     console.print(f"[bold]folder[/bold]             {escape(folder)} ({fate})")
+    for user, path in _users(folder).items():
+        console.print(f"[bold]{f'user {user}':<17}[/bold]  {escape(path)}")
     for node in nodes:
         for line in _node_lines(node, pids, folder):
             console.print(line)
@@ -39,6 +37,12 @@ def greet(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, fat
     for line in things_to_try(nodes, pids, folder, spindle_command()):
         console.print(escape(line), style="dim" if line.startswith("#") else None)
     console.rule(style="cyan")
+
+
+def _users(folder: str) -> dict[str, str]:
+    """Return the property files for clients, by user; none if everyone may come in."""
+    files = {user: client_properties_file(Path(folder), user) for user in USERS}
+    return {user: str(path) for user, path in files.items() if path.exists()}
 
 
 def spindle_command() -> str:
@@ -82,14 +86,16 @@ def things_to_try(
     """
     brokers = [node for node in nodes if node.config.is_broker]
     replicas = f" -r {min(len(brokers), 3)}" if len(brokers) > 1 else ""
+    users = _users(folder)
+    login = f" --command-config {shlex.quote(users[USERS[0]])}" if users else ""
     lines = [
         "# To try in another terminal:",
         f"export SPINDLE_BOOTSTRAP={bootstrap_servers(nodes)}",
-        f"{spindle} topic create demo -p 3{replicas}",
-        f"seq 9 | {spindle} produce --topic demo",
-        f"{spindle} consume --topic demo --from-beginning --max-messages 9",
-        f"{spindle} log-dirs",
-        f"{spindle} status",
+        f"{spindle} topic create demo -p 3{replicas}{login}",
+        f"seq 9 | {spindle} produce --topic demo{login}",
+        f"{spindle} consume --topic demo --from-beginning --max-messages 9{login}",
+        f"{spindle} log-dirs{login}",
+        f"{spindle} status{login}",
         "",
     ]
     if importlib.util.find_spec("pyspark") is not None:
@@ -127,6 +133,7 @@ def ready_event(
         bootstrap_servers=bootstrap_servers(nodes),
         folder=folder,
         is_kept=is_kept,
+        client_properties=_users(folder),
         nodes=[_described(node, pids) for node in nodes],
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from spindle.cli.up.ports import HOST
+from spindle.cli.up.security import CLIENT_LISTENER
 
 FIRST_CONTROLLER_ID: Final = 101
 PROPERTY_FILE: Final = "server.properties"
@@ -25,6 +26,7 @@ class Wishes:
         dirs: log directories of each node.
         controllers: nodes that are controllers only; 0 gives the role to brokers.
         racks: number of racks, to which the brokers are assigned in turn; 0 for none.
+        is_secure: clients log in over TLS, and ACLs decide what they may do.
         overrides: further keys of every property file.
         node_overrides: further keys of one node's property file, by node id.
     """
@@ -34,6 +36,7 @@ class Wishes:
     controllers: int = 0
     racks: int = 0
     with_metrics: bool = False
+    is_secure: bool = False
     overrides: Mapping[str, str] = field(default_factory=dict)
     node_overrides: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
@@ -78,7 +81,8 @@ def node_properties(
         own = folder if wishes.node_ids == [node_id] else folder / f"node-{node_id}"
         listeners = []
         if node_id in broker_ports:
-            listeners.append(f"PLAINTEXT://{HOST}:{broker_ports[node_id]}")
+            name = CLIENT_LISTENER if wishes.is_secure else "PLAINTEXT"
+            listeners.append(f"{name}://{HOST}:{broker_ports[node_id]}")
         if node_id in controller_ports:
             listeners.append(f"CONTROLLER://{HOST}:{controller_ports[node_id]}")
         roles = [("broker", broker_ports), ("controller", controller_ports)]

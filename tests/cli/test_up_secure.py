@@ -1,0 +1,37 @@
+"""`spindle up --secure`: its property files and those of its users."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from spindle.cli.up.folder import make_cluster
+from spindle.cli.up.greeting import ready_event, things_to_try
+from spindle.cli.up.layout import Wishes
+from spindle.client.wire.settings import client_settings
+from spindle.common.security_protocol import SecurityProtocol
+from spindle.config.properties import parse_properties
+
+pytest.importorskip("cryptography", reason="certificates are made with cryptography")
+
+
+def test_users_log_in_over_tls_with_passwords_that_no_other_user_of_the_machine_reads(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "cluster"
+    nodes = make_cluster(Wishes(nodes=2, dirs=1, is_secure=True), folder, [9091, 9092, 9093])
+    passwords = set()
+    for user in ("admin", "app"):
+        properties = parse_properties((folder / f"{user}.properties").read_text())
+        assert properties["bootstrap.servers"] == "127.0.0.1:9091,127.0.0.1:9092"
+        assert client_settings(properties).security is not None
+        passwords.add(properties["sasl.jaas.config"].split("password=")[1])
+    assert len(passwords) == 2
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in written} == {0}
+    protocols = {node.config.listeners[0].security_protocol for node in nodes}
+    assert protocols == {SecurityProtocol.SASL_SSL}
+    assert f"--command-config {folder}/admin.properties" in "\n".join(
+        things_to_try(nodes, {}, str(folder), "spindle")
+    )
+    assert str(folder / "app.properties") in ready_event(nodes, {}, str(folder), is_kept=True)

@@ -1,0 +1,96 @@
+"""`spindle up --secure` and clients of librdkafka: who comes in, and what ACLs allow."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from spindle.config.properties import parse_properties
+
+pytestmark = pytest.mark.timeout(120)
+SPINDLE = (sys.executable, "-c", "from spindle.cli.main import main; main()")
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[dict[str, Any]]:
+    """The ready event of a cluster of three nodes."""
+    command = [*SPINDLE, "up", "--secure", "--nodes", "3", "--dirs", "1", "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            events = map(json.loads, process.stdout)
+            yield next(event for event in events if event["event"] == "ready")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0
+
+
+def client_of(cluster: dict[str, Any], user: str) -> dict[str, str]:
+    """Return the properties of librdkafka for those that the command has written."""
+    found = parse_properties(Path(cluster["client_properties"][user]).read_text())
+    return {
+        "bootstrap.servers": found["bootstrap.servers"],
+        "security.protocol": found["security.protocol"],
+        "sasl.mechanism": found["sasl.mechanism"],
+        "sasl.username": user,
+        "sasl.password": found["sasl.jaas.config"].split('password="')[1].split('"')[0],
+        "ssl.ca.location": found["ssl.truststore.location"],
+    }
+
+
+def produced(settings: dict[str, str]) -> KafkaError | None:
+    errors: list[KafkaError | None] = []
+    producer = Producer(settings)
+    producer.produce("t", b"hello", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(WAIT_S) == 0
+    return errors[0]
+
+
+def test_the_administrator_may_do_everything_and_the_application_what_it_is_allowed(
+    cluster: dict[str, Any],
+) -> None:
+    admin, app = client_of(cluster, "admin"), client_of(cluster, "app")
+    topic = NewTopic("t", num_partitions=1, replication_factor=3)
+    administration = AdminClient(admin)
+    administration.create_topics([topic])["t"].result(WAIT_S)
+    assert produced(admin) is None
+    refused = produced(app)
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    rules = ["--allow-principal", "User:app", "--topic", "t", "--group", "g"]
+    login = ["--command-config", cluster["client_properties"]["admin"]]
+    servers = ["-b", cluster["bootstrap_servers"]]
+    for role in ("--producer", "--consumer"):
+        chosen = rules if role == "--consumer" else rules[:4]
+        command = [*SPINDLE, "acls", *servers, *login, "--add", role, *chosen]
+        subprocess.run(command, check=True, capture_output=True)
+    # Each broker learns of ACLs in its own time.
+    while (error := produced(app)) is not None:
+        assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    consumer = Consumer({**app, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    found: list[bytes] = []
+    while len(found) < 2:
+        answers = consumer.consume(2, WAIT_S)
+        found += [each.value() for each in answers if each.error() is None]
+    consumer.close()
+    assert found == [b"hello", b"hello"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"security.protocol": "plaintext"}, {"sasl.password": "wrong"}, {"sasl.username": "nobody"}],
+)
+def test_nobody_else_comes_in(cluster: dict[str, Any], change: dict[str, str]) -> None:
+    client = AdminClient({**client_of(cluster, "app"), **change, "log_level": 0})
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=3)
