@@ -1056,6 +1056,12 @@ QUOTAS = [
          "operation": 3, "permission_type": 3}]}),
     Case("acls", "delete_acls", {"filters": [
         {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}]}),
+    Case("no login", "create_delegation_token", {"renewers": [], "max_lifetime_ms": -1}),
+    Case("no login", "renew_delegation_token", {"hmac": b"1", "renew_period_ms": -1}),
+    Case("no login", "expire_delegation_token", {"hmac": b"1", "expiry_time_period_ms": -1}),
+    Case("no login", "describe_delegation_token", {"owners": ALL}),
+    Case("no SASL", "sasl_handshake", {"mechanism": "PLAIN"}),
+    Case("no SASL", "sasl_authenticate", {"auth_bytes": b"\0a\0b"}),
 ]  # fmt: skip
 
 
