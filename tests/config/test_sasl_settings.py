@@ -69,6 +69,14 @@ def test_settings_show_no_password() -> None:
             "listener.name.login.plain.sasl.jaas.config is missing: PLAIN needs the users",
         ),
         (
+            {"listener.name.login.plain.sasl.jaas.config": "", "plain.sasl.jaas.config": USERS},
+            "listener.name.login.plain.sasl.jaas.config is missing: PLAIN needs the users",
+        ),
+        (
+            {"listener.name.login.plain.connections.max.reauth.ms": "soon"},
+            "listener.name.login.plain.connections.max.reauth.ms: ",
+        ),
+        (
             {"listener.name.login.plain.sasl.jaas.config": USERS[:-1]},
             "listener.name.login.plain.sasl.jaas.config: ",
         ),

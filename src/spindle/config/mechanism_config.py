@@ -1,36 +1,45 @@
 """The configuration as one SASL mechanism of a listener has it.
 
 A key is taken from `listener.name.NAME.MECHANISM.KEY`, then from `listener.name.NAME.KEY`, and then
-from the node.
+from the node. As in Kafka, `MECHANISM.KEY` without the listener does not count.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
+from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.listener_config import ListenerConfig, listener_prefix
 from spindle.config.values import ConfigValue
 
 
 class MechanismConfig:
-    """The values of one mechanism; `own_text` has only those that are set for it."""
+    """The values of one mechanism.
+
+    Attributes:
+        own: the texts of the keys that are set for the mechanism alone, by name without prefixes.
+    """
 
     def __init__(self, listener: ListenerConfig, mechanism: str) -> None:
-        self.listener: Final = listener
+        self._listener = listener
         self._prefix = f"{mechanism.lower()}."
+        self.own: Final[Mapping[str, str]] = {
+            key.removeprefix(self._prefix): listener.properties[key]
+            for key in listener.own
+            if key.startswith(self._prefix)
+        }
 
     def own_text(self, name: str) -> str | None:
         """Return the text of a key that is set for the mechanism alone."""
-        return self.listener.properties.get(self._prefix + name)
+        return self.own.get(name)
 
     def own_key_name(self, name: str) -> str:
         """Return the key of the mechanism, for errors."""
-        return f"{listener_prefix(self.listener.listener)}{self._prefix}{name}"
+        return f"{listener_prefix(self._listener.listener)}{self._prefix}{name}"
 
     def key_name(self, name: str) -> str:
         """Return the key under which a value is set, for errors."""
-        if self.own_text(name) is None:
-            return self.listener.key_name(name)
-        return self.listener.key_name(self._prefix + name)
+        return self.own_key_name(name) if name in self.own else self._listener.key_name(name)
 
     def get(self, name: str) -> ConfigValue:
         """Return a value.
@@ -39,7 +48,12 @@ class MechanismConfig:
             ConfigError: the text of the value is refused.
         """
         text = self.own_text(name)
-        return self.listener.get(name) if text is None else BROKER_KEYS[name].parse(text)
+        if text is None:
+            return self._listener.get(name)
+        try:
+            return BROKER_KEYS[name].parse(text)
+        except ConfigError as error:
+            raise ConfigError(f"{self.own_key_name(name)}: {error}") from None
 
     def integer(self, name: str) -> int:
         value = self.get(name)

@@ -11,14 +11,13 @@ from typing import Final
 from spindle.common.errors import ConfigError
 from spindle.config.mechanism_config import MechanismConfig
 from spindle.security.jaas import LoginModule
+from spindle.security.mechanism_names import LOGIN_MODULES, OAUTHBEARER
 from spindle.security.server.key_set_source import KeySetSource, check_key_set_url
 from spindle.security.server.token_claims import TokenRules
 from spindle.security.server.unsecured_tokens import UnsecuredRules, unsecured_rules
 from spindle.security.tls_settings import TlsSettings, tls_settings
 
-OAUTHBEARER: Final = "OAUTHBEARER"
 _PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
-_MODULE: Final = f"{_PACKAGE}OAuthBearerLoginModule"
 _SIGNED: Final = (
     f"{_PACKAGE}OAuthBearerValidatorCallbackHandler",
     f"{_PACKAGE}secured.OAuthBearerValidatorCallbackHandler",
@@ -49,8 +48,9 @@ def token_settings(
     Raises:
         ConfigError: a key is missing or has no usable value, or names Java code.
     """
-    if module is not None and module.class_name != _MODULE:
-        raise ConfigError(f"{config.key_name('sasl.jaas.config')}: want the login module {_MODULE}")
+    wanted = LOGIN_MODULES[OAUTHBEARER]
+    if module is not None and module.class_name != wanted:
+        raise ConfigError(f"{config.key_name('sasl.jaas.config')}: want the login module {wanted}")
     options = module.options if module is not None else {}
     handler = config.optional_text("sasl.server.callback.handler.class")
     if handler == _UNSECURED:

@@ -11,18 +11,16 @@ from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.listener_config import ListenerConfig, listener_prefix
 from spindle.config.mechanism_config import MechanismConfig
-from spindle.config.oauthbearer_settings import OAUTHBEARER, SignedTokens, token_settings
+from spindle.config.oauthbearer_settings import SignedTokens, token_settings
 from spindle.security.jaas import LoginModule, parse_jaas
-from spindle.security.scram import SCRAM_MECHANISMS
+from spindle.security.mechanism_names import LOGIN_MODULES, MECHANISMS, OAUTHBEARER, PLAIN
 from spindle.security.secret import Secret
-from spindle.security.server.plain import PLAIN_MODULE, plain_users
+from spindle.security.server.plain import plain_users
 from spindle.security.server.unsecured_tokens import UnsecuredRules
 
 if TYPE_CHECKING:
     from spindle.config.node_config import NodeConfig
 
-PLAIN: Final = "PLAIN"
-_SUPPORTED: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 _JAVA_CLASSES: Final = (
     "sasl.server.callback.handler.class",
     "sasl.login.class",
@@ -86,12 +84,12 @@ def check_sasl(node: "NodeConfig") -> None:
 
 def _check_mechanisms(config: ListenerConfig, mechanisms: tuple[str, ...]) -> None:
     key = "sasl.enabled.mechanisms"
-    known = ", ".join(_SUPPORTED)
+    known = ", ".join(MECHANISMS)
     own_key = f"{listener_prefix(config.listener)}{key}"
     if not mechanisms:
         raise ConfigError(f"{config.key_name(key)} is empty; name some of {known}")
     for name in mechanisms:
-        if name in _SUPPORTED:
+        if name in MECHANISMS:
             continue
         if key not in config.properties:
             raise ConfigError(
@@ -125,12 +123,8 @@ def _check_principals(config: ListenerConfig) -> None:
         )
 
 
-def login_module(config: ListenerConfig, mechanism: str) -> LoginModule | None:
-    """Return the login module of a mechanism, None if there is none.
-
-    Raises:
-        ConfigError: the text is malformed.
-    """
+def _login_module(config: ListenerConfig, mechanism: str) -> LoginModule | None:
+    """Return the login module of a mechanism, None if there is none."""
     text = MechanismConfig(config, mechanism).own_text("sasl.jaas.config")
     if not text:
         return None
@@ -145,16 +139,16 @@ def _jaas_key(config: ListenerConfig, mechanism: str) -> str:
 
 
 def _tokens(config: ListenerConfig) -> SignedTokens | UnsecuredRules:
-    return token_settings(MechanismConfig(config, OAUTHBEARER), login_module(config, OAUTHBEARER))
+    return token_settings(MechanismConfig(config, OAUTHBEARER), _login_module(config, OAUTHBEARER))
 
 
 def _plain_users(config: ListenerConfig) -> dict[str, Secret]:
     key = _jaas_key(config, PLAIN)
-    module = login_module(config, PLAIN)
+    module = _login_module(config, PLAIN)
     if module is None:
         raise ConfigError(
             f"{key} is missing: PLAIN needs the users, for example "
-            f'`{PLAIN_MODULE} required user_alice="...";`'
+            f'`{LOGIN_MODULES[PLAIN]} required user_alice="...";`'
         )
     try:
         return plain_users(module)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 from spindle.cli.failure import CommandFailed
 from spindle.cli.up.ports import HOST
 from spindle.common.filesystem import OsFileSystem
+from spindle.config.authorizer import STANDARD_AUTHORIZER
 from spindle.config.properties import format_properties
+from spindle.security.mechanism_names import LOGIN_MODULES
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -22,8 +24,6 @@ USERS: Final = ("admin", "app")
 """The first may do everything, the second what ACLs allow."""
 _FOLDER: Final = "security"
 _MECHANISM: Final = "SCRAM-SHA-512"
-_LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
-_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _NODE_NAME: Final = "spindle-node"
 _VALIDITY: Final = timedelta(days=3650)
 
@@ -38,7 +38,7 @@ class Security:
     """The secrets of one cluster.
 
     Attributes:
-        folder: of the cluster.
+        folder: that of the cluster.
         passwords: by user.
     """
 
@@ -70,7 +70,7 @@ class Security:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self._path("ca.pem")),
             "listener.name.controller.ssl.client.auth": "required",
-            "authorizer.class.name": _AUTHORIZER,
+            "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": f"User:{admin};User:CN={_NODE_NAME}",
         }
 
@@ -105,7 +105,7 @@ class Security:
 
     def _jaas(self, user: str) -> str:
         password = self.passwords[user]
-        return f'{_LOGIN_MODULE} required username="{user}" password="{password}";'
+        return f'{LOGIN_MODULES[_MECHANISM]} required username="{user}" password="{password}";'
 
     def _path(self, name: str) -> Path:
         return self.folder / _FOLDER / name

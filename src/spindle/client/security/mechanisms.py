@@ -9,7 +9,8 @@ from collections.abc import Callable, Generator
 from typing import Final, TypeAlias
 
 from spindle.client.errors import SaslFailed
-from spindle.client.security.settings import OAUTHBEARER, PLAIN, PlainLogin, SaslLogin, ScramLogin
+from spindle.client.security.settings import PlainLogin, SaslLogin, ScramLogin
+from spindle.security.mechanism_names import OAUTHBEARER, PLAIN
 from spindle.security.scram import (
     ScramError,
     check_server_final,

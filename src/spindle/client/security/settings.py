@@ -13,19 +13,13 @@ from spindle.client.security.token_settings import TokenLogin, token_login
 from spindle.common.errors import ConfigError
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.security.jaas import LoginModule, parse_jaas
+from spindle.security.mechanism_names import LOGIN_MODULES, MECHANISMS, OAUTHBEARER, PLAIN
 from spindle.security.scram import SCRAM_MECHANISMS, ScramMechanism
 from spindle.security.secret import Secret
 from spindle.security.tls_settings import TlsSettings, tls_settings
 
-PLAIN: Final = "PLAIN"
-OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
-_MODULES: Final = "org.apache.kafka.common.security."
 _SHADED: Final = "kafkashaded."
 """Databricks renames Kafka's packages so; a job that moves over keeps its properties."""
-_PLAIN_MODULE: Final = f"{_MODULES}plain.PlainLoginModule"
-_SCRAM_MODULE: Final = f"{_MODULES}scram.ScramLoginModule"
-_TOKEN_MODULE: Final = f"{_MODULES}oauthbearer.OAuthBearerLoginModule"
 _JAAS: Final = "sasl.jaas.config"
 _JAVA_CLASSES: Final = ("sasl.client.callback.handler.class", "sasl.login.class")
 
@@ -96,7 +90,7 @@ def _login(properties: Mapping[str, str]) -> SaslLogin:
     if not text:
         raise ConfigError(
             f"{_JAAS} is missing: {mechanism} needs a login module, for example "
-            f'`{_wanted_module(mechanism)} required username="..." password="...";`'
+            f'`{LOGIN_MODULES[mechanism]} required username="..." password="...";`'
         )
     module = parse_jaas(text)
     _check_module(mechanism, module)
@@ -111,7 +105,7 @@ def _login(properties: Mapping[str, str]) -> SaslLogin:
 
 
 def _check_module(mechanism: str, module: LoginModule) -> None:
-    wanted = _wanted_module(mechanism)
+    wanted = LOGIN_MODULES[mechanism]
     if module.class_name.removeprefix(_SHADED) != wanted:
         raise ConfigError(
             f"{_JAAS} has a login module that does not fit sasl.mechanism={mechanism}: want "
@@ -134,9 +128,3 @@ def _password_login(mechanism: str, module: LoginModule) -> SaslLogin:
         password,
         is_token=module.options.get("tokenauth", "").lower() == "true",
     )
-
-
-def _wanted_module(mechanism: str) -> str:
-    if mechanism in SCRAM_MECHANISMS:
-        return _SCRAM_MODULE
-    return _PLAIN_MODULE if mechanism == PLAIN else _TOKEN_MODULE

@@ -8,13 +8,14 @@ from spindle.common.ids import Endpoint
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.config.listener_config import ListenerConfig
 from spindle.config.node_config import NodeConfig
-from spindle.config.oauthbearer_settings import OAUTHBEARER, SignedTokens
-from spindle.config.sasl_settings import PLAIN, SaslSettings, sasl_settings
+from spindle.config.oauthbearer_settings import SignedTokens
+from spindle.config.sasl_settings import SaslSettings, sasl_settings
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import ScramUser
 from spindle.runtime.network.key_sets import KeySets
 from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.token_logins import TokenLogins
+from spindle.security.mechanism_names import OAUTHBEARER, PLAIN
 from spindle.security.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from spindle.security.server.mechanism import SaslMechanism
 from spindle.security.server.oauthbearer import ValidateToken, oauthbearer_exchange
@@ -37,7 +38,7 @@ def sasl_rules(
 
     Args:
         config: the configuration of the node, whose listeners were checked.
-        endpoint: Of the listener.
+        endpoint: that of the listener.
         image: returns the newest metadata of this node.
         now_ms: Unix time.
         key_sets: those of the node; the listener adds its own.

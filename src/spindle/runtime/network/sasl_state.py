@@ -127,7 +127,7 @@ class SaslState:
         """Return the answer to a request, or None for one that is served as any other.
 
         Args:
-            now_s: A monotonic clock.
+            now_s: the time of a monotonic clock.
 
         Raises:
             LoginFailed: the connection has to end after a delay.

@@ -11,11 +11,13 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from spindle.client.security.login_source import LoginSource
-from spindle.client.security.settings import MECHANISMS, SecuritySettings, security_settings
+from spindle.client.security.settings import SecuritySettings, security_settings
 from spindle.common.errors import ConfigError
 from spindle.config.listener_config import ListenerConfig, listener_prefix
+from spindle.config.mechanism_config import MechanismConfig
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.peers.security import Credentials
+from spindle.security.mechanism_names import MECHANISMS
 from spindle.security.tls_context import client_context
 
 log = logging.getLogger(__name__)
@@ -120,16 +122,15 @@ def _login(listener: ListenerConfig, mechanism_key: str) -> dict[str, str]:
     if mechanism not in MECHANISMS:
         known = ", ".join(MECHANISMS)
         raise ConfigError(f"{mechanism_key} is {mechanism}, want one of {known}")
-    prefix = f"{mechanism.lower()}."
-    properties = {k: v for k, v in listener.properties.items() if k not in _OF_MECHANISM}
-    names = (key for key in listener.own if key.startswith(prefix) and properties[key])
-    own = {key.removeprefix(prefix): properties[key] for key in names}
+    of_mechanism = MechanismConfig(listener, mechanism)
+    own = {key: text for key, text in of_mechanism.own.items() if text}
     if _JAAS not in own:
         raise ConfigError(
-            f"{listener_prefix(listener.listener)}{prefix}{_JAAS} is missing: it has the login "
-            f"module with which this node logs in by {mechanism}"
+            f"{of_mechanism.own_key_name(_JAAS)} is missing: it has the login module with which "
+            f"this node logs in by {mechanism}"
         )
-    return {**properties, **own, "sasl.mechanism": mechanism}
+    shared = {k: v for k, v in listener.properties.items() if k not in _OF_MECHANISM}
+    return {**shared, **own, "sasl.mechanism": mechanism}
 
 
 def _stamp(path: str | None) -> tuple[int, int, int]:

@@ -10,10 +10,10 @@ from typing import Final
 
 from spindle.common.errors import ConfigError
 from spindle.security.jaas import LoginModule
+from spindle.security.mechanism_names import LOGIN_MODULES, PLAIN
 from spindle.security.secret import Secret
 from spindle.security.server.mechanism import LoggedIn, LoginRefused, ServerExchange
 
-PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _USER: Final = "user_"
 _PARTS: Final = 3
 
@@ -24,8 +24,9 @@ def plain_users(module: LoginModule) -> dict[str, Secret]:
     Raises:
         ConfigError: the module is another one, has no user, or has a user whom no client can name.
     """
-    if module.class_name != PLAIN_MODULE:
-        raise ConfigError(f"want the login module {PLAIN_MODULE}")
+    wanted = LOGIN_MODULES[PLAIN]
+    if module.class_name != wanted:
+        raise ConfigError(f"want the login module {wanted}")
     users = {
         key.removeprefix(_USER): Secret(password)
         for key, password in module.options.items()
