@@ -257,6 +257,28 @@ def test_a_peer_that_does_not_read_holds_back_the_writer_before_its_bytes_are_en
     run(scenario)
 
 
+def test_a_peer_that_reads_no_answers_is_not_read_from_either() -> None:
+    """Its bytes stay where they are, so that they need no memory here."""
+
+    async def scenario() -> None:
+        pair = Pair()
+        await until(lambda: len(pair.handshakes) == 0)
+        pair.to_client.is_stuck = True
+        answers, requests = 1 << 20, 4 << 20
+        pair.server.transport.write(bytes(answers))
+        pair.client.transport.write(bytes(requests))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert not pair.server.received
+        assert pair.client.transport.get_write_buffer_size() >= requests
+        pair.to_client.is_stuck = False
+        pair.to_client.deliver()
+        await until(lambda: len(pair.server.received) == requests)
+        await until(lambda: len(pair.client.received) == answers)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
 @pytest.mark.parametrize("presents", [True, False])
 def test_the_certificate_of_a_client_is_seen_where_it_is_asked_for(

@@ -114,13 +114,17 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        # The requests of a client that takes no answers would pile up. A server is trusted: two
+        # sides that both wait for each other would wait for ever.
+        if self._is_secured and self._transport is not None and self._tls.server_side:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
         if self._is_secured:
             self._encrypt()
             if not self._is_closing:
-                self._read()
+                self._go_on_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._received
@@ -157,7 +161,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._is_secured = True
         self._handshakes.end(self)
         self._send_outgoing()
-        if not self._is_read_paused:
+        if not self._must_not_receive:
             transport.resume_reading()
         self._encrypt()
         self._read()
@@ -238,8 +242,12 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _go_on_reading(self) -> None:
         """Pass on what was received before the pause, then receive."""
         self._read()
-        if self._transport is not None and not (self._is_read_paused or self._is_closing):
+        if self._transport is not None and not (self._must_not_receive or self._is_closing):
             self._transport.resume_reading()
+
+    @property
+    def _must_not_receive(self) -> bool:
+        return self._is_read_paused or (self._is_write_paused and self._tls.server_side)
 
     # -- from the protocol to the peer
 
