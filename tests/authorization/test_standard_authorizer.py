@@ -1,6 +1,7 @@
 """The authorizer decides as Kafka's StandardAuthorizer, whose rules stand here again, slowly."""
 
 import logging
+import tracemalloc
 from collections.abc import Iterable
 
 import pytest
@@ -163,6 +164,19 @@ def test_a_resource_of_a_type_counts_unless_a_denial_covers_it() -> None:
     )
     root = authorizer(acl("*", WRITE, EVERYBODY, deny=True), super_users=[ALICE])
     assert root.allows_by_resource_type(ALICE, HOST, WRITE, TOPIC)
+
+
+def test_long_names_that_a_client_invents_need_no_memory() -> None:
+    authorizer = StandardAuthorizer([], Denials(lambda: 0))
+    authorizer.complete_load()
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            name = f"{number}{'x' * 32_000}"
+            assert not authorizer.allows("User:a", "h", Operation.READ, ResourceType.TOPIC, name)
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_equal_refusals_are_logged_once_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:

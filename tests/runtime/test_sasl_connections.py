@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import tracemalloc
 from collections.abc import Callable, Coroutine
 from struct import pack
 from typing import Any
@@ -22,7 +23,9 @@ from spindle.protocol.messages.heartbeat import HeartbeatRequest
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network import server as server_module
+from spindle.runtime.network.login_log import LoginLog
 from spindle.security.secret import Secret
 
 ALICE = b"\0alice\0" + PASSWORD.encode()
@@ -388,6 +391,20 @@ def test_the_log_names_user_address_and_reason_once_and_never_a_password(
     ]
     assert "'alice' authenticated with PLAIN on listener LOGIN from 127.0.0.1" in caplog.messages
     assert not any(PASSWORD in message for message in caplog.messages)
+
+
+def test_long_names_that_a_client_invents_need_no_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = LoginLog("LOGIN", RequestMetrics(), lambda: 0.0)
+    tracemalloc.start()
+    try:
+        for number in range(10):
+            log.failed("::1", "unknown user", user=f"{number}{'x' * 500_000}", is_again=False)
+        caplog.clear()
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_garbage_before_while_and_after_authentication_gives_no_access() -> None:

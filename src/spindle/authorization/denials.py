@@ -14,6 +14,8 @@ _PAUSE_MS: Final = 10_000
 """Time in which an equal refusal is only counted."""
 _MOST: Final = 1_000
 """Different refusals that are logged in this time; more of them are only counted."""
+_KEPT_CHARACTERS: Final = 101
+"""One more than the log shows of a name: the rest would only need memory."""
 
 
 class Denials:
@@ -43,6 +45,7 @@ class Denials:
         if now_ms >= self._ends_ms:
             self._log_counts()
             self._ends_ms = now_ms + _PAUSE_MS
+        name = name[:_KEPT_CHARACTERS]
         key = (principal, host, operation, resource_type, name, api_key)
         count = self._counts.get(key)
         if count is not None:

@@ -14,6 +14,8 @@ from spindle.metadata.security import AccessControlEntry
 
 _REMEMBERED: Final = 20_000
 """Findings that are kept until the ACLs change."""
+_LONGEST_REMEMBERED: Final = 300
+"""Characters of a name. Topics have 249 at most, but a request may name any 32 KB."""
 
 
 class StandardAuthorizer:
@@ -136,7 +138,8 @@ class StandardAuthorizer:
             found = FoundRights(0, 0, has_acls=False)
         else:
             found = index.find(principal, java_host_text(host), name)
-        if len(self._found) >= _REMEMBERED:
-            self._found.clear()
-        self._found[key] = found
+        if len(name) <= _LONGEST_REMEMBERED:
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
+            self._found[key] = found
         return found

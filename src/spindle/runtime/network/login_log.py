@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 _WINDOW_S: Final = 60.0
 _MOST_LINES: Final = 100
+_LONGEST_REASON: Final = 1000
 
 
 class LoginLog:
@@ -54,11 +55,13 @@ class LoginLog:
             self._metrics.failed_reauthentications += 1
         else:
             self._metrics.failed_authentications += 1
-        if not self._may_write((address, user, reason)):
+        # A client may give half a megabyte as its name.
+        shown, reason = quoted(user) if user else "a client", reason[:_LONGEST_REASON]
+        if not self._may_write((address, shown, reason)):
             return
         log.warning(
             "authentication of %s%s on listener %s from %s failed: %s",
-            quoted(user) if user else "a client",
+            shown,
             f" with {mechanism}" if mechanism else "",
             self._listener,
             address,
