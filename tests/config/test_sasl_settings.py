@@ -69,10 +69,6 @@ def test_settings_show_no_password() -> None:
             "listener.name.login.plain.sasl.jaas.config is missing: PLAIN needs the users",
         ),
         (
-            {"listener.name.login.plain.sasl.jaas.config": "", "plain.sasl.jaas.config": USERS},
-            "listener.name.login.plain.sasl.jaas.config is missing: PLAIN needs the users",
-        ),
-        (
             {"listener.name.login.plain.connections.max.reauth.ms": "soon"},
             "listener.name.login.plain.connections.max.reauth.ms: ",
         ),
@@ -106,6 +102,13 @@ def test_what_cannot_be_served_stops_the_start_by_name(
         started(**changes)
     assert trouble in str(refused.value)
     assert PASSWORD not in str(refused.value)
+
+
+def test_a_key_of_a_mechanism_without_its_listener_does_not_count() -> None:
+    key = "listener.name.login.plain.sasl.jaas.config"
+    properties = {k: v for k, v in {**NODE, **LOGIN}.items() if k != key}
+    with pytest.raises(ConfigError, match=f"{key} is missing"):
+        NodeConfig.from_properties({**properties, "plain.sasl.jaas.config": USERS}, must_run=True)
 
 
 def test_java_classes_do_not_matter_without_a_listener_with_sasl() -> None:

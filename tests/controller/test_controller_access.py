@@ -91,7 +91,7 @@ def test_a_request_needs_its_right_on_the_cluster(api_key: int) -> None:
     assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_an_api_of_which_nothing_is_said_needs_a_right_that_few_have() -> None:
+def test_an_api_that_no_table_names_needs_alter_on_the_cluster() -> None:
     with pytest.raises(ApiError, match="needs ALTER permission"):
         check_request(Access(authorizer(), ANONYMOUS, "10.0.0.1", ApiKey.PRODUCE))
 

@@ -177,7 +177,7 @@ def test_acls_and_filters_without_meaning_have_kafkas_errors(pair: Pair) -> None
     assert pair.compare(script)[0] == [0, ""]
 
 
-def test_controllers_answer_too(pair: Pair) -> None:
+def test_controllers_answer_requests_about_acls_too(pair: Pair) -> None:
     def script(node: Node) -> Answer:
         where = ("--bootstrap-controller", node.controller)
         group = ("--group", "by-controller", "--resource-pattern-type", "prefixed")

@@ -50,7 +50,9 @@ def soon(ask: Callable[[], T]) -> T:
 
 
 @pytest.mark.parametrize("controller_class", [SpindleNode, KafkaNode])
-def test_a_token_of_one_broker_logs_in_at_all(controller_class: type[Node], tmp_path: Path) -> None:
+def test_a_token_of_one_broker_logs_in_at_every_broker(
+    controller_class: type[Node], tmp_path: Path
+) -> None:
     cluster_id = random_uuid()
     controller = controller_class(
         tmp_path / "controller",

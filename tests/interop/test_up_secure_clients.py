@@ -90,7 +90,9 @@ def test_the_administrator_may_do_everything_and_the_application_what_it_is_allo
     "change",
     [{"security.protocol": "plaintext"}, {"sasl.password": "wrong"}, {"sasl.username": "nobody"}],
 )
-def test_nobody_else_comes_in(cluster: dict[str, Any], change: dict[str, str]) -> None:
+def test_a_client_without_the_right_login_is_refused(
+    cluster: dict[str, Any], change: dict[str, str]
+) -> None:
     client = AdminClient({**client_of(cluster, "app"), **change, "log_level": 0})
     with pytest.raises(KafkaException):
         client.list_topics(timeout=3)

@@ -55,7 +55,7 @@ def test_a_user_without_a_password_is_refused_and_not_shown(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_metrics_over_tls(tmp_path: Path) -> None:
+def test_metrics_are_read_over_tls(tmp_path: Path) -> None:
     async def scenario() -> None:
         key = certified("node", hosts=("127.0.0.1",))
         home = Home(

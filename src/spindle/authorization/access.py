@@ -12,7 +12,9 @@ class Access(NamedTuple):
     """The rights of the sender of one request.
 
     Attributes:
+        principal: a text such as `User:alice`.
         host: the address of the client.
+        api_key: that of the request, for texts and the log; -1 without a request.
     """
 
     authorizer: Authorizer

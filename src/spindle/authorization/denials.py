@@ -1,4 +1,4 @@
-"""The log of refusals: who, where from, what (`kafka.authorizer.logger` in Kafka)."""
+"""The log of refusals: principal, address, operation, resource (`kafka.authorizer.logger`)."""
 
 import logging
 from collections.abc import Callable

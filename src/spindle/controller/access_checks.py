@@ -81,7 +81,7 @@ def check_request(access: Access) -> None:
     if operation is not None:
         access.check_cluster(operation)
     elif access.api_key not in CHECKED_BY_RESOURCE:
-        # Nobody has said which right it needs, so nobody has it.
+        # An API that neither table names needs the strongest right until somebody decides.
         access.check_cluster(Operation.ALTER)
 
 

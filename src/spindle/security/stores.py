@@ -4,6 +4,7 @@ A Java key store (JKS) is not read; the error has the `keytool` line that conver
 default type is JKS, and Java reads PKCS12 files under this name as well, so this module does.
 """
 
+import os
 import re
 import shlex
 import socket
@@ -30,6 +31,23 @@ class KeyMaterial(NamedTuple):
 
     def __repr__(self) -> str:
         return "KeyMaterial([hidden])"
+
+
+class StoreStamp(NamedTuple):
+    """The state of a store's file, which differs after a change; all 0 if it cannot be found."""
+
+    inode: int
+    size_bytes: int
+    modified_ns: int
+
+
+def store_stamp(path: str | None) -> StoreStamp:
+    """Look at the file of a store without reading it; None is a store without a file."""
+    try:
+        found = os.stat(path or "")
+    except OSError:
+        return StoreStamp(0, 0, 0)
+    return StoreStamp(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def trusted_certificates(store: StoreSettings) -> str:

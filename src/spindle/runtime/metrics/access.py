@@ -24,7 +24,7 @@ class MetricsAccess(NamedTuple):
 
     Attributes:
         tls: the TLS side of the server; None for plain HTTP.
-        user: `NAME:PASSWORD` of the one who may read the metrics; None if everyone may. Do not
+        user: `NAME:PASSWORD` of the user who may read the metrics; None if everyone may. Do not
             log it.
     """
 

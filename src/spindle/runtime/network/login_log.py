@@ -1,4 +1,4 @@
-"""The authentication log of a listener: who came in, who did not, where from and why.
+"""The authentication log of a listener: each user with address, mechanism and reason of failure.
 
 Clients choose how often they fail, so equal failures are written once a minute, and at most 100
 different ones. The counters have all of them. Passwords and tokens are in no text.

@@ -82,6 +82,7 @@ class SaslSession(NamedTuple):
 
     Attributes:
         lifetime_ms: the client has to authenticate again within that time; 0 if it need not.
+        expires_s: the end by the monotonic clock of `SaslState.respond`; infinite without an end.
     """
 
     login: LoggedIn
@@ -282,7 +283,7 @@ def _unexpected(header: RequestHeader, phase: str) -> str:
 
 
 def _illegal_state(header: RequestHeader, text: str) -> list[Bytes]:
-    """Return the answer ILLEGAL_SASL_STATE, empty for an API whose answer has no code of its own"""
+    """Return the answer ILLEGAL_SASL_STATE; empty if the answer of this API has no error code."""
     api = APIS[header.api_key]
     if not api.first_version <= header.api_version <= api.last_version:
         return []

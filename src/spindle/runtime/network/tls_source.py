@@ -1,6 +1,5 @@
 """The source of a listener's TLS: its keys in the configuration, and the files that they name."""
 
-import os
 from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
@@ -8,6 +7,7 @@ from typing import NamedTuple
 from spindle.common.errors import ConfigError
 from spindle.config.listener_config import ListenerConfig
 from spindle.config.node_config import NodeConfig
+from spindle.security.stores import StoreStamp, store_stamp
 from spindle.security.tls_context import ServerKey, check_accepted, server_key
 from spindle.security.tls_settings import ServerTlsSettings, server_tls_settings
 
@@ -21,13 +21,13 @@ class TlsSource(NamedTuple):
     Attributes:
         properties: the keys that begin with `ssl.`, without the prefix of the listener.
         is_between_brokers: brokers connect to each other here, as clients with the same keys.
-        stamps: identity, size and time of each file; all zero for one that cannot be looked at.
+        stamps: those of the key store and the trust store.
     """
 
     listener: str
     properties: Mapping[str, str]
     is_between_brokers: bool
-    stamps: tuple[tuple[int, int, int], ...]
+    stamps: tuple[StoreStamp, ...]
 
     def load(self) -> "LoadedTls":
         """Read the files.
@@ -53,7 +53,7 @@ class LoadedTls(NamedTuple):
     key: ServerKey
 
     def check_follows(self, former: "LoadedTls") -> None:
-        """Refuse a certificate that clients or brokers may refuse, who know the former one.
+        """Refuse a certificate that clients or brokers may refuse after the former one.
 
         Raises:
             ConfigError: distinguished name or alternative names have changed, and the keys
@@ -98,14 +98,6 @@ def tls_source(
     if node.security_protocols[listener].has_sasl and _CLIENT_AUTH not in config.own:
         # As in Kafka: SASL tells who a client is, so only the listener's own key counts.
         properties.pop(_CLIENT_AUTH, None)
-    stamps = tuple(_stamp(properties.get(key)) for key in _LOCATIONS)
+    stamps = tuple(store_stamp(properties.get(key)) for key in _LOCATIONS)
     is_between_brokers = node.is_broker and listener == node.inter_broker_listener_name
     return TlsSource(listener, properties, is_between_brokers, stamps)
-
-
-def _stamp(path: str | None) -> tuple[int, int, int]:
-    try:
-        found = os.stat(path or "")
-    except OSError:
-        return 0, 0, 0
-    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -5,7 +5,6 @@ at the start.
 """
 
 import logging
-import os
 from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ from spindle.config.mechanism_config import MechanismConfig
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.peers.security import Credentials
 from spindle.security.mechanism_names import MECHANISMS
+from spindle.security.stores import StoreStamp, store_stamp
 from spindle.security.tls_context import client_context
 
 log = logging.getLogger(__name__)
@@ -28,10 +28,10 @@ _OF_MECHANISM: Final = (_JAAS, "sasl.login.callback.handler.class", "sasl.login.
 
 
 class _Source(NamedTuple):
-    """Settings, with inode, size and time of each file that they name."""
+    """Settings, with the stamps of the stores that they name."""
 
     settings: SecuritySettings
-    stamps: tuple[tuple[int, int, int], ...]
+    stamps: tuple[StoreStamp, ...]
 
     def load(self) -> Credentials:
         tls, login = self.settings.tls, self.settings.login
@@ -101,7 +101,7 @@ class PeerCredentials:
             raise self._named(error) from None
         tls = settings.tls
         stores = (tls.own, tls.trust) if tls is not None else ()
-        return _Source(settings, tuple(_stamp(store.location) for store in stores if store))
+        return _Source(settings, tuple(store_stamp(store.location) for store in stores if store))
 
     def _load(self, source: _Source) -> Credentials:
         try:
@@ -131,11 +131,3 @@ def _login(listener: ListenerConfig, mechanism_key: str) -> dict[str, str]:
         )
     shared = {k: v for k, v in listener.properties.items() if k not in _OF_MECHANISM}
     return {**shared, **own, "sasl.mechanism": mechanism}
-
-
-def _stamp(path: str | None) -> tuple[int, int, int]:
-    try:
-        found = os.stat(path or "")
-    except OSError:
-        return 0, 0, 0
-    return found.st_ino, found.st_size, found.st_mtime_ns
