@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from rights import Rights
 
 from spindle.authorization.authorizer import NoAuthorizer
+from spindle.authorization.operations import CLUSTER_NAME, Operation
 from spindle.common.errors import ErrorCode
 from spindle.config.node_config import NodeConfig
 from spindle.config.resources import ConfigResourceType
@@ -32,6 +34,7 @@ from spindle.protocol.messages.metadata_records import (
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.alter_configs import alter_configs, incremental_alter_configs
 from spindle.serving.handlers.describe_configs import describe_configs, list_config_resources
+from spindle.serving.permissions import CLUSTER_DENIED
 from spindle.serving.services import BrokerServices
 
 NODE = NodeConfig.from_properties(
@@ -262,6 +265,23 @@ def test_nothing_is_forwarded_when_all_is_refused(services: BrokerServices) -> N
     (result,) = incremental(services, change(BROKER, "1", "log.dirs", "/x"))
     assert result[0] == ErrorCode.INVALID_REQUEST
     assert forwarded(services) == []
+
+
+def test_no_file_is_looked_at_for_one_who_may_not_change_brokers(services: BrokerServices) -> None:
+    looked_at: list[Any] = []
+
+    async def check_tls(dynamic: Any) -> None:
+        looked_at.append(dynamic)
+
+    services.check_tls = check_tls
+    key = "listener.name.tls.ssl.keystore.location"
+    services.authorizer = rights = Rights()
+    (result,) = incremental(services, change(BROKER, "1", key, "/etc/hosts"))
+    assert result == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+    assert looked_at == []
+    rights.allowed = {(Operation.ALTER_CONFIGS, CLUSTER_NAME)}
+    assert incremental(services, change(BROKER, "1", key, "/etc/hosts")) == [(0, None)]
+    assert looked_at == [{"message.max.bytes": "3000", key: "/etc/hosts"}]
 
 
 def test_the_older_api(services: BrokerServices) -> None:

@@ -57,7 +57,7 @@ async def alter_configs(
     response: AlterConfigsResponse = await alter_own_first(
         context,
         request,
-        lambda asked: _check_replaced(services, asked),
+        lambda asked: _check_replaced(services, context, asked),
         services.controller.request,
     )
     return response
@@ -138,6 +138,7 @@ async def _change_own(
         }
         await _check_broker_values(
             services,
+            context,
             asked.resource_name,
             {name: v for name, v in values if v is not None and name not in edits},
             [c.name for c in asked.configs if c.config_operation == _DELETE_OPERATION],
@@ -145,11 +146,13 @@ async def _change_own(
         # Only the controller knows the whole list, so only the added paths are checked here.
         added = {n: v for n, v in values if v is not None and edits.get(n) == APPEND}
         if added:
-            await _check_broker_values(services, asked.resource_name, added, [])
+            await _check_broker_values(services, context, asked.resource_name, added, [])
     return False
 
 
-async def _check_replaced(services: BrokerServices, asked: _Replaced) -> bool:
+async def _check_replaced(
+    services: BrokerServices, context: RequestContext, asked: _Replaced
+) -> bool:
     """Check new values of a broker; return False, because the controller stores them."""
     if asked.resource_type != ConfigResourceType.BROKER:
         return False
@@ -161,12 +164,16 @@ async def _check_replaced(services: BrokerServices, asked: _Replaced) -> bool:
         ConfigResource(asked.resource_type, asked.resource_name)
     )
     deleted = [name for name in own if name not in values]
-    await _check_broker_values(services, asked.resource_name, values, deleted)
+    await _check_broker_values(services, context, asked.resource_name, values, deleted)
     return False
 
 
 async def _check_broker_values(
-    services: BrokerServices, name: str, values: Mapping[str, str], deleted: Sequence[str]
+    services: BrokerServices,
+    context: RequestContext,
+    name: str,
+    values: Mapping[str, str],
+    deleted: Sequence[str],
 ) -> None:
     validate_broker(name, values)
     configs = services.metadata.image.configs
@@ -175,6 +182,8 @@ async def _check_broker_values(
     dynamic = {**cluster, **kept} if name else {**kept, **own}
     validate_own_broker(services.config, values, dynamic)
     if any(may_be_of_listener(listener_override(key) or key) for key in (*values, *deleted)):
+        # Asked before the controller asks it, because files are read, and the errors tell of them.
+        check_cluster(services, context, Operation.ALTER_CONFIGS)
         try:
             await services.check_tls({**dynamic, **values})
         except ConfigError as error:
