@@ -27,6 +27,7 @@ from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS
 from spindle.client.admin import configs
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.partitions import Reassignment
+from spindle.client.cluster import ClusterView
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -197,3 +198,12 @@ def test_a_consumer_says_that_its_topic_does_not_exist_yet(
     words = ("consume", "--topic", "nope", "--group", "g", "--timeout-ms", "0")
     run(words)
     assert "topic nope does not exist yet: waiting for it" in capsys.readouterr().err
+
+
+def test_a_consumer_without_the_right_is_not_told_that_its_topic_does_not_exist(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = ClusterView(refused={"nope": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    monkeypatch.setattr(WireClient, "metadata", lambda *_: denied)
+    run(("consume", "--topic", "nope", "--group", "g", "--timeout-ms", "0"))
+    assert "does not exist yet" not in capsys.readouterr().err

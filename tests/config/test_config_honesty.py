@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from tests.config.key_readers import find_readers
 
+from spindle.config.authorizer import STANDARD_AUTHORIZER
 from spindle.config.broker_keys import DYNAMIC_KEYS
 from spindle.config.broker_synonyms import is_dynamic
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
@@ -150,6 +151,24 @@ def test_a_key_for_a_single_listener_without_effect_is_warned_about(name: str, r
     (warning,) = NodeConfig.from_properties({**COMBINED, name: "secret"}).warnings
     assert warning.startswith(f"{name} has no effect: {reason}")
     assert "secret" not in warning
+
+
+@pytest.mark.parametrize(
+    ("users", "warnings"),
+    [
+        ("User:a; User:CN=b,O=c", ()),
+        ("User:a,User:b", ("User:a,User:b is one principal; write a semicolon",)),
+        ("User:a;user:b", ("no client is user:b; write User:NAME",)),
+    ],
+)
+def test_super_users_that_no_client_can_be_are_warned_about(
+    users: str, warnings: tuple[str, ...]
+) -> None:
+    given = {**COMBINED, "authorizer.class.name": STANDARD_AUTHORIZER, "super.users": users}
+    found = NodeConfig.from_properties(given).warnings
+    assert len(found) == len(warnings)
+    for text, start in zip(found, warnings, strict=True):
+        assert text.startswith(f"super.users: {start}")
 
 
 def test_a_key_of_tls_for_a_single_listener_has_an_effect() -> None:

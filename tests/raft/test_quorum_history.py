@@ -39,6 +39,8 @@ def test_a_lasting_refusal_is_told_once_until_something_else_is_answered(
     history.answered(PEER, FetchResponse())
     history.answered(PEER, responses.begin_quorum_epoch_response(core, ErrorCode.INVALID_VOTER_KEY))
     assert "refuses BeginQuorumEpoch: INVALID_VOTER_KEY" in warnings(caplog)[-1]
+    history.answered(PEER, VoteResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    assert warnings(caplog)[-1].endswith("add it to super.users of every node")
 
 
 @pytest.mark.parametrize("can_vote", [True, False])

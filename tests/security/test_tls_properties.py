@@ -32,7 +32,7 @@ def test_the_defaults_are_kafkas() -> None:
         ),
         ({"ssl.keystore.key": "x"}, "ssl.keystore.certificate.chain is missing"),
         ({"ssl.keystore.certificate.chain": "x"}, "ssl.keystore.key is missing"),
-        ({"ssl.keystore.location": "k"}, "ssl.keystore.password is missing"),
+        ({"ssl.keystore.location": "k"}, "for a PEM file, set ssl.keystore.type=PEM"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols has 'TLSv1.1'"),
         ({"ssl.protocol": "SSLv3"}, "ssl.protocol has 'SSLv3'"),
         (

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from spindle.config.authorizer import AUTHORIZER_KEYS
+from spindle.config.authorizer import AUTHORIZER_KEYS, SUPER_USERS
 from spindle.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY
 from spindle.config.broker_synonyms import listener_override
 from spindle.config.listener_config import listener_prefix, may_be_of_listener
@@ -43,6 +43,8 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
         for name in AUTHORIZER_KEYS:
             if name in config.static:
                 yield f"{name} has no effect: authorizer.class.name names no authorizer"
+    else:
+        yield from _misspelt_super_users(config.static.get(SUPER_USERS, ""))
     selector = config.optional_text("replica.selector.class")
     if selector not in _REPLICA_SELECTORS:
         yield f"replica.selector.class={selector} has no effect: Java classes cannot be loaded"
@@ -56,6 +58,15 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
             f"broker.heartbeat.interval.ms={interval_ms} is more than half of "
             f"broker.session.timeout.ms={session_ms}: one lost heartbeat fences the broker"
         )
+
+
+def _misspelt_super_users(text: str) -> Iterator[str]:
+    """Name the super users that no client can be, although Kafka accepts them."""
+    for user in filter(None, map(str.strip, text.split(";"))):
+        if ",User:" in user.replace(" ", ""):
+            yield f"{SUPER_USERS}: {user} is one principal; write a semicolon between two of them"
+        elif not user.startswith("User:"):
+            yield f"{SUPER_USERS}: no client is {user}; write User:NAME, with a capital U"
 
 
 def _without_effect(config: "NodeConfig") -> Iterator[str]:

@@ -148,7 +148,9 @@ def _present(context: ssl.SSLContext, material: KeyMaterial, store: StoreSetting
     def password() -> str:
         # Without this function OpenSSL asks on the terminal.
         if material.password is None:
-            raise ConfigError(f"ssl.key.password is missing: the key in {_source(store)} has one")
+            raise ConfigError(
+                f"ssl.key.password is missing: the key in {_source(store)} is encrypted"
+            )
         return material.password.text
 
     try:
@@ -169,7 +171,7 @@ def _key_trouble(error: ssl.SSLError, material: KeyMaterial) -> str:
 
 
 def _source(store: StoreSettings) -> str:
-    return store.location or f"{store.prefix}.*"
+    return f"{store.prefix}.location {store.location}" if store.location else f"{store.prefix}.*"
 
 
 @contextmanager

@@ -187,7 +187,10 @@ def _key_store(properties: Mapping[str, str]) -> StoreSettings | None:
     if store is None:
         return None
     if store.kind != PEM and store.password is None:
-        raise ConfigError(f"{store.prefix}.password is missing: the store is of type {store.kind}")
+        raise ConfigError(
+            f"{store.prefix}.password is missing: the store is of type {store.kind}; "
+            f"for a PEM file, set {store.prefix}.type=PEM"
+        )
     return StoreSettings(
         store.prefix,
         store.kind,

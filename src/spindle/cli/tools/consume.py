@@ -26,6 +26,7 @@ from spindle.cli.tools.options import (
 from spindle.cli.tools.record_format import DEFAULT_FORMATTER, RecordFormat, check_formatter
 from spindle.client.offsets import EARLIEST, LATEST
 from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 
 _MS: Final = 1000
@@ -180,7 +181,9 @@ def _tell_missing_topic(client: WireClient, topic: str | None) -> None:
     if topic is None:
         return
     with executing():
-        if topic not in client.metadata([topic]).topics:
+        view = client.metadata([topic])
+        denied = view.refused.get(topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if topic not in view.topics and not denied:
             click.echo(f"topic {topic} does not exist yet: waiting for it", err=True)
 
 
