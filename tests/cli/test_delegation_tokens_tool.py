@@ -59,7 +59,11 @@ def test_a_token_is_not_printed_by_accident() -> None:
         ("--expire --hmac ! --expiry-time-period -1", "--hmac: base64 is needed"),
         (
             "--create --max-life-time-period -1 --renewer-principal bob",
-            "--renewer-principal bob: a principal is needed, such as User:alice",
+            "--renewer-principal bob: write User:NAME",
+        ),
+        (
+            "--create --max-life-time-period -1 --owner-principal User:",
+            "--owner-principal User:: write User:NAME",
         ),
     ],
 )

@@ -11,8 +11,9 @@ from spindle.authorization.operations import (
     Permission,
     ResourceType,
 )
-from spindle.cli.tools.failures import ToolFailed, UsageError
+from spindle.cli.tools.failures import UsageError
 from spindle.cli.tools.options import Options
+from spindle.cli.tools.principals import principals
 
 _ANY_HOST: Final = "*"
 _NO_RESOURCE: Final = (
@@ -88,23 +89,6 @@ def patterns(options: Options) -> list[Pattern]:
     if kind is PatternType.LITERAL and (options.has("cluster") or options.has("idempotent")):
         found[_CLUSTER] = None
     return list(found)
-
-
-def principals(options: Options, option: str) -> list[str]:
-    """Return the principals of an option.
-
-    Raises:
-        ToolFailed: one of them is no principal.
-    """
-    found = [text.strip() for text in options.all(option)]
-    for text in found:
-        kind, _, name = text.partition(":")
-        if not (kind and name):
-            raise ToolFailed(
-                f"expected a string in format principalType:principalName but got {text}",
-                plainly=f"--{option} {text}: write User:NAME",
-            )
-    return list(dict.fromkeys(found))
 
 
 def rules_to_add(options: Options) -> RulesByPattern:

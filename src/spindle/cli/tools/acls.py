@@ -13,7 +13,6 @@ from spindle.cli.tools.acl_rules import (
     Rule,
     RulesByPattern,
     patterns,
-    principals,
     rules_of,
     rules_to_add,
 )
@@ -30,12 +29,13 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
+from spindle.cli.tools.principals import principals
 from spindle.client.admin.acls import AclQuery, create_acls, delete_acls, describe_acls
 from spindle.client.wire.cluster import WireClient
 from spindle.metadata.security import AccessControlEntry
 
 DECLARATION: Final = Declaration(
-    "List, add and remove ACLs: who may do what.",
+    "List, add and remove ACLs, the rights of users on resources.",
     (
         BOOTSTRAP_SERVER,
         BOOTSTRAP_CONTROLLER,
@@ -57,10 +57,16 @@ DECLARATION: Final = Declaration(
             "type",
         ),
         Option("operation", "The operation, All by default.", "operation"),
-        Option("allow-principal", "Who is allowed: User:NAME, or User:* for all.", "principal"),
-        Option("deny-principal", "Who is denied; comes before what is allowed.", "principal"),
-        Option("allow-host", "Address of those who are allowed, * by default.", "host"),
-        Option("deny-host", "Address of those who are denied, * by default.", "host"),
+        Option(
+            "allow-principal", "Allow this principal: User:NAME, or User:* for all.", "principal"
+        ),
+        Option(
+            "deny-principal",
+            "Deny this principal; an ACL that denies takes precedence.",
+            "principal",
+        ),
+        Option("allow-host", "Allow from this address only; * by default.", "host"),
+        Option("deny-host", "Deny from this address only; * by default.", "host"),
         Option("principal", "List only the ACLs of this principal.", "principal"),
         Option("producer", "Add or remove what a producer to a topic needs."),
         Option("consumer", "Add or remove what a consumer of a topic in a group needs."),

@@ -20,6 +20,7 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
+from spindle.cli.tools.principals import principals
 from spindle.client.admin.delegation_tokens import (
     KnownToken,
     create_token,
@@ -46,7 +47,7 @@ DECLARATION: Final = Declaration(
         Option("expire", "Set the end of a token."),
         Option("describe", "Show the tokens that this user owns or may renew."),
         Option("owner-principal", "The owner of a token.", "User:name", may_lack_value=True),
-        Option("renewer-principal", "Who may renew a token.", "User:name", may_lack_value=True),
+        Option("renewer-principal", "A renewer of a token.", "User:name", may_lack_value=True),
         Option("max-life-time-period", "Longest life; -1 for the cluster's limit.", "ms"),
         Option("renew-time-period", "More time; -1 for the time that the cluster gives.", "ms"),
         Option("expiry-time-period", "Time until the end; -1 ends the token at once.", "ms"),
@@ -88,8 +89,8 @@ def _check(options: Options) -> None:
 
 
 def _create(options: Options) -> None:
-    renewers = _principals(options, "renewer-principal")
-    owners = _principals(options, "owner-principal")
+    renewers = principals(options, "renewer-principal")
+    owners = principals(options, "owner-principal")
     lifetime_ms = options.integer("max-life-time-period") or 0
     if options.is_kafka:
         click.echo(
@@ -138,7 +139,7 @@ def _show_expiry(options: Options, action: str, expiry_ms: int) -> None:
 
 
 def _describe(options: Options) -> None:
-    owners = _principals(options, "owner-principal")
+    owners = principals(options, "owner-principal")
     if options.is_kafka:
         click.echo(
             f"Calling describe token operation for owners: {_listed(owners)}"
@@ -179,17 +180,6 @@ def _entry(token: KnownToken) -> dict[str, object]:
         "expiryTimestamp": token.expiry_timestamp_ms,
         "maxTimestamp": token.max_timestamp_ms,
     }
-
-
-def _principals(options: Options, name: str) -> list[str]:
-    principals = [text.strip() for text in options.all(name)]
-    for each in principals:
-        if ":" not in each:
-            raise ToolFailed(
-                f"expected a string in format principalType:principalName but got {each}",
-                plainly=f"--{name} {each}: a principal is needed, such as User:alice",
-            )
-    return principals
 
 
 def _hmac(options: Options) -> bytes:
