@@ -79,6 +79,12 @@ def test_a_second_token_in_the_same_exchange_is_not_looked_at() -> None:
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("name", ["\ud800", "x" * 32_768])
+def test_a_principal_that_no_request_between_nodes_can_have_is_refused(name: str) -> None:
+    with pytest.raises(LoginRefused, match="the token's principal is not UTF-8, or longer"):
+        answers(lambda token: BearerToken(name, 77), first())
+
+
 def test_another_authorization_id_is_refused_with_the_text_of_kafka() -> None:
     with pytest.raises(LoginRefused) as caught:
         answers(accept, first(header="n,a=bob,"))

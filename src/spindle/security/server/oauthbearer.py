@@ -18,6 +18,7 @@ _AUTH: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _FIRST_KEY: Final = "auth"
 _MALFORMED: Final = "Invalid OAUTHBEARER client first message"
 _SHOWN_CHARACTERS: Final = 40
+_LONGEST_NAME: Final = 32_767
 
 
 class BearerToken(NamedTuple):
@@ -60,6 +61,10 @@ def oauthbearer_exchange(validate: ValidateToken) -> ServerExchange:
         error = error_json(refusal)
         yield error.encode()
         raise LoginRefused(str(refusal), client_text=error) from None
+    if not _is_name(token.principal):
+        raise LoginRefused(
+            f"the token's principal is not UTF-8, or longer than {_LONGEST_NAME} bytes"
+        )
     if authorization_id not in ("", token.principal):
         raise LoginRefused(
             "it asks for another principal than that of its token",
@@ -76,6 +81,14 @@ def error_json(refusal: TokenRefused) -> str:
     if refusal.scope is None:
         return '{"status":"invalid_token"}'
     return f'{{"status":"insufficient_scope", "scope":"{refusal.scope}"}}'
+
+
+def _is_name(principal: str) -> bool:
+    """Return whether the name fits into requests to other nodes; JSON can escape what does not."""
+    try:
+        return len(principal.encode()) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 def _token(message: bytes) -> tuple[str, str]:
