@@ -41,6 +41,10 @@ class ConfigsImage:
     def default_broker(self) -> Mapping[str, str]:
         return self.of(DEFAULT_BROKER)
 
+    def dynamic_values(self, broker_id: int) -> dict[str, str]:
+        """Return the dynamic values of a broker: its own over those of all brokers."""
+        return {**self.default_broker(), **self.broker(broker_id)}
+
 
 EMPTY_CONFIGS = ConfigsImage(by_resource={})
 

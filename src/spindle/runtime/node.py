@@ -196,9 +196,8 @@ class Node:
         return controller
 
     def _dynamic_values(self) -> Mapping[str, str]:
-        """Return the dynamic values of the broker, which differ from those of the file."""
-        configs = self.publisher.image.configs
-        return {**configs.default_broker(), **configs.broker(self._config.node_id)}
+        """Return the dynamic values of this node, by the newest metadata."""
+        return self.publisher.image.configs.dynamic_values(self._config.node_id)
 
     def _log_banner(
         self, identities: DirectoryIdentities, controller_listeners: Sequence[Listener]

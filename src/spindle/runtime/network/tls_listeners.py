@@ -100,8 +100,7 @@ class TlsListeners(ImageConsumer):
         changed = publication.delta.configs.changed
         if not self._listeners or all(r.resource_type != BROKER_RESOURCE for r in changed):
             return
-        configs = publication.image.configs
-        self._dynamic = {**configs.default_broker(), **configs.broker(self._config.node_id)}
+        self._dynamic = publication.image.configs.dynamic_values(self._config.node_id)
         # Names were compared when the change was requested.
         renewal = background.run_once(self.renew(may_rename=True), "changed certificates")
         self._renewals.add(renewal)
