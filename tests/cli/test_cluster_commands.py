@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spindle.cli import topic as topic_module
 from spindle.cli.main import run
 from spindle.cli.status import Status, status_lines
 from spindle.cli.table import table_lines
@@ -19,7 +20,7 @@ from spindle.client.admin.cluster import (
 )
 from spindle.client.cluster import ClusterView, PartitionView, TopicView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
-from spindle.common.errors import ErrorCode
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 
@@ -65,6 +66,21 @@ def test_the_life_of_a_topic(say: Say, refused: Say) -> None:
     assert [each["leader"] for each in described["partitions"]] == [1, 1, 1]
     assert say("topic", "delete", "life") == "deleted life\n"
     assert refused("topic", "describe", "life") == "there is no topic 'life'\n"
+
+
+def test_a_right_that_is_missing_is_named_with_its_topic(
+    refused: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+
+    def create(*_: object) -> None:
+        raise denied
+
+    monkeypatch.setattr(topic_module, "create_topic", create)
+    monkeypatch.setattr(topic_module, "describe_topics", lambda *_: ([], {"t": denied}))
+    for command, operation in (("create", "CREATE"), ("describe", "DESCRIBE")):
+        text = refused("topic", command, "t")
+        assert text == f"the user is not authorized for {operation} on topic 't'\n"
 
 
 def test_internal_topics_are_shown_on_demand(say: Say) -> None:

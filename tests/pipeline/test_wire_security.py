@@ -168,6 +168,7 @@ def test_tls_to_a_plaintext_listener_and_the_reverse_name_the_property() -> None
         with server_that_says(last_words, hangs_up=True) as address:
             text = refusal({"bootstrap.servers": address}, ConnectionLost)
             assert "is its listener one for security.protocol=PLAINTEXT?" in text
+            assert text.endswith("from the file of --command-config")
 
 
 @contextlib.contextmanager

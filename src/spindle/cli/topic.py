@@ -72,6 +72,8 @@ def create(
         except ApiError as error:
             if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
                 continue
+            if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise _denied(name, "CREATE") from None
             raise
         created.append(name)
         if not as_json:
@@ -204,8 +206,14 @@ def _described(client: WireClient, names: Sequence[str]) -> list[TopicDescriptio
     for name, error in refused.items():
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandFailed(f"there is no topic {name!r}")
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise _denied(name, "DESCRIBE")
         raise error
     return described
+
+
+def _denied(name: str, operation: str) -> CommandFailed:
+    return CommandFailed(f"the user is not authorized for {operation} on topic {name!r}")
 
 
 def _document(described: TopicDescription, own: Mapping[str, str | None]) -> dict[str, Any]:

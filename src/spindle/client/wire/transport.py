@@ -310,4 +310,7 @@ class BlockingConnection:
         if self._has_answered:
             return ""
         protocol = self._settings.security.protocol
-        return f"; is its listener one for security.protocol={protocol}?"
+        question = f"; is its listener one for security.protocol={protocol}?"
+        if protocol == "PLAINTEXT":
+            question += " Tools read another one from the file of --command-config"
+        return question
