@@ -1,13 +1,17 @@
 """Delegation tokens on a broker: who may ask for them, who sees them, and who logs in with them."""
 
+import logging
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from rights import Rights
 
 from spindle.authorization.authorizer import Authorizer, NoAuthorizer
+from spindle.authorization.denials import Denials
 from spindle.authorization.operations import Operation
+from spindle.authorization.standard import StandardAuthorizer
 from spindle.common.errors import ErrorCode
 from spindle.metadata.image import EMPTY_IMAGE
 from spindle.metadata.security import DelegationToken
@@ -68,6 +72,19 @@ def test_owners_and_renewers_see_their_tokens() -> None:
     assert seen(at, BOB, ALICE) == ["a"]
     assert seen(at, CAROL) == []
     assert seen(at, BOB, by_name=True) == []
+
+
+def test_a_hidden_token_is_in_the_log_only_if_its_owner_was_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "spindle.authorizer")
+    authorizer = StandardAuthorizer(frozenset(), Denials(lambda: 0), allow_everyone=False)
+    authorizer.complete_load()
+    assert seen(node(authorizer), CAROL) == []
+    assert caplog.messages == []
+    assert seen(node(authorizer), CAROL, ALICE) == []
+    (line,) = caplog.messages
+    assert "DESCRIBE_TOKENS" in line
 
 
 def test_a_right_on_the_token_or_on_its_owner_shows_it_to_others() -> None:

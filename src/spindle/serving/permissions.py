@@ -71,17 +71,28 @@ def may_use_cluster(
 
 
 def may_use_tokens_of(
-    node: Guarded, context: RequestContext, operation: Operation, owner: str
+    node: Guarded,
+    context: RequestContext,
+    operation: Operation,
+    owner: str,
+    *,
+    is_logged: bool = True,
 ) -> bool:
     """Return True if the sender may do `operation` with the tokens of a principal (KIP-373)."""
-    return _may_use(node, context, operation, ResourceType.USER, owner, is_logged=True)
+    return _may_use(node, context, operation, ResourceType.USER, owner, is_logged=is_logged)
 
 
-def may_describe_token(node: Guarded, context: RequestContext, token_id: str, owner: str) -> bool:
-    """Return True if the sender may see a delegation token that is not its own."""
+def may_describe_token(
+    node: Guarded, context: RequestContext, token_id: str, owner: str, *, is_logged: bool
+) -> bool:
+    """Return True if the sender may see a delegation token that is not its own.
+
+    Args:
+        is_logged: whether a refusal is logged: the sender has named the owner.
+    """
     return _may_use(
         node, context, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token_id, is_logged=False
-    ) or may_use_tokens_of(node, context, Operation.DESCRIBE_TOKENS, owner)
+    ) or may_use_tokens_of(node, context, Operation.DESCRIBE_TOKENS, owner, is_logged=is_logged)
 
 
 def may_use_any_topic(node: Guarded, context: RequestContext, operation: Operation) -> bool:

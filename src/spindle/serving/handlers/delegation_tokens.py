@@ -71,7 +71,9 @@ def describe_delegation_token(
             if (asked is None or any(map(token.is_of, asked)))
             and (
                 token.is_of(context.principal)
-                or may_describe_token(node, context, token_id, token.owner)
+                or may_describe_token(
+                    node, context, token_id, token.owner, is_logged=asked is not None
+                )
             )
         ]
     )
