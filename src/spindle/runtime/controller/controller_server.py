@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from spindle.authorization.access import Access
 from spindle.authorization.authorizer import Authorizer
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, ProtocolViolation
+from spindle.common.seldom import Seldom
 from spindle.common.uuids import Uuid
 from spindle.config.authorizer import early_start_listeners
 from spindle.config.dynamic import NodeConfigRules
@@ -118,6 +119,7 @@ class ControllerServer(ImageConsumer):
         self._random = random
         self._authorizer = authorizer
         self._clock = clock
+        self._refused_envelopes = Seldom(clock)
         self.registrar = ControllerRegistrar(
             config.node_id, new_uuid(), publisher, self.channel.request
         )
@@ -258,7 +260,8 @@ class ControllerServer(ImageConsumer):
             self._check(ApiKey.ENVELOPE, context)
             request, client = open_request(envelope, _FORWARDED.__contains__, max_elements)
         except (ApiError, ProtocolViolation) as error:
-            log.warning("refusing an envelope from %s: %s", context.client_address, error)
+            if self._refused_envelopes.is_due((context.client_address, str(error))):
+                log.warning("refusing an envelope from %s: %s", context.client_address, error)
             code = error.code if isinstance(error, ApiError) else ErrorCode.INVALID_REQUEST
             return EnvelopeResponse(error_code=code)
         try:
