@@ -21,9 +21,9 @@ from spindle.client.errors import (
     SaslFailed,
     TlsFailed,
 )
+from spindle.client.security.login import _RENEWAL_SHARE
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import client_settings
-from spindle.client.wire.transport import _RENEWAL_SHARE
 from spindle.common.errors import ConfigError, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.metadata import MetadataRequest
