@@ -14,13 +14,14 @@ from benchmarks.groups import GROUP_ITEMS
 from benchmarks.idle import IDLE_ITEMS
 from benchmarks.items import ITEMS
 from benchmarks.moves import MOVE_ITEMS
+from benchmarks.tls import TLS_ITEMS
 from benchmarks.transactions import TRANSACTION_ITEMS
 
 NODE_ITEMS = {
     item.name: item
     for items in (
         ITEMS, MOVE_ITEMS, COMPACTION_ITEMS, DISK_ITEMS, CLUSTER_ITEMS, IDLE_ITEMS,
-        TRANSACTION_ITEMS, GROUP_ITEMS,
+        TRANSACTION_ITEMS, GROUP_ITEMS, TLS_ITEMS,
     )
     for item in items
 }  # fmt: skip

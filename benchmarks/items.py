@@ -122,13 +122,25 @@ def produce(size: int, acks: str, share: float = 1.0) -> Callable[[Node | Floor,
     return run
 
 
-def fill(node: Node | Floor, topic: str, count: int, size: int, acks: str) -> Metrics:
-    """Send records to a topic, and return rate and broker CPU."""
+def fill(
+    node: Node | Floor,
+    topic: str,
+    count: int,
+    size: int,
+    acks: str,
+    *,
+    address: str | None = None,
+    **login: str,
+) -> Metrics:
+    """Send records to a topic, and return rate and broker CPU.
+
+    `address` is that of another listener, `login` are the client's keys for it.
+    """
     cpu = node.cpu_s()
     result = native_client.run(
-        "produce", node.bootstrap, topic, count, size, acks=acks, batch_size=1_000_000,
+        "produce", address or node.bootstrap, topic, count, size, acks=acks, batch_size=1_000_000,
         batch_num_messages=100_000, linger_ms=5, queue_buffering_max_kbytes=262_144,
-        queue_buffering_max_messages=2_000_000,
+        queue_buffering_max_messages=2_000_000, **login,
     )  # fmt: skip
     volume = count * size
     return {
@@ -156,14 +168,25 @@ def consume(
     return run
 
 
-def read(node: Node | Floor, topic: str, count: int, consumers: int) -> Metrics:
-    """Read a partition with consumers that each want all of it; return rates and broker CPU."""
+def read(
+    node: Node | Floor,
+    topic: str,
+    count: int,
+    consumers: int,
+    *,
+    address: str | None = None,
+    **login: str,
+) -> Metrics:
+    """Read a partition with consumers that each want all of it; return rates and broker CPU.
+
+    `address` and `login` are as for `fill`.
+    """
     cpu = node.cpu_s()
     result = native_client.run(
-        "consume", node.bootstrap, topic, count, 0, consumers=consumers,
+        "consume", address or node.bootstrap, topic, count, 0, consumers=consumers,
         fetch_message_max_bytes=8 * MIB, fetch_max_bytes=64 * MIB,
         queued_max_messages_kbytes=262_144, queued_min_messages=1_000_000,
-        receive_message_max_bytes=128 * MIB,
+        receive_message_max_bytes=128 * MIB, **login,
     )  # fmt: skip
     after_first_s = result["seconds"] - result["first_s"]
     return {

@@ -80,7 +80,7 @@ class Security:
         Raises:
             CommandFailed: the package for it is not installed, or the files cannot be written.
         """
-        for name, text in _certificates().items():
+        for name, text in new_certificates().items():
             self._write(self._path(name), text)
 
     def write_clients(self, bootstrap_servers: str) -> None:
@@ -116,8 +116,9 @@ def new_security(folder: Path) -> Security:
     return Security(folder, {user: secrets.token_urlsafe(18) for user in USERS})
 
 
-def _certificates() -> dict[str, str]:
-    """Return an authority's certificate, and the key and certificate of the nodes, by file.
+def new_certificates() -> dict[str, str]:
+    """Return PEM texts: `ca.pem`, an authority's certificate, and `node.pem`, key and certificate
+    of nodes on this machine.
 
     Raises:
         CommandFailed: the package for it is not installed.
