@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,12 +75,15 @@ def test_the_administrator_may_do_everything_and_the_application_what_it_is_allo
         command = [*SPINDLE, "acls", *servers, *login, "--add", role, *chosen]
         subprocess.run(command, check=True, capture_output=True)
     # Each broker learns of ACLs in its own time.
+    deadline = time.monotonic() + WAIT_S
     while (error := produced(app)) is not None:
         assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        assert time.monotonic() < deadline, "the ACL is not known"
     consumer = Consumer({**app, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
     found: list[bytes] = []
     while len(found) < 2:
+        assert time.monotonic() < deadline + WAIT_S, found
         answers = consumer.consume(2, WAIT_S)
         found += [each.value() for each in answers if each.error() is None]
     consumer.close()
