@@ -22,6 +22,8 @@ _LONGEST = (
     "test_segments_of_running_nodes.py",
 )
 """Modules that begin first, so that no worker waits for one of them at the end."""
+_LIMIT_S = 300
+"""A test may start several Java programs on a machine where the other worker does the same."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(_LIMIT_S))
     place = {name: number for number, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(_LONGEST)))
 

@@ -56,7 +56,12 @@ def fill(node: Node) -> None:
     producer = Producer({"bootstrap.servers": node.bootstrap, "log_level": 0, "linger.ms": 20})
     for number in range(RECORDS):
         for partition in range(PARTITIONS):
-            producer.produce(TOPIC, value=b"%0100d" % number, partition=partition)
+            while True:
+                try:
+                    producer.produce(TOPIC, value=b"%0100d" % number, partition=partition)
+                    break
+                except BufferError:  # The queue of the client is full.
+                    producer.poll(1)
         producer.poll(0)
     assert producer.flush(60) == 0
 

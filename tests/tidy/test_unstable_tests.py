@@ -30,7 +30,19 @@ def test_a_test_that_fails_again_fails_the_run(tmp_path: Path) -> None:
     assert run_again(tmp_path, ["test_a.py::test_broken"]).returncode == 1
 
 
-@pytest.mark.parametrize("failed", [[], [f"test_a.py::test_{n}" for n in range(4)]])
-def test_none_or_many_failures_are_not_run_again(tmp_path: Path, failed: list[str]) -> None:
-    (tmp_path / "test_a.py").write_text("def test_0(): pass\n")
+def test_the_whole_module_of_a_failed_test_is_run_again(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(
+        "seen = []\ndef test_first(): seen.append(1)\ndef test_second(): assert seen == [1]\n"
+    )
+    result = run_again(tmp_path, ["test_a.py::test_second"])
+    assert result.returncode == 0
+    assert "2 passed" in result.stdout
+
+
+@pytest.mark.parametrize("failed", [[], [f"test_{n}.py::test_fine" for n in range(4)]])
+def test_failures_in_none_or_many_modules_are_not_run_again(
+    tmp_path: Path, failed: list[str]
+) -> None:
+    for n in range(4):
+        (tmp_path / f"test_{n}.py").write_text("def test_fine(): pass\n")
     assert run_again(tmp_path, failed).returncode == 1

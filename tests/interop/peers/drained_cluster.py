@@ -44,8 +44,11 @@ class DrainedCluster:
         overrides = {
             **QUICK_FAILOVER,
             "auto.leader.rebalance.enable": "false",
-            # A throttle lets the first fetch pass: it shall not be all that there is to copy.
+            # A throttle lets the first fetch pass, and by default the bytes of ten seconds at once:
+            # these values leave enough to copy.
             "replica.fetch.max.bytes": "16384",
+            "replication.quota.window.num": "2",
+            "alter.log.dirs.replication.quota.window.num": "2",
             # Drains need a broker that has no replica of the partition yet.
             "offsets.topic.replication.factor": "2",
         }

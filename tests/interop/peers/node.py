@@ -25,7 +25,7 @@ from peers.paths import JAVA_SOURCES, SPINDLE, PeerUnavailable
 from peers.ports import free_ports
 
 READY = "Kafka Server started"
-START_LIMIT_S = 60.0
+START_LIMIT_S = 120.0
 STOP_LIMIT_S = 30.0
 
 TEST_DEFAULTS = {
