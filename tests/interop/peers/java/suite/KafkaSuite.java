@@ -11,6 +11,7 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Parameter;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -21,12 +22,16 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.stream.Collectors;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.acl.AccessControlEntry;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfigProperty;
 import org.apache.kafka.common.test.api.ClusterTest;
@@ -198,6 +203,12 @@ public final class KafkaSuite {
                 case "waitTopicCreation":
                     waitForTopic(servers, alive, (String) given[0], (Integer) given[1]);
                     return null;
+                case "waitAcls":
+                    AclBindingFilter filter = (AclBindingFilter) given[0];
+                    Set<AccessControlEntry> wanted = Set.copyOf((Collection<AccessControlEntry>) given[1]);
+                    waitForAcls(Map.of("bootstrap.servers", servers), filter, wanted);
+                    waitForAcls(Map.of("bootstrap.controllers", controllers), filter, wanted);
+                    return null;
                 default:
                     if (method.isDefault()) {
                         return InvocationHandler.invokeDefault(proxy, method, given);
@@ -237,6 +248,22 @@ public final class KafkaSuite {
                     }
                 }, "broker " + id + " does not know " + name);
             }
+        }
+    }
+
+    /** Waits until the asked node has these entries, and no others. */
+    private static void waitForAcls(Map<String, Object> where, AclBindingFilter filter, Set<AccessControlEntry> wanted)
+            throws Exception {
+        try (Admin admin = Admin.create(where)) {
+            TestUtils.waitForCondition(() -> {
+                try {
+                    return wanted.equals(admin.describeAcls(filter).values().get().stream()
+                        .map(AclBinding::entry)
+                        .collect(Collectors.toSet()));
+                } catch (java.util.concurrent.ExecutionException notYet) {
+                    return false;
+                }
+            }, where + " has not the ACLs " + wanted);
         }
     }
 
