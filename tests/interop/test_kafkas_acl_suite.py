@@ -60,12 +60,8 @@ def test_of_kafka(
     cases: dict[str, SuiteCase],
 ) -> None:
     case = cases[test]
-    assert case.broker_count == 1
     with suite_cluster(
-        candidate_class,
-        tmp_path,
-        {0: "broker,controller"},
-        broker_keys=case.properties,
+        candidate_class, tmp_path, case.roles(), broker_keys=case.properties
     ) as nodes:
         lines = suites.run(SUITE, test, nodes)
     assert lines[-1:] == ["passed"], "\n".join(lines[-40:])

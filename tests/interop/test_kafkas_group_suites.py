@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.skipif(not java_can_compile(), reason="a development kit of Java is needed"),
 ]
 PACKAGE = "org.apache.kafka.tools.consumer.group"
-CONTROLLER = 3000
 TESTS = {
     "DeleteConsumerGroupsTest": (
         "testDeleteCmdAllGroups",
@@ -146,11 +145,8 @@ def test_of_kafka(
     cases: dict[str, dict[str, SuiteCase]],
 ) -> None:
     case = cases[suite][test]
-    roles = dict.fromkeys(range(case.broker_count), "broker")
-    if case.broker_count == 1:
-        roles[0] = "broker,controller"
-    else:  # the controller stays while a test stops brokers
-        roles[CONTROLLER] = "controller"
-    with suite_cluster(candidate_class, tmp_path, roles, broker_keys=case.properties) as nodes:
+    with suite_cluster(
+        candidate_class, tmp_path, case.roles(), broker_keys=case.properties
+    ) as nodes:
         lines = suites.run(f"{PACKAGE}.{suite}", test, nodes)
     assert lines[-1:] == ["passed"], "\n".join(lines[-40:])

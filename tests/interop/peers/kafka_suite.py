@@ -16,15 +16,26 @@ from peers.java_tools import java_command
 from peers.node import Node, random_uuid
 from peers.paths import JAVA_SOURCES, kafka_suite_jars
 
+_CONTROLLER = 3000
 _LAST_LINES = ("passed", "failed", "listed")
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteCase:
-    """The cluster that a test of Kafka needs."""
+    """The cluster that a test of Kafka needs.
+
+    Attributes:
+        properties: keys of all brokers; `ID:key` is one of the broker with this id.
+    """
 
     broker_count: int
     properties: Mapping[str, str]
+
+    def roles(self) -> dict[int, str]:
+        """Return the roles of the nodes: a controller apart stays while a test stops brokers."""
+        if self.broker_count == 1:
+            return {0: "broker,controller"}
+        return {**dict.fromkeys(range(self.broker_count), "broker"), _CONTROLLER: "controller"}
 
 
 class KafkaSuites:
@@ -121,6 +132,14 @@ class KafkaSuites:
         return self._process
 
 
+def _keys_of(node_id: int, keys: Mapping[str, str]) -> dict[str, str]:
+    own = f"{node_id}:"
+    common = {key: value for key, value in keys.items() if ":" not in key}
+    return common | {
+        key.removeprefix(own): value for key, value in keys.items() if key.startswith(own)
+    }
+
+
 @contextmanager
 def suite_cluster(
     kind: type[Node],
@@ -136,7 +155,7 @@ def suite_cluster(
         node_id: kind(
             folder / f"n{node_id}",
             directory_count=2,
-            overrides=dict(broker_keys) if "broker" in role else {},
+            overrides=_keys_of(node_id, broker_keys) if "broker" in role else {},
             cluster_id=cluster_id,
             node_id=node_id,
             roles=tuple(role.split(",")),

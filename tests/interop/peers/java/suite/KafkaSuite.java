@@ -5,6 +5,7 @@ import java.io.PrintStream;
 import java.io.Reader;
 import java.lang.annotation.Annotation;
 import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -23,15 +24,18 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
+import kafka.network.SocketServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfigProperty;
 import org.apache.kafka.common.test.api.ClusterTest;
@@ -39,12 +43,14 @@ import org.apache.kafka.common.test.api.ClusterTestDefaults;
 import org.apache.kafka.test.TestUtils;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import sun.misc.Unsafe;
 
 /**
  * Runs tests of Kafka's integration test classes on clusters that run elsewhere.
  *
  * Every line of the standard input is a command, with tabs between its words:
- * "list CLASS" prints each test with a cluster, its number of brokers and its broker keys;
+ * "list CLASS" prints each test with a cluster, its number of brokers and its broker keys
+ * (with "ID:" before the key if it is for one broker);
  * "run CLASS TEST BROKERS CONTROLLERS CONTROLLER_IDS ID=FILE..." runs one test, with the addresses
  * of brokers and controllers and the property file of each broker. To stop or start a broker it
  * prints "stop 0" or "start 0" and waits for a line. The last line of an answer is "passed",
@@ -78,7 +84,8 @@ public final class KafkaSuite {
                 add(keys, defaults.serverProperties());
             }
             add(keys, test.serverProperties());
-            StringBuilder text = new StringBuilder(method.getName() + "\t" + Math.max(1, test.brokers()));
+            int brokers = Math.max(test.brokers(), defaults == null ? 1 : defaults.brokers());
+            StringBuilder text = new StringBuilder(method.getName() + "\t" + Math.max(1, brokers));
             keys.forEach((key, value) -> text.append('\t').append(key).append('=').append(value));
             OUTPUT.println(text);
         }
@@ -87,7 +94,7 @@ public final class KafkaSuite {
 
     private static void add(Map<String, String> keys, ClusterConfigProperty[] properties) {
         for (ClusterConfigProperty each : properties) {
-            keys.put(each.key(), each.value());
+            keys.put(each.id() < 0 ? each.key() : each.id() + ":" + each.key(), each.value());
         }
     }
 
@@ -97,14 +104,16 @@ public final class KafkaSuite {
             controllerIds.add(Integer.parseInt(id));
         }
         Map<Integer, KafkaBroker> brokers = new TreeMap<>();
+        Set<Integer> alive = new TreeSet<>();
         for (int i = 6; i < words.length; i++) {
             String[] parts = words[i].split("=", 2);
             int id = Integer.parseInt(parts[0]);
-            brokers.put(id, broker(id, parts[1]));
+            brokers.put(id, broker(id, parts[1], alive));
         }
         try {
             Class<?> suite = Class.forName(words[1]);
-            ClusterInstance cluster = cluster(words[3], words[4], controllerIds, brokers);
+            alive.addAll(brokers.keySet());
+            ClusterInstance cluster = cluster(words[3], words[4], controllerIds, brokers, alive);
             Constructor<?> constructor = suite.getDeclaredConstructors()[0];
             constructor.setAccessible(true);
             Object test = constructor.newInstance(given(constructor.getParameters(), cluster));
@@ -162,8 +171,11 @@ public final class KafkaSuite {
 
     @SuppressWarnings("unchecked")
     private static ClusterInstance cluster(
-            String servers, String controllers, Set<Integer> controllerIds, Map<Integer, KafkaBroker> brokers) {
-        Set<Integer> alive = new TreeSet<>(brokers.keySet());
+            String servers,
+            String controllers,
+            Set<Integer> controllerIds,
+            Map<Integer, KafkaBroker> brokers,
+            Set<Integer> alive) {
         return fake(ClusterInstance.class, (proxy, method, given) -> {
             switch (method.getName()) {
                 case "brokers":
@@ -184,11 +196,27 @@ public final class KafkaSuite {
                 case "setClientSaslConfig":
                     return given[0];
                 case "shutdownBroker":
-                    alive.remove((Integer) given[0]);
-                    return ask("stop " + given[0]);
+                    return stop((Integer) given[0], alive);
                 case "startBroker":
-                    alive.add((Integer) given[0]);
-                    return ask("start " + given[0]);
+                    return start((Integer) given[0], alive);
+                case "brokerBoundPorts":
+                    return ports(servers);
+                case "controllerBoundPorts":
+                    return ports(controllers);
+                case "clientListener":
+                    return new ListenerName("PLAINTEXT");
+                case "controllerListenerName":
+                    return new ListenerName("CONTROLLER");
+                case "clusterId":
+                    try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
+                        return admin.describeCluster().clusterId().get();
+                    }
+                case "waitForReadyBrokers":
+                    waitForBrokers(servers, alive);
+                    return null;
+                case "ensureConsistentMetadata":
+                    waitForBrokers(servers, alive);
+                    return null;
                 case "admin":
                     boolean direct = given != null && given.length == 2 && (Boolean) given[1];
                     Map<String, Object> settings = new HashMap<>();
@@ -199,6 +227,17 @@ public final class KafkaSuite {
                     return Admin.create(settings);
                 case "createTopic":
                     createTopic(servers, alive, given);
+                    return null;
+                case "createTopicWithAssignment":
+                    String name = (String) given[0];
+                    Map<Integer, List<Integer>> places = (Map<Integer, List<Integer>>) given[1];
+                    try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
+                        admin.createTopics(List.of(new NewTopic(name, places))).all().get();
+                    }
+                    waitForTopic(servers, alive, name, places.size());
+                    return null;
+                case "waitTopicDeletion":
+                    waitForNoTopic(servers, alive, (String) given[0]);
                     return null;
                 case "waitTopicCreation":
                     waitForTopic(servers, alive, (String) given[0], (Integer) given[1]);
@@ -267,7 +306,7 @@ public final class KafkaSuite {
         }
     }
 
-    private static KafkaBroker broker(int id, String file) throws Exception {
+    private static KafkaBroker broker(int id, String file, Set<Integer> alive) throws Exception {
         Properties properties = new Properties();
         try (Reader reader = new FileReader(file)) {
             properties.load(reader);
@@ -278,15 +317,90 @@ public final class KafkaSuite {
                 case "config":
                     return config;
                 case "shutdown":
-                    return ask("stop " + id);
+                    return stop(id, alive);
                 case "startup":
-                    return ask("start " + id);
+                    return start(id, alive);
+                case "isShutdown":
+                    return !alive.contains(id);
+                case "boundPort":
+                    return port(config.getList("listeners").get(0).toString());
+                case "socketServer":
+                    return BoundPort.of(port(config.getList("listeners").get(0).toString()));
                 case "awaitShutdown":
                     return null;
                 default:
                     throw new UnsupportedOperationException("broker: " + method);
             }
         });
+    }
+
+    /** A server of which only the port is asked. It is made without its constructor, which would open sockets. */
+    private static final class BoundPort extends SocketServer {
+        private int port;
+
+        private BoundPort() {
+            super(null, null, null, null, null, null, null);
+        }
+
+        @Override
+        public int boundPort(ListenerName listener) {
+            return port;
+        }
+
+        static SocketServer of(int port) throws Exception {
+            Field unsafe = Unsafe.class.getDeclaredField("theUnsafe");
+            unsafe.setAccessible(true);
+            BoundPort server = (BoundPort) ((Unsafe) unsafe.get(null)).allocateInstance(BoundPort.class);
+            server.port = port;
+            return server;
+        }
+    }
+
+    private static Object stop(int id, Set<Integer> alive) throws Exception {
+        alive.remove(id);
+        return ask("stop " + id);
+    }
+
+    private static Object start(int id, Set<Integer> alive) throws Exception {
+        alive.add(id);
+        return ask("start " + id);
+    }
+
+    /** Return the port of the first address. */
+    private static int port(String addresses) {
+        String first = addresses.split(",")[0];
+        return Integer.parseInt(first.substring(first.lastIndexOf(':') + 1));
+    }
+
+    private static List<Integer> ports(String addresses) {
+        List<Integer> found = new ArrayList<>();
+        for (String each : addresses.split(",")) {
+            found.add(port(each));
+        }
+        return found;
+    }
+
+    /** Waits until every broker that runs knows all that run, and no others. */
+    private static void waitForBrokers(String servers, Set<Integer> alive) throws Exception {
+        String[] addresses = servers.split(",");
+        for (int id : alive) {
+            try (Admin admin = Admin.create(Map.of("bootstrap.servers", addresses[id]))) {
+                TestUtils.waitForCondition(() -> alive.equals(admin.describeCluster().nodes().get().stream()
+                    .map(Node::id)
+                    .collect(Collectors.toSet())), "broker " + id + " does not know the brokers " + alive);
+            }
+        }
+    }
+
+    /** Waits until no broker that runs knows the topic. */
+    private static void waitForNoTopic(String servers, Set<Integer> alive, String name) throws Exception {
+        String[] addresses = servers.split(",");
+        for (int id : alive) {
+            try (Admin admin = Admin.create(Map.of("bootstrap.servers", addresses[id]))) {
+                TestUtils.waitForCondition(
+                    () -> !admin.listTopics().names().get().contains(name), "broker " + id + " still knows " + name);
+            }
+        }
     }
 
     private static Object ask(String what) throws Exception {
