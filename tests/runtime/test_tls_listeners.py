@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from spindle.common.errors import ConfigError
 from spindle.config.node_config import NodeConfig
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.runtime.network import tls_source as tls_source_module
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.network.tls_source import tls_source
 from spindle.runtime.node import Node
@@ -356,3 +358,38 @@ def test_only_its_own_key_asks_clients_of_a_sasl_listener_for_certificates(tmp_p
         config = NodeConfig.from_properties({**properties, **own})
         asks.append(tls_source(config, "SECURE").load().settings.client_auth)
     assert asks == [ClientAuth.NONE, ClientAuth.REQUIRED]
+
+
+def test_a_store_that_cannot_be_opened_in_time_stops_no_other_work(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.pem")
+    home = secured_home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, secured(node, client_side()) as (client, _):
+            for _ in range(40):  # more than the event loop's executor has threads
+                named = {"ssl.keystore.location": str(tmp_path / "fifo.pem")}
+                refused = (await client.ask(alter(named))).responses[0]
+                assert "It is not a regular file" in refused.error_message
+
+    run(scenario)
+
+
+def test_a_file_system_that_hangs_is_named_and_the_present_key_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = NodeConfig.from_properties(secured_home(tmp_path).properties)
+    answers = threading.Event()
+
+    async def scenario() -> None:
+        tls = TlsListeners(config, lambda: NOW_MS)
+        before = tls._listeners["SECURE"].loaded
+        for reads in tls._reads.values():
+            reads._limit_s = 0.01
+        monkeypatch.setattr(tls_source_module, "store_stamp", lambda path: answers.wait())
+        for _ in range(3):
+            await tls.renew(may_rename=False)
+        assert tls._listeners["SECURE"].loaded is before
+
+    run(scenario)
+    answers.set()
+    assert "listener SECURE: its key store and trust store: not read after 0.01 s" in caplog.text

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
 from spindle.security.secret import Secret
+from spindle.security.small_files import read_small_file
 from spindle.security.tls_settings import PEM, StoreSettings
 
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
@@ -98,8 +99,7 @@ def _contents(store: StoreSettings) -> bytes:
     """Return the bytes of a store, whose type is known to be the one that was named."""
     assert store.location is not None
     try:
-        with open(store.location, "rb") as file:
-            data = file.read()
+        data = read_small_file(store.location)
     except OSError as error:
         raise ConfigError(
             f"{_name(store)} cannot be read on {socket.gethostname()}: {error.strerror}. The file "

@@ -20,6 +20,7 @@ from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
 from spindle.runtime import background
 from spindle.runtime.network.listener import ListenerSecurity
+from spindle.runtime.own_threads import StoreReads
 
 if TYPE_CHECKING:
     from spindle.runtime.network.listener_tls import ListenerTls
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 5.0
+_STORES: Final = "listener {}: its key store and trust store"
+_MOST_LATE_CHECKS: Final = 16
 
 
 class TlsListeners(ImageConsumer):
@@ -46,6 +49,10 @@ class TlsListeners(ImageConsumer):
         self._loop = asyncio.get_running_loop()
         self._dynamic: Mapping[str, str] = {}
         self._refused: dict[str, TlsSource] = {}
+        self._troubles: dict[str, str] = {}
+        self._reads: dict[str, StoreReads] = {}
+        # A request may name any path, so its reads do not hold up those of the present stores.
+        self._checks = StoreReads("the stores of listeners", most_late=_MOST_LATE_CHECKS)
         self._turn = asyncio.Lock()
         self._looks: asyncio.Task[None] | None = None
         self._renewals: set[asyncio.Task[None]] = set()
@@ -63,7 +70,10 @@ class TlsListeners(ImageConsumer):
         handshakes = Handshakes()
         failures = Seldom(lambda: int(self._loop.time() * 1000))
         for listener in listeners:
-            loaded = tls_source(self._config, listener).load()
+            reads = self._reads[listener] = StoreReads(_STORES.format(listener))
+            loaded = reads.read_blocking(
+                lambda name: tls_source(self._config, name).load(), listener
+            )
             self._listeners[listener] = ListenerTls(loaded, handshakes, failures)
             self._warn_of_dates(loaded)
 
@@ -90,9 +100,10 @@ class TlsListeners(ImageConsumer):
                 name, and `ssl.allow.*` does not allow that.
         """
         for listener, tls in self._listeners.items():
-            source = await self._source(listener, dynamic)
+            source = await self._source(self._checks, listener, dynamic)
             if source != tls.loaded.source:
-                (await self._load(source)).check_follows(tls.loaded)
+                loaded = await self._checks.read(source.load)
+                await self._checks.read(loaded.check_follows, tls.loaded)
 
     # -- changes
 
@@ -118,28 +129,41 @@ class TlsListeners(ImageConsumer):
         """
         async with self._turn:
             for listener, tls in self._listeners.items():
-                source = await self._source(listener, self._dynamic)
-                if source in (tls.loaded.source, self._refused.get(listener)):
-                    continue
                 try:
-                    loaded = await self._load(source)
-                    if not may_rename:
-                        loaded.check_follows(tls.loaded)
+                    await self._renew(listener, tls, may_rename=may_rename)
                 except ConfigError as error:
-                    self._refused[listener] = source
-                    log.error(
-                        "the new key or certificates are not used, the present ones stay: %s", error
-                    )
-                else:
-                    self._use(tls, loaded)
+                    self._tell(listener, str(error))
 
-    async def _source(self, listener: str, dynamic: Mapping[str, str]) -> "TlsSource":
+    async def _renew(self, listener: str, tls: "ListenerTls", *, may_rename: bool) -> None:
+        reads = self._reads[listener]
+        source = await self._source(reads, listener, self._dynamic)
+        if source == tls.loaded.source:
+            self._forget_refusal(listener)
+        elif source != self._refused.get(listener):
+            self._refused[listener] = source
+            loaded = await reads.read(source.load)
+            if not may_rename:
+                await reads.read(loaded.check_follows, tls.loaded)
+            self._forget_refusal(listener)
+            self._use(tls, loaded)
+
+    def _forget_refusal(self, listener: str) -> None:
+        self._refused.pop(listener, None)
+        self._troubles.pop(listener, None)
+
+    def _tell(self, listener: str, trouble: str) -> None:
+        if self._troubles.get(listener) != trouble:
+            self._troubles[listener] = trouble
+            log.error(
+                "the new key or certificates are not used, the present ones stay: %s", trouble
+            )
+
+    async def _source(
+        self, reads: StoreReads, listener: str, dynamic: Mapping[str, str]
+    ) -> "TlsSource":
         from spindle.runtime.network.tls_source import tls_source
 
-        return await self._loop.run_in_executor(None, tls_source, self._config, listener, dynamic)
-
-    async def _load(self, source: "TlsSource") -> "LoadedTls":
-        return await self._loop.run_in_executor(None, source.load)
+        return await reads.read(tls_source, self._config, listener, dynamic)
 
     def _use(self, tls: "ListenerTls", loaded: "LoadedTls") -> None:
         tls.loaded = loaded
