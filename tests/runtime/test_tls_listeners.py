@@ -24,10 +24,12 @@ from spindle.common.errors import ConfigError
 from spindle.config.node_config import NodeConfig
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.runtime.network import tls_listeners as tls_listeners_module
 from spindle.runtime.network import tls_source as tls_source_module
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.network.tls_source import tls_source
 from spindle.runtime.node import Node
+from spindle.security import stores as stores_module
 from spindle.security.tls_settings import ClientAuth
 
 HOSTS = ("127.0.0.1",)
@@ -183,6 +185,35 @@ def test_a_changed_file_renews_the_key_and_a_bad_one_leaves_the_present(
     assert len(secure) == 2
     assert "the present ones stay: listener SECURE: ssl.keystore.location" in secure[0]
     assert "is for CN=other, the present one for CN=broker" in secure[1]
+
+
+def test_a_renewed_file_that_cannot_be_read_at_first_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = NodeConfig.from_properties(secured_home(tmp_path).properties)
+
+    def refuse(path: str) -> bytes:
+        raise PermissionError(13, "Permission denied", path)
+
+    async def scenario() -> None:
+        tls = TlsListeners(config, lambda: NOW_MS)
+        listener = tls._listeners["SECURE"]
+        before = listener.loaded
+        certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
+        with monkeypatch.context() as patch:
+            patch.setattr(stores_module, "read_small_file", refuse)
+            await tls.renew(may_rename=False)
+            patch.setattr(tls_listeners_module, "_RETRY_S", 0.0)
+            await tls.renew(may_rename=False)  # which was not due
+            (tmp_path / "server.pem").chmod(0o600)
+            await tls.renew(may_rename=False)
+        assert listener.loaded is before
+        await tls.renew(may_rename=False)
+        assert listener.loaded is not before
+
+    run(scenario)
+    errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert len([text for text in errors if "SECURE" in text and "Permission denied" in text]) == 1
 
 
 def test_a_client_without_tls_is_named_in_the_log_once(

@@ -9,6 +9,7 @@ from certificates import certified
 
 from spindle.common.errors import ConfigError
 from spindle.security.small_files import read_small_file
+from spindle.security.stores import store_stamp
 from spindle.security.tls_context import client_context
 from spindle.security.tls_settings import tls_settings
 
@@ -40,3 +41,12 @@ def test_a_device_a_directory_and_a_socket_are_refused(tmp_path: Path) -> None:
         for path in ("/dev/zero", str(tmp_path), str(tmp_path / "socket")):
             with pytest.raises(OSError, match=r"regular file|Is a directory|No such device"):
                 read_small_file(path)
+
+
+def test_the_stamp_of_a_store_differs_after_a_change_of_its_mode(tmp_path: Path) -> None:
+    store = tmp_path / "own.pem"
+    store.write_text("unreadable at first")
+    store.chmod(0)
+    before = store_stamp(str(store))
+    store.chmod(0o600)
+    assert store_stamp(str(store)) != before

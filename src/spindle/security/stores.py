@@ -35,11 +35,16 @@ class KeyMaterial(NamedTuple):
 
 
 class StoreStamp(NamedTuple):
-    """The state of a store's file, which differs after a change; all 0 if it cannot be found."""
+    """The state of a store's file, which differs after a change; all 0 if it cannot be found.
+
+    Attributes:
+        changed_ns: the time of the last change of content, owner or mode.
+    """
 
     inode: int
     size_bytes: int
     modified_ns: int
+    changed_ns: int
 
 
 def store_stamp(path: str | None) -> StoreStamp:
@@ -47,8 +52,8 @@ def store_stamp(path: str | None) -> StoreStamp:
     try:
         found = os.stat(path or "")
     except OSError:
-        return StoreStamp(0, 0, 0)
-    return StoreStamp(found.st_ino, found.st_size, found.st_mtime_ns)
+        return StoreStamp(0, 0, 0, 0)
+    return StoreStamp(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def trusted_certificates(store: StoreSettings) -> str:

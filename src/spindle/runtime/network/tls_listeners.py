@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 5.0
+_RETRY_S: Final = 60.0
+"""Pause until a source that was refused is tried again: its files may be readable by then."""
 _STORES: Final = "listener {}: its key store and trust store"
 _MOST_LATE_CHECKS: Final = 16
 
@@ -48,7 +50,8 @@ class TlsListeners(ImageConsumer):
         self._wall_clock_ms = wall_clock_ms
         self._loop = asyncio.get_running_loop()
         self._dynamic: Mapping[str, str] = {}
-        self._refused: dict[str, TlsSource] = {}
+        self._refused: dict[str, tuple[TlsSource, float]] = {}
+        """By listener, with the time of the next attempt."""
         self._troubles: dict[str, str] = {}
         self._reads: dict[str, StoreReads] = {}
         # A request may name any path, so its reads do not hold up those of the present stores.
@@ -139,13 +142,17 @@ class TlsListeners(ImageConsumer):
         source = await self._source(reads, listener, self._dynamic)
         if source == tls.loaded.source:
             self._forget_refusal(listener)
-        elif source != self._refused.get(listener):
-            self._refused[listener] = source
+        elif self._is_due(listener, source):
+            self._refused[listener] = source, self._loop.time() + _RETRY_S
             loaded = await reads.read(source.load)
             if not may_rename:
                 await reads.read(loaded.check_follows, tls.loaded)
             self._forget_refusal(listener)
             self._use(tls, loaded)
+
+    def _is_due(self, listener: str, source: "TlsSource") -> bool:
+        refused, retry_s = self._refused.get(listener, (None, 0.0))
+        return source != refused or self._loop.time() >= retry_s
 
     def _forget_refusal(self, listener: str) -> None:
         self._refused.pop(listener, None)
