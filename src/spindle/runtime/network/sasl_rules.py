@@ -17,6 +17,7 @@ from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.token_logins import TokenLogins
 from spindle.security.mechanism_names import OAUTHBEARER, PLAIN
 from spindle.security.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from spindle.security.server.invented_credentials import InventedCredentials
 from spindle.security.server.mechanism import SaslMechanism
 from spindle.security.server.oauthbearer import ValidateToken, oauthbearer_exchange
 from spindle.security.server.plain import plain_server_exchange
@@ -57,7 +58,12 @@ def sasl_rules(
             scram = SCRAM_MECHANISMS[name]
             token_of = _tokens(config, scram, image, now_ms)
             credential_of = partial(_credential, image, scram)
-            mechanisms[name] = ScramServer(scram, credential_of, token_of).exchange
+            invented = InventedCredentials(
+                scram, lambda: image().security.scram, config.delegation_token_secret
+            )
+            mechanisms[name] = ScramServer(
+                scram, credential_of, token_of, invented.credential
+            ).exchange
     return SaslRules(
         mechanisms=mechanisms,
         max_reauth_ms=settings.max_reauth_ms,
