@@ -11,6 +11,7 @@ from spindle.metadata.image import EMPTY_IMAGE
 from spindle.metadata.security import ScramUser
 from spindle.runtime.network.key_sets import KeySets
 from spindle.runtime.network.sasl_rules import sasl_rules
+from spindle.runtime.network.strangers import Strangers
 from spindle.security.scram import ScramCredential, ScramMechanism
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
@@ -34,7 +35,12 @@ def test_the_challenge_to_an_unknown_user_is_like_those_of_the_users_in_the_meta
     image = replace(EMPTY_IMAGE, security=security)
     endpoint = Endpoint("CLIENTS", "h1", 9092, PROTOCOL)
     rules = sasl_rules(
-        NodeConfig(NODE), endpoint, lambda: image, lambda: 0, KeySets(Random(1).random)
+        NodeConfig(NODE),
+        endpoint,
+        lambda: image,
+        lambda: 0,
+        KeySets(Random(1).random),
+        Strangers(),
     )
     assert rules is not None
     exchange = rules.mechanisms[SHA_256.text]()

@@ -36,6 +36,7 @@ from spindle.runtime.network.key_sets import KeySets
 from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.sasl_rules import sasl_rules
 from spindle.runtime.network.sasl_state import SaslRules
+from spindle.runtime.network.strangers import Strangers
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.peers.connections import PeerConnections
 from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
@@ -86,6 +87,7 @@ class Node:
         self.tls: TlsListeners | None = None
         self._authorizer = make_authorizer(config, self._machine.steady_clock_ms)
         self._key_sets = KeySets(self._machine.random.random)
+        self._strangers = Strangers(steady_ms=self._machine.steady_clock_ms)
         self._counts = MetadataCounts()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
@@ -318,7 +320,12 @@ class Node:
     def _sasl_rules(self, endpoint: Endpoint) -> SaslRules | None:
         now_ms = self._machine.wall_clock_ms
         return sasl_rules(
-            self._config, endpoint, lambda: self.publisher.image, now_ms, self._key_sets
+            self._config,
+            endpoint,
+            lambda: self.publisher.image,
+            now_ms,
+            self._key_sets,
+            self._strangers,
         )
 
     def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:

@@ -14,6 +14,7 @@ from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import ScramUser
 from spindle.runtime.network.key_sets import KeySets
 from spindle.runtime.network.sasl_state import SaslRules
+from spindle.runtime.network.strangers import Strangers
 from spindle.runtime.network.token_logins import TokenLogins
 from spindle.security.mechanism_names import OAUTHBEARER, PLAIN
 from spindle.security.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
@@ -34,6 +35,7 @@ def sasl_rules(
     image: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
     key_sets: KeySets,
+    strangers: Strangers,
 ) -> SaslRules | None:
     """Return how a listener authenticates, None if it has no SASL.
 
@@ -43,6 +45,7 @@ def sasl_rules(
         image: returns the newest metadata of this node.
         now_ms: Unix time.
         key_sets: those of the node; the listener adds its own.
+        strangers: those of the node.
     """
     if not SecurityProtocol(endpoint.security_protocol).has_sasl:
         return None
@@ -70,6 +73,7 @@ def sasl_rules(
         max_receive_bytes=settings.max_receive_bytes,
         failure_delay_s=settings.failure_delay_ms / 1000,
         now_ms=now_ms,
+        strangers=strangers,
     )
 
 
