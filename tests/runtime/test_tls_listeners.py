@@ -24,6 +24,7 @@ from spindle.common.errors import ConfigError
 from spindle.config.node_config import NodeConfig
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network import tls_listeners as tls_listeners_module
 from spindle.runtime.network import tls_source as tls_source_module
 from spindle.runtime.network.tls_listeners import TlsListeners
@@ -196,7 +197,7 @@ def test_a_renewed_file_that_cannot_be_read_at_first_is_tried_again(
         raise PermissionError(13, "Permission denied", path)
 
     async def scenario() -> None:
-        tls = TlsListeners(config, lambda: NOW_MS)
+        tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
         listener = tls._listeners["SECURE"]
         before = listener.loaded
         certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
@@ -231,6 +232,7 @@ def test_a_client_without_tls_is_named_in_the_log_once(
                 with_alert = await reader.read()
                 assert with_alert[:1] in (b"", b"\x15")
                 writer.close()
+            assert node._metrics.failed_authentications == 2
 
     run(scenario)
     lines = [r.getMessage() for r in caplog.records if "no TLS with" in r.getMessage()]
@@ -265,7 +267,9 @@ def trouble(folder: Path, changes: dict[str, str | None]) -> str:
     properties = {key: value for key, value in merged.items() if value is not None}
 
     async def scenario() -> None:
-        TlsListeners(NodeConfig.from_properties(properties, must_run=True), lambda: NOW_MS)
+        TlsListeners(
+            NodeConfig.from_properties(properties, must_run=True), lambda: NOW_MS, RequestMetrics()
+        )
 
     with pytest.raises(ConfigError) as raised:
         run(scenario)
@@ -351,7 +355,7 @@ def test_a_certificate_that_other_brokers_do_not_trust_yet_is_not_used(
     config = NodeConfig.from_properties({k: v for k, v in merged.items() if v is not None})
 
     async def scenario() -> None:
-        tls = TlsListeners(config, lambda: NOW_MS)
+        tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
         before = tls._listeners["SECURE"].loaded
         certified("broker", hosts=HOSTS, authority="stranger").write(tmp_path, "server")
         await tls.renew(may_rename=False)
@@ -371,7 +375,11 @@ def test_an_expired_certificate_is_warned_about(
     expired = stores(certified("old", hosts=HOSTS, days=-2), tmp_path, "old")
 
     async def scenario() -> None:
-        TlsListeners(NodeConfig.from_properties({**home.properties, **expired}), lambda: NOW_MS)
+        TlsListeners(
+            NodeConfig.from_properties({**home.properties, **expired}),
+            lambda: NOW_MS,
+            RequestMetrics(),
+        )
 
     run(scenario)
     assert "listener SECURE: the certificate of CN=old has expired on 20" in caplog.text
@@ -412,7 +420,7 @@ def test_a_file_system_that_hangs_is_named_and_the_present_key_stays(
     answers = threading.Event()
 
     async def scenario() -> None:
-        tls = TlsListeners(config, lambda: NOW_MS)
+        tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
         before = tls._listeners["SECURE"].loaded
         for reads in tls._reads.values():
             reads._limit_s = 0.01

@@ -121,7 +121,7 @@ class Node:
         )
         for line in identity_lines(config, identities.cluster_id):
             log.info(line)
-        self.tls = TlsListeners(config, machine.wall_clock_ms)
+        self.tls = TlsListeners(config, machine.wall_clock_ms, self._metrics)
         self.publisher.add(self.tls)
         warning = scarcity(self._open_files)
         if warning is not None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from spindle.common.seldom import Seldom
 from spindle.runtime.handshakes import Handshakes, PeerRefused
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Connection
 from spindle.runtime.network.handshake_failures import why_failed
 from spindle.runtime.network.tls_source import LoadedTls
@@ -26,11 +27,14 @@ class ListenerTls:
         loaded: what new connections use. Open connections keep what they began with.
     """
 
-    def __init__(self, loaded: LoadedTls, handshakes: Handshakes, failures: Seldom) -> None:
+    def __init__(
+        self, loaded: LoadedTls, handshakes: Handshakes, failures: Seldom, metrics: RequestMetrics
+    ) -> None:
         self.listener: Final = loaded.source.listener
         self.loaded = loaded
         self._handshakes = handshakes
         self._failures = failures
+        self._metrics = metrics
 
     def secured(self, connection: Connection) -> TlsTransport:
         """Return the protocol of the socket of a new connection."""
@@ -43,6 +47,7 @@ class ListenerTls:
         )
 
     def _tell(self, connection: Connection, error: Exception) -> None:
+        self._metrics.failed_authentications += 1
         why = why_failed(error)
         if self._failures.is_due((self.listener, connection.client_address, why)):
             log.warning(

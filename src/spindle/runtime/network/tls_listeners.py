@@ -19,6 +19,7 @@ from spindle.metadata.configs import BROKER_RESOURCE
 from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
 from spindle.runtime import background
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import ListenerSecurity
 from spindle.runtime.own_threads import StoreReads
 
@@ -40,13 +41,17 @@ class TlsListeners(ImageConsumer):
 
     Args:
         wall_clock_ms: tells whether certificates are valid.
+        metrics: count failed handshakes.
 
     Raises:
         ConfigError: a listener lacks its key, or a store or a value cannot be used.
     """
 
-    def __init__(self, config: NodeConfig, wall_clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, config: NodeConfig, wall_clock_ms: Callable[[], int], metrics: RequestMetrics
+    ) -> None:
         self._config = config
+        self._metrics = metrics
         self._wall_clock_ms = wall_clock_ms
         self._loop = asyncio.get_running_loop()
         self._dynamic: Mapping[str, str] = {}
@@ -77,7 +82,7 @@ class TlsListeners(ImageConsumer):
             loaded = reads.read_blocking(
                 lambda name: tls_source(self._config, name).load(), listener
             )
-            self._listeners[listener] = ListenerTls(loaded, handshakes, failures)
+            self._listeners[listener] = ListenerTls(loaded, handshakes, failures, self._metrics)
             self._warn_of_dates(loaded)
 
     def security_of(self, endpoint: Endpoint) -> ListenerSecurity:
