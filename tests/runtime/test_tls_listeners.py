@@ -25,7 +25,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.network import tls_listeners as tls_listeners_module
+from spindle.runtime.network import renewable_tls as renewable_tls_module
 from spindle.runtime.network import tls_source as tls_source_module
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.network.tls_source import tls_source
@@ -204,7 +204,7 @@ def test_a_renewed_file_that_cannot_be_read_at_first_is_tried_again(
         with monkeypatch.context() as patch:
             patch.setattr(stores_module, "read_small_file", refuse)
             await tls.renew(may_rename=False)
-            patch.setattr(tls_listeners_module, "_RETRY_S", 0.0)
+            patch.setattr(renewable_tls_module, "_RETRY_S", 0.0)
             await tls.renew(may_rename=False)  # which was not due
             (tmp_path / "server.pem").chmod(0o600)
             await tls.renew(may_rename=False)
@@ -422,8 +422,8 @@ def test_a_file_system_that_hangs_is_named_and_the_present_key_stays(
     async def scenario() -> None:
         tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
         before = tls._listeners["SECURE"].loaded
-        for reads in tls._reads.values():
-            reads._limit_s = 0.01
+        for each in tls._all:
+            each._reads._limit_s = 0.01
         monkeypatch.setattr(tls_source_module, "store_stamp", lambda path: answers.wait())
         for _ in range(3):
             await tls.renew(may_rename=False)

@@ -27,7 +27,7 @@ from spindle.runtime.disks.directory_logs import previous_broker_epoch
 from spindle.runtime.disks.open_directories import OpenDirectories
 from spindle.runtime.disks.open_files import OpenFiles, scarcity, share_out
 from spindle.runtime.machine import LocalMachine, Machine
-from spindle.runtime.metrics.access import metrics_access
+from spindle.runtime.metrics.access import METRICS_KEYS, metrics_access
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
@@ -228,11 +228,19 @@ class Node:
         metrics = NodeMetrics(labels, self._parts)
         ((host, port),) = parse_servers(METRICS_LISTENER, [address])
         access = metrics_access(self._config)
+        tls = self.tls.add(METRICS_KEYS) if access.has_tls and self.tls is not None else None
         self.metrics_server = server = MetricsServer(
-            host, port, metrics.pages, self.why_not_ready, access=access
+            host,
+            port,
+            metrics.pages,
+            self.why_not_ready,
+            access=access,
+            tls=tls.loaded.key.context if tls else None,
         )
         await server.start()
-        scheme = "https" if access.tls else "http"
+        if tls is not None:
+            tls.on_renewed = lambda loaded: server.renew(loaded.key.context)
+        scheme = "https" if tls else "http"
         log.info("metrics, health and readiness on %s://%s:%d", scheme, host, server.port)
 
     def _parts(self) -> NodeParts:

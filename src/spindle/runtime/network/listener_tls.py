@@ -10,6 +10,7 @@ from spindle.runtime.handshakes import Handshakes, PeerRefused
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Connection
 from spindle.runtime.network.handshake_failures import why_failed
+from spindle.runtime.network.renewable_tls import RenewableTls
 from spindle.runtime.network.tls_source import LoadedTls
 from spindle.runtime.tls_transport import TlsTransport
 from spindle.security.certificates import subject_name
@@ -21,28 +22,30 @@ _LONGEST_NAME: Final = 32_767
 
 
 class ListenerTls:
-    """Secures the connections of one listener.
-
-    Attributes:
-        loaded: what new connections use. Open connections keep what they began with.
-    """
+    """Secures the connections of one listener. Open ones keep what they began with."""
 
     def __init__(
-        self, loaded: LoadedTls, handshakes: Handshakes, failures: Seldom, metrics: RequestMetrics
+        self, tls: RenewableTls, handshakes: Handshakes, failures: Seldom, metrics: RequestMetrics
     ) -> None:
-        self.listener: Final = loaded.source.listener
-        self.loaded = loaded
+        self.listener: Final = tls.listener
+        self._tls = tls
         self._handshakes = handshakes
         self._failures = failures
         self._metrics = metrics
 
+    @property
+    def loaded(self) -> LoadedTls:
+        """What new connections use."""
+        return self._tls.loaded
+
     def secured(self, connection: Connection) -> TlsTransport:
         """Return the protocol of the socket of a new connection."""
+        loaded = self.loaded
         return TlsTransport(
             connection,
-            self.loaded.key.context,
+            loaded.key.context,
             self._handshakes,
-            on_secured=partial(_identify, connection, self.loaded.settings.principal_rules),
+            on_secured=partial(_identify, connection, loaded.settings.principal_rules),
             on_failed=partial(self._tell, connection),
         )
 
