@@ -441,12 +441,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
-    def drop_and_abort(self) -> None:
-        """Abort, and forget at once what has come of a frame. Not for use while frames are cut."""
-        self._receiver.drop()
-        self.abort()
-
-    def abort(self) -> None:
+    def abort(self, *, must_drop: bool = False) -> None:
+        """Close at once. `must_drop` frees the memory of a frame; not while frames are cut."""
+        if must_drop:
+            self._receiver.drop()
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()

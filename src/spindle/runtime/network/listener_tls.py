@@ -35,7 +35,7 @@ class ListenerTls:
 
     @property
     def loaded(self) -> LoadedTls:
-        """What new connections use."""
+        """The key and the settings of new connections."""
         return self._tls.loaded
 
     def secured(self, connection: Connection) -> TlsTransport:

@@ -13,6 +13,7 @@ from spindle.config.sasl_settings import SaslSettings, sasl_settings
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import ScramUser
 from spindle.runtime.network.key_sets import KeySets
+from spindle.runtime.network.plain_logins import PlainLogins
 from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.strangers import Strangers
 from spindle.runtime.network.token_logins import TokenLogins
@@ -21,7 +22,6 @@ from spindle.security.scram import SCRAM_MECHANISMS, ScramCredential, ScramMecha
 from spindle.security.server.invented_credentials import InventedCredentials
 from spindle.security.server.mechanism import SaslMechanism
 from spindle.security.server.oauthbearer import ValidateToken, oauthbearer_exchange
-from spindle.security.server.plain import plain_server_exchange
 from spindle.security.server.scram import ScramServer, TokenOf
 from spindle.security.server.token_claims import bearer_token
 from spindle.security.server.unsecured_tokens import unsecured_token
@@ -53,7 +53,9 @@ def sasl_rules(
     mechanisms: dict[str, SaslMechanism] = {}
     for name in settings.mechanisms:
         if name == PLAIN:
-            mechanisms[name] = partial(plain_server_exchange, settings.plain_users)
+            mechanisms[name] = PlainLogins(
+                config, endpoint.listener, settings.plain_users, image
+            ).exchange
         elif name == OAUTHBEARER:
             validate = _validation(endpoint.listener, settings, now_ms, key_sets)
             mechanisms[name] = partial(oauthbearer_exchange, validate)

@@ -61,7 +61,7 @@ class Strangers:
     def _close_oldest(self) -> None:
         oldest = next(iter(self._held))
         self.forget(oldest)
-        oldest.drop_and_abort()
+        oldest.abort(must_drop=True)
         if self._log_entries.is_due("full"):
             log.warning(
                 "closing connections that have not logged in, the oldest first: their unfinished "

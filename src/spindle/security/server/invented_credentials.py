@@ -30,7 +30,7 @@ _KAFKA_LENGTHS: Final = (25, 26)
 
 
 class _Form(NamedTuple):
-    """What a challenge tells of a credential.
+    """The traits of a credential that a challenge shows.
 
     Attributes:
         is_text: the salt has digits and lower case letters only, as those of Kafka's tools.
