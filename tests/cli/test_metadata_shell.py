@@ -19,6 +19,7 @@ from spindle.protocol.messages.metadata_records import (
     FeatureLevelRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
@@ -116,6 +117,27 @@ def test_values_of_all_kinds_are_leaves(tmp_path: Path, capsys: pytest.CaptureFi
         "Optional[4.3-IV0]",
         "offset 1, epoch 2, time 1970-01-01T00:00:01Z[UTC]",
     ]
+
+
+def test_verifiers_of_scram_are_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    credential = UserScramCredentialRecord(
+        name="alice",
+        mechanism=1,
+        salt=b"salt",
+        stored_key=b"stored",
+        server_key=b"server",
+        iterations=8192,
+    )
+    log.write_bytes(batch(0, LEVEL, credential))
+    path = "/image/scram/SCRAM-SHA-256/alice"
+    assert run(["metadata-shell", "--snapshot", str(log), "cat", path]) == 0
+    assert capsys.readouterr().out == (
+        "ScramCredentialData(salt=[hidden], storedKey=[hidden], serverKey=[hidden], "
+        "iterations=8192)\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["listener.name.x.ssl.keystore.password", "of.somebody.else"])

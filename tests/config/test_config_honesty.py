@@ -94,7 +94,6 @@ def test_only_dynamic_keys_are_marked_as_read_at_the_start() -> None:
         "listener.security.protocol.map",
         "listeners",
         "sasl.enabled.mechanisms",
-        "sasl.jaas.config",
         "sasl.mechanism.inter.broker.protocol",
     ]
     assert all(map(is_dynamic, marked))

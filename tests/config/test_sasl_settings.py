@@ -5,7 +5,7 @@ import pytest
 from spindle.common.errors import ConfigError
 from spindle.config.listener_config import ListenerConfig
 from spindle.config.node_config import NodeConfig
-from spindle.config.sasl_settings import sasl_settings
+from spindle.config.sasl_settings import check_dynamic_users, sasl_settings
 from spindle.security.secret import Secret
 
 MODULES = "org.apache.kafka.common.security"
@@ -126,3 +126,14 @@ def test_the_mechanism_among_brokers_must_be_one_of_their_listener() -> None:
         "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256 must be among "
         "listener.name.login.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512"
     )
+
+
+def test_dynamic_users_of_plain_are_checked_by_the_mechanisms_of_the_property_file() -> None:
+    key = "listener.name.login.plain.sasl.jaas.config"
+    check_dynamic_users(started(), {key: USERS.replace("alice", "bob")})
+    for malformed in ("", USERS[:-1], USERS.replace("user_alice", "username")):
+        with pytest.raises(ConfigError, match=key) as raised:
+            check_dynamic_users(started(), {key: malformed})
+        assert PASSWORD not in str(raised.value)
+    without_plain = started(**{"listener.name.login.sasl.enabled.mechanisms": "SCRAM-SHA-512"})
+    check_dynamic_users(without_plain, {key: "anything"})

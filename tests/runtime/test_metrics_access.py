@@ -10,6 +10,7 @@ from certificates import certified
 from node_harness import Home, run, running
 
 from spindle.common.errors import ConfigError
+from spindle.runtime.process import NewEventLoop, new_event_loop
 
 
 async def status(
@@ -71,3 +72,45 @@ def test_metrics_are_read_over_tls(tmp_path: Path) -> None:
             assert await status(node.metrics_server.port, "/metrics", tls=context) == 200
 
     run(scenario)
+
+
+async def shown_name(port: int, context: ssl.SSLContext) -> str:
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    name: str = writer.get_extra_info("peercert")["subject"][0][0][1]
+    writer.close()
+    return name
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, new_event_loop])
+def test_a_renewed_file_counts_for_the_metrics_and_a_bad_one_does_not(
+    tmp_path: Path, new_loop: NewEventLoop
+) -> None:
+    hosts = ("127.0.0.1",)
+    first = certified("first", hosts=hosts)
+    home = Home(
+        tmp_path,
+        spindle_metrics_listener="127.0.0.1:0",
+        spindle_metrics_security_protocol="SSL",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(first.write(tmp_path, "node")),
+        ssl_allow_dn_changes="true",
+    )
+    context = ssl.create_default_context(cadata=first.authority_pem)
+
+    async def scenario() -> None:
+        async with running(home.format()) as node, asyncio.timeout(30):
+            assert node.metrics_server is not None
+            assert node.tls is not None
+            port = node.metrics_server.port
+            assert await shown_name(port, context) == "first"
+            for content in ("nonsense", None):
+                certified("second", hosts=hosts).write(tmp_path, "node")
+                if content is not None:
+                    (tmp_path / "node.pem").write_text(content)
+                await node.tls.renew(may_rename=False)
+                expected = "second" if content is None else "first"
+                assert [await shown_name(port, context) for _ in range(3)] == [expected] * 3
+            assert await status(port, "/metrics", tls=context) == 200
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())

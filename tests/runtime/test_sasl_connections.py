@@ -26,6 +26,7 @@ from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network import server as server_module
 from spindle.runtime.network.login_log import LoginLog
+from spindle.runtime.network.strangers import Strangers
 from spindle.security.secret import Secret
 
 ALICE = b"\0alice\0" + PASSWORD.encode()
@@ -443,3 +444,45 @@ def test_garbage_before_while_and_after_authentication_gives_no_access() -> None
     served = run(scenario)
     assert served.metrics.connections == 0
     assert served.metrics.successful_authentications == 1
+
+
+def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each of them holds a small buffer of 64 KiB, so there is room for four."""
+    strangers = Strangers(4 * 64 * 1024)
+
+    async def scenario(served: Served, client: Client) -> None:
+        opened = []
+        for _ in range(7):
+            reader, writer = await served.connect()
+            writer.write(pack(">i", 30_000) + b"beginning")
+            opened.append((reader, writer))
+        for reader, _ in opened[:3]:
+            assert await reader.read() == b""
+        assert strangers.held_bytes == 4 * 64 * 1024
+        # A whole frame needs no room, and a client that has logged in is no stranger.
+        await authenticate(client)
+        client._writer.write(pack(">i", 30_000))
+        assert not any(reader.at_eof() for reader, _ in opened[3:])
+        for _, writer in opened:
+            writer.close()
+        while strangers.held_bytes:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    run(scenario, strangers=strangers)
+    lines = [r.getMessage() for r in caplog.records if "have not logged in" in r.getMessage()]
+    assert len(lines) == 1
+    assert "of 127.0.0.1 on listener LOGIN" in lines[0]
+
+
+def test_the_memory_of_a_large_frame_of_a_stranger_counts_as_it_grows() -> None:
+    strangers = Strangers(4 * 64 * 1024)
+
+    async def scenario(served: Served, client: Client) -> None:
+        client._writer.write(pack(">i", 99_000) + bytes(90_000))
+        while strangers.held_bytes != 99_000:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    run(scenario, strangers=strangers)
+    assert strangers.held_bytes == 0

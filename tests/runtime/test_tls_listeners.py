@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,9 +24,13 @@ from spindle.common.errors import ConfigError
 from spindle.config.node_config import NodeConfig
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.network import renewable_tls as renewable_tls_module
+from spindle.runtime.network import tls_source as tls_source_module
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.network.tls_source import tls_source
 from spindle.runtime.node import Node
+from spindle.security import stores as stores_module
 from spindle.security.tls_settings import ClientAuth
 
 HOSTS = ("127.0.0.1",)
@@ -183,6 +188,35 @@ def test_a_changed_file_renews_the_key_and_a_bad_one_leaves_the_present(
     assert "is for CN=other, the present one for CN=broker" in secure[1]
 
 
+def test_a_renewed_file_that_cannot_be_read_at_first_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = NodeConfig.from_properties(secured_home(tmp_path).properties)
+
+    def refuse(path: str) -> bytes:
+        raise PermissionError(13, "Permission denied", path)
+
+    async def scenario() -> None:
+        tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
+        listener = tls._listeners["SECURE"]
+        before = listener.loaded
+        certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
+        with monkeypatch.context() as patch:
+            patch.setattr(stores_module, "read_small_file", refuse)
+            await tls.renew(may_rename=False)
+            patch.setattr(renewable_tls_module, "_RETRY_S", 0.0)
+            await tls.renew(may_rename=False)  # which was not due
+            (tmp_path / "server.pem").chmod(0o600)
+            await tls.renew(may_rename=False)
+        assert listener.loaded is before
+        await tls.renew(may_rename=False)
+        assert listener.loaded is not before
+
+    run(scenario)
+    errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert len([text for text in errors if "SECURE" in text and "Permission denied" in text]) == 1
+
+
 def test_a_client_without_tls_is_named_in_the_log_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -198,6 +232,7 @@ def test_a_client_without_tls_is_named_in_the_log_once(
                 with_alert = await reader.read()
                 assert with_alert[:1] in (b"", b"\x15")
                 writer.close()
+            assert node._metrics.failed_authentications == 2
 
     run(scenario)
     lines = [r.getMessage() for r in caplog.records if "no TLS with" in r.getMessage()]
@@ -232,7 +267,9 @@ def trouble(folder: Path, changes: dict[str, str | None]) -> str:
     properties = {key: value for key, value in merged.items() if value is not None}
 
     async def scenario() -> None:
-        TlsListeners(NodeConfig.from_properties(properties, must_run=True), lambda: NOW_MS)
+        TlsListeners(
+            NodeConfig.from_properties(properties, must_run=True), lambda: NOW_MS, RequestMetrics()
+        )
 
     with pytest.raises(ConfigError) as raised:
         run(scenario)
@@ -318,7 +355,7 @@ def test_a_certificate_that_other_brokers_do_not_trust_yet_is_not_used(
     config = NodeConfig.from_properties({k: v for k, v in merged.items() if v is not None})
 
     async def scenario() -> None:
-        tls = TlsListeners(config, lambda: NOW_MS)
+        tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
         before = tls._listeners["SECURE"].loaded
         certified("broker", hosts=HOSTS, authority="stranger").write(tmp_path, "server")
         await tls.renew(may_rename=False)
@@ -338,7 +375,11 @@ def test_an_expired_certificate_is_warned_about(
     expired = stores(certified("old", hosts=HOSTS, days=-2), tmp_path, "old")
 
     async def scenario() -> None:
-        TlsListeners(NodeConfig.from_properties({**home.properties, **expired}), lambda: NOW_MS)
+        TlsListeners(
+            NodeConfig.from_properties({**home.properties, **expired}),
+            lambda: NOW_MS,
+            RequestMetrics(),
+        )
 
     run(scenario)
     assert "listener SECURE: the certificate of CN=old has expired on 20" in caplog.text
@@ -356,3 +397,38 @@ def test_only_its_own_key_asks_clients_of_a_sasl_listener_for_certificates(tmp_p
         config = NodeConfig.from_properties({**properties, **own})
         asks.append(tls_source(config, "SECURE").load().settings.client_auth)
     assert asks == [ClientAuth.NONE, ClientAuth.REQUIRED]
+
+
+def test_a_store_that_cannot_be_opened_in_time_stops_no_other_work(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.pem")
+    home = secured_home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, secured(node, client_side()) as (client, _):
+            for _ in range(40):  # more than the event loop's executor has threads
+                named = {"ssl.keystore.location": str(tmp_path / "fifo.pem")}
+                refused = (await client.ask(alter(named))).responses[0]
+                assert "It is not a regular file" in refused.error_message
+
+    run(scenario)
+
+
+def test_a_file_system_that_hangs_is_named_and_the_present_key_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = NodeConfig.from_properties(secured_home(tmp_path).properties)
+    answers = threading.Event()
+
+    async def scenario() -> None:
+        tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
+        before = tls._listeners["SECURE"].loaded
+        for each in tls._all:
+            each._reads._limit_s = 0.01
+        monkeypatch.setattr(tls_source_module, "store_stamp", lambda path: answers.wait())
+        for _ in range(3):
+            await tls.renew(may_rename=False)
+        assert tls._listeners["SECURE"].loaded is before
+
+    run(scenario)
+    answers.set()
+    assert "listener SECURE: its key store and trust store: not read after 0.01 s" in caplog.text

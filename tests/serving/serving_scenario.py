@@ -92,7 +92,7 @@ class ServingScenario(BrokerScenario):
             authorizer=NoAuthorizer(),
             traffic=Traffic(),
             refusals=RefusalLog(self.steady_ms),
-            check_tls=_UNUSED,
+            check_listeners=_UNUSED,
         )
         self._answers: dict[str, Any] = {}
         self._tokens = 0

@@ -270,10 +270,10 @@ def test_nothing_is_forwarded_when_all_is_refused(services: BrokerServices) -> N
 def test_no_file_is_looked_at_for_one_who_may_not_change_brokers(services: BrokerServices) -> None:
     looked_at: list[Any] = []
 
-    async def check_tls(dynamic: Any) -> None:
+    async def check_listeners(dynamic: Any) -> None:
         looked_at.append(dynamic)
 
-    services.check_tls = check_tls
+    services.check_listeners = check_listeners
     key = "listener.name.tls.ssl.keystore.location"
     services.authorizer = rights = Rights()
     (result,) = incremental(services, change(BROKER, "1", key, "/etc/hosts"))

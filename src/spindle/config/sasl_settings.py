@@ -1,6 +1,7 @@
 """The SASL settings of a listener: mechanisms, users of PLAIN, and limits.
 
-They are read when the node starts, so that a mistake stops the start with the name of the key.
+They are read when the node starts, so that a mistake stops the start with the name of the key. Of
+dynamic values only those with the users of PLAIN count.
 """
 
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ def sasl_settings(config: ListenerConfig) -> SaslSettings:
         _check_classes(config, mechanism)
     return SaslSettings(
         mechanisms=mechanisms,
-        plain_users=_plain_users(config) if PLAIN in mechanisms else {},
+        plain_users=users_of_plain(config) if PLAIN in mechanisms else {},
         tokens=_tokens(config) if OAUTHBEARER in mechanisms else None,
         max_reauth_ms={name: _max_reauth_ms(config, name) for name in mechanisms},
         max_receive_bytes=config.integer("sasl.server.max.receive.size"),
@@ -80,6 +81,20 @@ def check_sasl(node: "NodeConfig") -> None:
     for name in secured:
         sasl_settings(ListenerConfig(node, name))
         _check_principals(ListenerConfig(node, name))
+
+
+def check_dynamic_users(node: "NodeConfig", dynamic: Mapping[str, str]) -> None:
+    """Refuse dynamic values with which a listener of this node has no users of PLAIN.
+
+    Raises:
+        ConfigError: see `users_of_plain`.
+    """
+    for name in (endpoint.listener for endpoint in node.listeners):
+        if not node.security_protocols[name].has_sasl:
+            continue
+        # The mechanisms are those from the start of the node.
+        if PLAIN in ListenerConfig(node, name).names("sasl.enabled.mechanisms"):
+            users_of_plain(ListenerConfig(node, name, dynamic))
 
 
 def _check_mechanisms(config: ListenerConfig, mechanisms: tuple[str, ...]) -> None:
@@ -125,7 +140,8 @@ def _check_principals(config: ListenerConfig) -> None:
 
 def _login_module(config: ListenerConfig, mechanism: str) -> LoginModule | None:
     """Return the login module of a mechanism, None if there is none."""
-    text = MechanismConfig(config, mechanism).own_text("sasl.jaas.config")
+    values = MechanismConfig(config, mechanism)
+    text = values.own_text("sasl.jaas.config")
     if not text:
         return None
     try:
@@ -142,7 +158,12 @@ def _tokens(config: ListenerConfig) -> SignedTokens | UnsecuredRules:
     return token_settings(MechanismConfig(config, OAUTHBEARER), _login_module(config, OAUTHBEARER))
 
 
-def _plain_users(config: ListenerConfig) -> dict[str, Secret]:
+def users_of_plain(config: ListenerConfig) -> dict[str, Secret]:
+    """Return the passwords by user name of a listener that has PLAIN.
+
+    Raises:
+        ConfigError: the login module is missing, is another one, or cannot be read.
+    """
     key = _jaas_key(config, PLAIN)
     module = _login_module(config, PLAIN)
     if module is None:

@@ -67,6 +67,11 @@ class FrameReceiver:
         self._limit_name = limit_name
         self._first_allocation_bytes = first_allocation_bytes
 
+    @property
+    def memory_bytes(self) -> int:
+        """The memory for what has come of a frame, 0 between two frames."""
+        return len(self._small) + len(self._large)
+
     def buffer(self) -> memoryview:
         """Return the memory for the next bytes; it is never empty."""
         if self.large_bytes:

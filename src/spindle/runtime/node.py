@@ -27,7 +27,7 @@ from spindle.runtime.disks.directory_logs import previous_broker_epoch
 from spindle.runtime.disks.open_directories import OpenDirectories
 from spindle.runtime.disks.open_files import OpenFiles, scarcity, share_out
 from spindle.runtime.machine import LocalMachine, Machine
-from spindle.runtime.metrics.access import metrics_access
+from spindle.runtime.metrics.access import METRICS_KEYS, metrics_access
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
@@ -36,6 +36,7 @@ from spindle.runtime.network.key_sets import KeySets
 from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.sasl_rules import sasl_rules
 from spindle.runtime.network.sasl_state import SaslRules
+from spindle.runtime.network.strangers import Strangers
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.peers.connections import PeerConnections
 from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
@@ -86,6 +87,7 @@ class Node:
         self.tls: TlsListeners | None = None
         self._authorizer = make_authorizer(config, self._machine.steady_clock_ms)
         self._key_sets = KeySets(self._machine.random.random)
+        self._strangers = Strangers(steady_ms=self._machine.steady_clock_ms)
         self._counts = MetadataCounts()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
@@ -119,7 +121,7 @@ class Node:
         )
         for line in identity_lines(config, identities.cluster_id):
             log.info(line)
-        self.tls = TlsListeners(config, machine.wall_clock_ms)
+        self.tls = TlsListeners(config, machine.wall_clock_ms, self._metrics)
         self.publisher.add(self.tls)
         warning = scarcity(self._open_files)
         if warning is not None:
@@ -226,11 +228,19 @@ class Node:
         metrics = NodeMetrics(labels, self._parts)
         ((host, port),) = parse_servers(METRICS_LISTENER, [address])
         access = metrics_access(self._config)
+        tls = self.tls.add(METRICS_KEYS) if access.has_tls and self.tls is not None else None
         self.metrics_server = server = MetricsServer(
-            host, port, metrics.pages, self.why_not_ready, access=access
+            host,
+            port,
+            metrics.pages,
+            self.why_not_ready,
+            access=access,
+            tls=tls.loaded.key.context if tls else None,
         )
         await server.start()
-        scheme = "https" if access.tls else "http"
+        if tls is not None:
+            tls.on_renewed = lambda loaded: server.renew(loaded.key.context)
+        scheme = "https" if tls else "http"
         log.info("metrics, health and readiness on %s://%s:%d", scheme, host, server.port)
 
     def _parts(self) -> NodeParts:
@@ -318,7 +328,12 @@ class Node:
     def _sasl_rules(self, endpoint: Endpoint) -> SaslRules | None:
         now_ms = self._machine.wall_clock_ms
         return sasl_rules(
-            self._config, endpoint, lambda: self.publisher.image, now_ms, self._key_sets
+            self._config,
+            endpoint,
+            lambda: self.publisher.image,
+            now_ms,
+            self._key_sets,
+            self._strangers,
         )
 
     def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:

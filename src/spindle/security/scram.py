@@ -68,6 +68,9 @@ class ScramCredential(NamedTuple):
     server_key: bytes
     iterations: int
 
+    def __repr__(self) -> str:
+        return "ScramCredential([hidden])"
+
 
 class ClientFirst(NamedTuple):
     """The first message of a client.

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
 from spindle.security.secret import Secret
+from spindle.security.small_files import read_small_file
 from spindle.security.tls_settings import PEM, StoreSettings
 
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
@@ -34,11 +35,16 @@ class KeyMaterial(NamedTuple):
 
 
 class StoreStamp(NamedTuple):
-    """The state of a store's file, which differs after a change; all 0 if it cannot be found."""
+    """The state of a store's file, which differs after a change; all 0 if it cannot be found.
+
+    Attributes:
+        changed_ns: the time of the last change of content, owner or mode.
+    """
 
     inode: int
     size_bytes: int
     modified_ns: int
+    changed_ns: int
 
 
 def store_stamp(path: str | None) -> StoreStamp:
@@ -46,8 +52,8 @@ def store_stamp(path: str | None) -> StoreStamp:
     try:
         found = os.stat(path or "")
     except OSError:
-        return StoreStamp(0, 0, 0)
-    return StoreStamp(found.st_ino, found.st_size, found.st_mtime_ns)
+        return StoreStamp(0, 0, 0, 0)
+    return StoreStamp(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def trusted_certificates(store: StoreSettings) -> str:
@@ -98,8 +104,7 @@ def _contents(store: StoreSettings) -> bytes:
     """Return the bytes of a store, whose type is known to be the one that was named."""
     assert store.location is not None
     try:
-        with open(store.location, "rb") as file:
-            data = file.read()
+        data = read_small_file(store.location)
     except OSError as error:
         raise ConfigError(
             f"{_name(store)} cannot be read on {socket.gethostname()}: {error.strerror}. The file "

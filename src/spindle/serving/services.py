@@ -36,7 +36,7 @@ class BrokerServices:
         move_replica: begins or ends a move to another directory (KIP-113).
         ensure_internal_topic: creates an internal topic and waits until this broker knows it.
         fetch_memory, replica_memory: for fetches of consumers and of followers.
-        check_tls: refuses dynamic values with which a listener has no usable key.
+        check_listeners: refuses dynamic values that leave a listener without a key or users.
         capacities: total and usable bytes of directories by path, where they are known.
         move_throttle: for moves between directories (KIP-113).
         leader_throttle: for what throttled followers fetch (KIP-73).
@@ -72,4 +72,4 @@ class BrokerServices:
     authorizer: Authorizer
     traffic: Traffic
     refusals: RefusalLog
-    check_tls: Callable[[Mapping[str, str]], Awaitable[None]]
+    check_listeners: Callable[[Mapping[str, str]], Awaitable[None]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -11,12 +12,14 @@ from peers.paths import SPINDLE, kafka_shell_jars
 
 _ATTEMPTS = 5
 _LIMIT_S = 20
+_VERIFIER = re.compile(r"\b(salt|storedKey|serverKey)=[0-9a-f]*")
 
 
 def kafka_lines(path: Path, *words: str) -> list[str]:
-    """Return what Kafka's shell prints."""
+    """Return what Kafka's shell prints, without what only Spindle's hides."""
     java = java_command(*QUICK_JVM, extra_path=f"{kafka_shell_jars()}/*")
-    return _lines([*java, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(path), *words])
+    lines = _lines([*java, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(path), *words])
+    return [_VERIFIER.sub(r"\1=[hidden]", line) for line in lines]
 
 
 def own_lines(path: Path, *words: str) -> list[str]:

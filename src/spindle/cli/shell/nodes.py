@@ -297,9 +297,12 @@ def _scram(security: SecurityImage, mechanism: int) -> Mapping[str, Node]:
 
 
 def _credential(credential: ScramCredential) -> str:
+    """Return the credential without what is needed to guess the password, or to act as the server.
+
+    Kafka's shell prints it all.
+    """
     return (
-        f"ScramCredentialData(salt={credential.salt.hex()}, "
-        f"storedKey={credential.stored_key.hex()}, serverKey={credential.server_key.hex()}, "
+        f"ScramCredentialData(salt={HIDDEN}, storedKey={HIDDEN}, serverKey={HIDDEN}, "
         f"iterations={credential.iterations})"
     )
 

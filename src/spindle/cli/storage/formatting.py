@@ -32,6 +32,7 @@ from spindle.protocol.messages.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
+from spindle.security.secret import HIDDEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +187,5 @@ def _record_text(record: Message) -> str:
     assert isinstance(record, UserScramCredentialRecord), record
     return (
         f"UserScramCredentialRecord(name='{record.name}', mechanism={record.mechanism}, "
-        f"salt={_signed(record.salt)}, storedKey={_signed(record.stored_key)}, "
-        f"serverKey={_signed(record.server_key)}, iterations={record.iterations})"
+        f"salt={HIDDEN}, storedKey={HIDDEN}, serverKey={HIDDEN}, iterations={record.iterations})"
     )
-
-
-def _signed(data: bytes) -> list[int]:
-    return [byte - 256 if byte > 127 else byte for byte in data]

@@ -17,6 +17,7 @@ from spindle.security.scram import (
     server_key,
     stored_key,
 )
+from spindle.security.secret import HIDDEN
 
 SALT_BYTES: Final = 32
 
@@ -99,7 +100,8 @@ def _decoded(text: str | None, what: str) -> bytes | None:
     try:
         return b64decode(text, validate=True)
     except binascii.Error:
-        raise ConfigError(f"Failed to decode given {what}: {text}") from None
+        shown = text if what == "salt" else HIDDEN
+        raise ConfigError(f"Failed to decode given {what}: {shown}") from None
 
 
 def _iterations(text: str | None, mechanism: str) -> int:

@@ -21,8 +21,8 @@ from spindle.client.security.token_settings import (
     UnsecuredToken,
 )
 from spindle.common.errors import ConfigError
-from spindle.security.http_exchange import MAX_ANSWER_BYTES
 from spindle.security.secret import Secret
+from spindle.security.small_files import read_small_file
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _USED_SHARE: Final = 0.8
@@ -102,8 +102,7 @@ def _expiry(token: str, now: float, url: str) -> float:
 
 def _from_file(path: str) -> str:
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            token = file.read(MAX_ANSWER_BYTES).strip()
+        token = read_small_file(path).decode("ascii", "replace").strip()
     except OSError as error:
         raise ConfigError(
             f"sasl.oauthbearer.token.endpoint.url: {path} cannot be read on "

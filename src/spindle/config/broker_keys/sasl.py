@@ -24,7 +24,8 @@ SASL_KEYS = (
     ConfigKey("sasl.enabled.mechanisms", LIST, ("GSSAPI",), ListOf(), PER_BROKER,
               "SASL mechanisms that clients may use.", is_read_at_start=True),
     ConfigKey("sasl.jaas.config", PASSWORD, None, None, PER_BROKER,
-              "Login configuration of a SASL mechanism.", is_read_at_start=True),
+              "Login configuration of a SASL mechanism. A dynamic value changes the users of PLAIN "
+              "on a listener; other login modules are read when the node starts."),
     ConfigKey("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, PER_BROKER,
               "Path of kinit.", no_effect=NO_KERBEROS),
     ConfigKey("sasl.kerberos.min.time.before.relogin", LONG, 60_000, None, PER_BROKER,

@@ -8,6 +8,7 @@ from typing import Final
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.config.broker_values import BrokerValues
+from spindle.config.sasl_settings import check_dynamic_users
 from spindle.disks.cordons import Cordon
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.log_config import LogConfig
@@ -234,8 +235,12 @@ class BrokerServer:
             authorizer=env.authorizer,
             traffic=self.traffic,
             refusals=RefusalLog(self._steady_ms),
-            check_tls=env.tls.check,
+            check_listeners=self._check_listeners,
         )
+
+    async def _check_listeners(self, dynamic: Mapping[str, str]) -> None:
+        check_dynamic_users(self._config, dynamic)
+        await self._env.tls.check(dynamic)
 
     def _report_sender(
         self, what: str, reports: Reports, first_pause_ms: int, longest_pause_ms: int

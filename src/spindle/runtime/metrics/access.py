@@ -3,19 +3,16 @@
 import base64
 import binascii
 import hmac
-import ssl
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.config.broker_keys.spindle import METRICS_PROTOCOL, METRICS_USER
-from spindle.config.listener_config import ListenerConfig
 from spindle.config.node_config import NodeConfig
-from spindle.security.tls_context import server_key
-from spindle.security.tls_settings import server_tls_settings
 
 CHALLENGE: Final = 'Basic realm="spindle", charset="UTF-8"'
-_LISTENER: Final = "METRICS"
+METRICS_KEYS: Final = "METRICS"
+"""The keys of the server begin with `listener.name.` and this name in lower case."""
 _HEADER: Final = b"authorization:"
 
 
@@ -23,12 +20,12 @@ class MetricsAccess(NamedTuple):
     """The conditions for clients of the metrics.
 
     Attributes:
-        tls: the TLS side of the server; None for plain HTTP.
+        has_tls: the metrics are read by HTTPS.
         user: `NAME:PASSWORD` of the user who may read the metrics; None if everyone may. Do not
             log it.
     """
 
-    tls: ssl.SSLContext | None = None
+    has_tls: bool = False
     user: bytes | None = None
 
     def is_allowed(self, head: bytes) -> bool:
@@ -52,16 +49,13 @@ def _credentials(value: bytes) -> bytes:
 
 
 def metrics_access(config: NodeConfig) -> MetricsAccess:
-    """Return who may read the metrics; read the key and the certificate now.
+    """Return who may read the metrics.
 
     Raises:
-        ConfigError: a store cannot be used, or the user has no name or no password.
+        ConfigError: the user has no name or no password.
     """
     text = config.optional_text(METRICS_USER)
     if text is not None and not all(text.partition(":")):
         raise ConfigError(f"{METRICS_USER}: want NAME:PASSWORD")
-    tls = None
-    if config.text(METRICS_PROTOCOL) == SecurityProtocol.SSL.name:
-        properties = ListenerConfig(config, _LISTENER).properties
-        tls = server_key(server_tls_settings(properties)).context
-    return MetricsAccess(tls, None if text is None else text.encode())
+    has_tls = config.text(METRICS_PROTOCOL) == SecurityProtocol.SSL.name
+    return MetricsAccess(has_tls, None if text is None else text.encode())

@@ -6,6 +6,9 @@ so that no HTTP client can harm the clients of the node.
 
 import asyncio
 import logging
+import os
+import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -36,6 +39,7 @@ class MetricsServer:
         why_not_ready: returns None if the node serves clients, otherwise the reason.
         timeout_s: limit for a TLS handshake, for a request, and for its answer to be read.
         access: who may read the pages. Health and readiness are for everyone.
+        tls: the TLS side of the server; None for plain HTTP.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class MetricsServer:
         why_not_ready: Callable[[], str | None],
         timeout_s: float = _TIMEOUT_S,
         access: MetricsAccess = _FOR_EVERYONE,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -53,8 +58,9 @@ class MetricsServer:
         self._why_not_ready = why_not_ready
         self._timeout_s = timeout_s
         self._access = access
+        self._tls = tls
         self._rendering: dict[str, asyncio.Task[bytes]] = {}
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._exchanges: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -64,24 +70,37 @@ class MetricsServer:
             ConfigError: the node cannot listen on the address.
         """
         try:
-            self._server = await asyncio.start_server(
-                self._accept,
-                self.host,
-                self.port,
-                limit=_HEAD_BYTES,
-                ssl=self._access.tls,
-                ssl_handshake_timeout=self._timeout_s if self._access.tls else None,
-            )
+            self._servers = [await self._listen(host=self.host, port=self.port)]
         except OSError as error:
             raise ConfigError(
                 f"spindle.metrics.listener: cannot listen on {self.host}:{self.port}: "
                 f"{error.strerror or error}"
             ) from error
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = self._servers[0].sockets[0].getsockname()[1]
+
+    async def _listen(self, **where: Any) -> asyncio.Server:
+        return await asyncio.start_server(
+            self._accept,
+            limit=_HEAD_BYTES,
+            ssl=self._tls,
+            ssl_handshake_timeout=self._timeout_s if self._tls else None,
+            **where,
+        )
+
+    async def renew(self, tls: ssl.SSLContext) -> None:
+        """Use another TLS side for new connections, on the same sockets."""
+        self._tls = tls
+        former = self._servers
+        descriptors = [os.dup(each.fileno()) for server in former for each in server.sockets]
+        self._servers = [
+            await self._listen(sock=socket.socket(fileno=each)) for each in descriptors
+        ]
+        for server in former:
+            server.close()
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         tasks: list[asyncio.Task[Any]] = [*self._exchanges, *self._rendering.values()]
         for task in tasks:
             task.cancel()

@@ -81,6 +81,7 @@ class RequestMetrics:
         connections_opened: connections accepted since the start.
         connections_refused: connections refused because of a limit.
         connections_muted: connections that had to wait because of a quota.
+        failed_authentications: connections whose TLS handshake or SASL authentication has failed.
         successful_authentications: connections that have authenticated with SASL.
         successful_reauthentications: renewals of a session on its connection (KIP-368).
         sessions_expired: connections closed because they went on after the end of their session.

@@ -21,7 +21,7 @@ _TOPIC_COUNTERS: Final = (
 )
 _AUTHENTICATION_COUNTERS: Final = (
     ("successful_authentication", "Connections that have authenticated with SASL."),
-    ("failed_authentication", "Connections whose SASL authentication failed."),
+    ("failed_authentication", "Connections whose TLS handshake or SASL authentication failed."),
     ("successful_reauthentication", "Sessions renewed on their connection."),
     ("failed_reauthentication", "Sessions whose renewal failed."),
     (

@@ -120,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
                 "sasl.server.max.receive.size",
                 _FIRST_ALLOCATION_OF_STRANGERS_BYTES,
             )
+        self._strangers = None if sasl is None else sasl.rules.strangers
         self._large_held_bytes = 0
         self._frames: deque[Bytes] = deque()
         self._pending: deque[_Pending] = deque()
@@ -157,6 +158,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._farewell is not None:
             self._farewell.cancel()
         self._receiver.drop()
+        if self._strangers is not None:
+            self._strangers.forget(self)
         self._release_large()
         self._limits.forget(self._flow)
         self._limits.release(sum(map(len, self._frames)))
@@ -215,6 +218,8 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatcher.violated(self, violation)
         if self._receiver.large_bytes and not self._large_held_bytes:
             self._flow()
+        if self._strangers is not None:
+            self._strangers.note(self, self._receiver.memory_bytes)
 
     # -- frames
 
@@ -403,6 +408,9 @@ class Connection(asyncio.BufferedProtocol):
         """Serve the requests of a user from now on."""
         self.principal = f"User:{login.user}"
         self.is_token_authenticated = login.is_token
+        if self._strangers is not None:
+            self._strangers.forget(self)
+            self._strangers = None
         self._receiver.limit(
             self._limits.max_request_bytes, "socket.request.max.bytes", _FIRST_ALLOCATION_BYTES
         )
@@ -433,7 +441,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
-    def abort(self) -> None:
+    def abort(self, *, must_drop: bool = False) -> None:
+        """Close at once. `must_drop` frees the memory of a frame; not while frames are cut."""
+        if must_drop:
+            self._receiver.drop()
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()

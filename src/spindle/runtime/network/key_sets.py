@@ -10,6 +10,7 @@ from typing import Any, Final
 from spindle.common.errors import ConfigError
 from spindle.runtime import background
 from spindle.runtime.backoff import Backoff
+from spindle.runtime.own_threads import on_own_thread
 from spindle.security.server.key_set_source import KeySetSource, KeySetUnavailable, read_key_set
 from spindle.security.server.oauthbearer import TokenRefused
 from spindle.security.server.signing_keys import SigningKeys, UnknownKey
@@ -94,7 +95,7 @@ class KeySet:
     async def _load(self) -> None:
         self._is_wanted.clear()
         self._read_s = self._steady_s()
-        self._keys = await asyncio.to_thread(self._read, self._source)
+        self._keys = await on_own_thread(self._read, self._source)
         self._backoff.reset()
         self._pause_ms = self._source.refresh_ms
         log.info("read %d keys from %s", len(self._keys), self._source.url)

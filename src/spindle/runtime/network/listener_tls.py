@@ -7,8 +7,10 @@ from typing import Final
 
 from spindle.common.seldom import Seldom
 from spindle.runtime.handshakes import Handshakes, PeerRefused
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Connection
 from spindle.runtime.network.handshake_failures import why_failed
+from spindle.runtime.network.renewable_tls import RenewableTls
 from spindle.runtime.network.tls_source import LoadedTls
 from spindle.runtime.tls_transport import TlsTransport
 from spindle.security.certificates import subject_name
@@ -20,29 +22,35 @@ _LONGEST_NAME: Final = 32_767
 
 
 class ListenerTls:
-    """Secures the connections of one listener.
+    """Secures the connections of one listener. Open ones keep what they began with."""
 
-    Attributes:
-        loaded: what new connections use. Open connections keep what they began with.
-    """
-
-    def __init__(self, loaded: LoadedTls, handshakes: Handshakes, failures: Seldom) -> None:
-        self.listener: Final = loaded.source.listener
-        self.loaded = loaded
+    def __init__(
+        self, tls: RenewableTls, handshakes: Handshakes, failures: Seldom, metrics: RequestMetrics
+    ) -> None:
+        self.listener: Final = tls.listener
+        self._tls = tls
         self._handshakes = handshakes
         self._failures = failures
+        self._metrics = metrics
+
+    @property
+    def loaded(self) -> LoadedTls:
+        """The key and the settings of new connections."""
+        return self._tls.loaded
 
     def secured(self, connection: Connection) -> TlsTransport:
         """Return the protocol of the socket of a new connection."""
+        loaded = self.loaded
         return TlsTransport(
             connection,
-            self.loaded.key.context,
+            loaded.key.context,
             self._handshakes,
-            on_secured=partial(_identify, connection, self.loaded.settings.principal_rules),
+            on_secured=partial(_identify, connection, loaded.settings.principal_rules),
             on_failed=partial(self._tell, connection),
         )
 
     def _tell(self, connection: Connection, error: Exception) -> None:
+        self._metrics.failed_authentications += 1
         why = why_failed(error)
         if self._failures.is_due((self.listener, connection.client_address, why)):
             log.warning(

@@ -13,13 +13,15 @@ from spindle.config.sasl_settings import SaslSettings, sasl_settings
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import ScramUser
 from spindle.runtime.network.key_sets import KeySets
+from spindle.runtime.network.plain_logins import PlainLogins
 from spindle.runtime.network.sasl_state import SaslRules
+from spindle.runtime.network.strangers import Strangers
 from spindle.runtime.network.token_logins import TokenLogins
 from spindle.security.mechanism_names import OAUTHBEARER, PLAIN
 from spindle.security.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from spindle.security.server.invented_credentials import InventedCredentials
 from spindle.security.server.mechanism import SaslMechanism
 from spindle.security.server.oauthbearer import ValidateToken, oauthbearer_exchange
-from spindle.security.server.plain import plain_server_exchange
 from spindle.security.server.scram import ScramServer, TokenOf
 from spindle.security.server.token_claims import bearer_token
 from spindle.security.server.unsecured_tokens import unsecured_token
@@ -33,6 +35,7 @@ def sasl_rules(
     image: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
     key_sets: KeySets,
+    strangers: Strangers,
 ) -> SaslRules | None:
     """Return how a listener authenticates, None if it has no SASL.
 
@@ -42,6 +45,7 @@ def sasl_rules(
         image: returns the newest metadata of this node.
         now_ms: Unix time.
         key_sets: those of the node; the listener adds its own.
+        strangers: those of the node.
     """
     if not SecurityProtocol(endpoint.security_protocol).has_sasl:
         return None
@@ -49,7 +53,9 @@ def sasl_rules(
     mechanisms: dict[str, SaslMechanism] = {}
     for name in settings.mechanisms:
         if name == PLAIN:
-            mechanisms[name] = partial(plain_server_exchange, settings.plain_users)
+            mechanisms[name] = PlainLogins(
+                config, endpoint.listener, settings.plain_users, image
+            ).exchange
         elif name == OAUTHBEARER:
             validate = _validation(endpoint.listener, settings, now_ms, key_sets)
             mechanisms[name] = partial(oauthbearer_exchange, validate)
@@ -57,13 +63,19 @@ def sasl_rules(
             scram = SCRAM_MECHANISMS[name]
             token_of = _tokens(config, scram, image, now_ms)
             credential_of = partial(_credential, image, scram)
-            mechanisms[name] = ScramServer(scram, credential_of, token_of).exchange
+            invented = InventedCredentials(
+                scram, lambda: image().security.scram, config.delegation_token_secret
+            )
+            mechanisms[name] = ScramServer(
+                scram, credential_of, token_of, invented.credential
+            ).exchange
     return SaslRules(
         mechanisms=mechanisms,
         max_reauth_ms=settings.max_reauth_ms,
         max_receive_bytes=settings.max_receive_bytes,
         failure_delay_s=settings.failure_delay_ms / 1000,
         now_ms=now_ms,
+        strangers=strangers,
     )
 
 

@@ -23,6 +23,7 @@ from spindle.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from spindle.runtime.network.strangers import Strangers
 from spindle.security.server.mechanism import (
     LoggedIn,
     LoginRefused,
@@ -46,6 +47,7 @@ class SaslRules:
         max_receive_bytes: `sasl.server.max.receive.size`.
         failure_delay_s: `connection.failed.authentication.delay.ms`.
         now_ms: Unix time, for credentials that end.
+        strangers: those of the node, whose memory is limited.
     """
 
     mechanisms: Mapping[str, SaslMechanism]
@@ -53,6 +55,7 @@ class SaslRules:
     max_receive_bytes: int
     failure_delay_s: float
     now_ms: Callable[[], int]
+    strangers: Strangers
 
 
 class LoginFailed(Exception):

@@ -1,16 +1,13 @@
-"""The TLS of all listeners of a node: read at the start, and again when keys or files change.
+"""The TLS of all servers of a node: read at the start, and again when keys or files change.
 
 Kafka reads a changed file when a request sets its name again. Here, files are also looked at every
 few seconds, so that a tool that renews certificates needs no client of the cluster.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.common.seldom import Seldom
@@ -19,33 +16,40 @@ from spindle.metadata.configs import BROKER_RESOURCE
 from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
 from spindle.runtime import background
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import ListenerSecurity
+from spindle.runtime.own_threads import StoreReads
 
 if TYPE_CHECKING:
     from spindle.runtime.network.listener_tls import ListenerTls
-    from spindle.runtime.network.tls_source import LoadedTls, TlsSource
-
-log = logging.getLogger(__name__)
+    from spindle.runtime.network.renewable_tls import RenewableTls
 
 _PAUSE_S: Final = 5.0
+_MOST_LATE_CHECKS: Final = 16
 
 
 class TlsListeners(ImageConsumer):
-    """The listeners of a node that have TLS; often none.
+    """The listeners of a node that have TLS, and its metrics; often none.
 
     Args:
         wall_clock_ms: tells whether certificates are valid.
+        metrics: count failed handshakes.
 
     Raises:
         ConfigError: a listener lacks its key, or a store or a value cannot be used.
     """
 
-    def __init__(self, config: NodeConfig, wall_clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, config: NodeConfig, wall_clock_ms: Callable[[], int], metrics: RequestMetrics
+    ) -> None:
         self._config = config
+        self._metrics = metrics
         self._wall_clock_ms = wall_clock_ms
         self._loop = asyncio.get_running_loop()
         self._dynamic: Mapping[str, str] = {}
-        self._refused: dict[str, TlsSource] = {}
+        self._all: list[RenewableTls] = []
+        # A request may name any path, so its reads do not hold up those of the present stores.
+        self._checks = StoreReads("the stores of listeners", most_late=_MOST_LATE_CHECKS)
         self._turn = asyncio.Lock()
         self._looks: asyncio.Task[None] | None = None
         self._renewals: set[asyncio.Task[None]] = set()
@@ -58,14 +62,25 @@ class TlsListeners(ImageConsumer):
         # Imported here, because nodes without TLS do not need it.
         from spindle.runtime.handshakes import Handshakes
         from spindle.runtime.network.listener_tls import ListenerTls
-        from spindle.runtime.network.tls_source import tls_source
 
         handshakes = Handshakes()
         failures = Seldom(lambda: int(self._loop.time() * 1000))
         for listener in listeners:
-            loaded = tls_source(self._config, listener).load()
-            self._listeners[listener] = ListenerTls(loaded, handshakes, failures)
-            self._warn_of_dates(loaded)
+            tls = self.add(listener)
+            self._listeners[listener] = ListenerTls(tls, handshakes, failures, self._metrics)
+
+    def add(self, listener: str) -> "RenewableTls":
+        """Read the stores of one more server, and follow them.
+
+        Raises:
+            ConfigError: the key is missing, or a store or a value cannot be used.
+        """
+        # Imported here, because nodes without TLS do not need it.
+        from spindle.runtime.network.renewable_tls import RenewableTls
+
+        tls = RenewableTls(self._config, listener, self._wall_clock_ms)
+        self._all.append(tls)
+        return tls
 
     def security_of(self, endpoint: Endpoint) -> ListenerSecurity:
         """Return how the connections of a listener are secured."""
@@ -74,7 +89,7 @@ class TlsListeners(ImageConsumer):
 
     def start(self) -> None:
         """Begin to look at the files."""
-        if self._listeners:
+        if self._all:
             self._looks = background.run_forever(
                 self._look, "renewed certificates", delay_s=_PAUSE_S
             )
@@ -89,16 +104,14 @@ class TlsListeners(ImageConsumer):
             ConfigError: a store or a value cannot be used, or the new certificate is for another
                 name, and `ssl.allow.*` does not allow that.
         """
-        for listener, tls in self._listeners.items():
-            source = await self._source(listener, dynamic)
-            if source != tls.loaded.source:
-                (await self._load(source)).check_follows(tls.loaded)
+        for tls in self._all:
+            await tls.check(dynamic, self._checks)
 
     # -- changes
 
     def on_publication(self, publication: Publication) -> None:
         changed = publication.delta.configs.changed
-        if not self._listeners or all(r.resource_type != BROKER_RESOURCE for r in changed):
+        if not self._all or all(r.resource_type != BROKER_RESOURCE for r in changed):
             return
         self._dynamic = publication.image.configs.dynamic_values(self._config.node_id)
         # Names were compared when the change was requested.
@@ -117,42 +130,5 @@ class TlsListeners(ImageConsumer):
             may_rename: a new certificate may be for another name than the present one.
         """
         async with self._turn:
-            for listener, tls in self._listeners.items():
-                source = await self._source(listener, self._dynamic)
-                if source in (tls.loaded.source, self._refused.get(listener)):
-                    continue
-                try:
-                    loaded = await self._load(source)
-                    if not may_rename:
-                        loaded.check_follows(tls.loaded)
-                except ConfigError as error:
-                    self._refused[listener] = source
-                    log.error(
-                        "the new key or certificates are not used, the present ones stay: %s", error
-                    )
-                else:
-                    self._use(tls, loaded)
-
-    async def _source(self, listener: str, dynamic: Mapping[str, str]) -> "TlsSource":
-        from spindle.runtime.network.tls_source import tls_source
-
-        return await self._loop.run_in_executor(None, tls_source, self._config, listener, dynamic)
-
-    async def _load(self, source: "TlsSource") -> "LoadedTls":
-        return await self._loop.run_in_executor(None, source.load)
-
-    def _use(self, tls: "ListenerTls", loaded: "LoadedTls") -> None:
-        tls.loaded = loaded
-        certificate = loaded.key.certificate
-        log.info(
-            "listener %s: new connections use the certificate of %s, valid until %s",
-            tls.listener,
-            certificate.subject,
-            certificate.not_after.isoformat(),
-        )
-        self._warn_of_dates(loaded)
-
-    def _warn_of_dates(self, loaded: "LoadedTls") -> None:
-        warning = loaded.date_warning(datetime.fromtimestamp(self._wall_clock_ms() / 1000, UTC))
-        if warning is not None:
-            log.warning(warning)
+            for tls in self._all:
+                await tls.renew(self._dynamic, may_rename=may_rename)

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from spindle.common.errors import ConfigError
+from spindle.common.security_protocol import SecurityProtocol
 from spindle.config.listener_config import ListenerConfig
 from spindle.config.node_config import NodeConfig
 from spindle.security.stores import StoreStamp, store_stamp
@@ -95,7 +96,8 @@ def tls_source(
     """Return the present source of a listener. It looks at files, but does not read them."""
     config = ListenerConfig(node, listener, dynamic)
     properties = {k: v for k, v in config.properties.items() if k.startswith("ssl.")}
-    if node.security_protocols[listener].has_sasl and _CLIENT_AUTH not in config.own:
+    protocol = node.security_protocols.get(listener, SecurityProtocol.SSL)
+    if protocol.has_sasl and _CLIENT_AUTH not in config.own:
         # As in Kafka: SASL tells who a client is, so only the listener's own key counts.
         properties.pop(_CLIENT_AUTH, None)
     stamps = tuple(store_stamp(properties.get(key)) for key in _LOCATIONS)

@@ -16,10 +16,9 @@ from spindle.security.scram import (
     stored_key,
 )
 from spindle.security.secret import Secret
-from spindle.security.server.scram import TokenCredential
+from spindle.security.server.scram import TOKEN_SALT_BYTES, TokenCredential
 
 _MOST_KEPT: Final = 10_000
-_SALT_BYTES: Final = 20
 
 
 class TokenLogins:
@@ -59,7 +58,7 @@ class TokenLogins:
         return TokenCredential(token.owner, kept, token.expires_at_ms)
 
     def _computed(self, token_id: str) -> ScramCredential:
-        mechanism, salt = self._mechanism, secrets.token_bytes(_SALT_BYTES)
+        mechanism, salt = self._mechanism, secrets.token_bytes(TOKEN_SALT_BYTES)
         password = token_password(self._secret, token_id)
         salted = salted_password(mechanism, password, salt, DEFAULT_ITERATIONS)
         return ScramCredential(

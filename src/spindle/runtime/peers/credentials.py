@@ -15,6 +15,7 @@ from spindle.common.errors import ConfigError
 from spindle.config.listener_config import ListenerConfig, listener_prefix
 from spindle.config.mechanism_config import MechanismConfig
 from spindle.config.node_config import NodeConfig
+from spindle.runtime.own_threads import StoreReads
 from spindle.runtime.peers.security import Credentials
 from spindle.security.mechanism_names import MECHANISMS
 from spindle.security.stores import StoreStamp, store_stamp
@@ -66,17 +67,14 @@ class PeerCredentials:
         self._dynamic = dynamic
         self._turn = Lock()
         self._refusal = ""
-        self._source = self._find()
-        self._loaded = self._load(self._source)
+        self._reads = StoreReads("its key store and trust store")
+        self._source, self._loaded = self._read(None)
 
     def present(self) -> Credentials:
         """Return the credentials. Those from before stay if changed ones cannot be used."""
         with self._turn:
             try:
-                source = self._find()
-                if source != self._source:
-                    self._loaded = self._load(source)
-                    self._source = source
+                self._source, self._loaded = self._read((self._source, self._loaded))
             except ConfigError as error:
                 if str(error) != self._refusal:
                     self._refusal = str(error)
@@ -85,35 +83,33 @@ class PeerCredentials:
                 self._refusal = ""
             return self._loaded
 
+    def _read(self, present: tuple[_Source, Credentials] | None) -> tuple[_Source, Credentials]:
+        """Return the source and what it gives; the present ones if nothing has changed."""
+        try:
+            source = self._reads.read_blocking(self._find)
+            if present is not None and present[0] == source:
+                return present
+            return source, self._reads.read_blocking(source.load)
+        except ConfigError as error:
+            raise ConfigError(
+                f"connections of this node to listener {self._listener} of other nodes: {error} "
+                f"(keys for this listener alone begin with {listener_prefix(self._listener)})"
+            ) from None
+
     def _find(self) -> _Source:
         """Look at the configuration and at the files, without reading them."""
         protocol = self._config.security_protocols[self._listener]
         at_start = ListenerConfig(self._config, self._listener)
         now = ListenerConfig(self._config, self._listener, self._dynamic())
-        try:
-            properties = {
-                **(_login(at_start, self._mechanism_key) if protocol.has_sasl else {}),
-                **{key: text for key, text in now.properties.items() if key.startswith("ssl.")},
-                "security.protocol": protocol.name,
-            }
-            settings = security_settings(properties)
-        except ConfigError as error:
-            raise self._named(error) from None
+        properties = {
+            **(_login(at_start, self._mechanism_key) if protocol.has_sasl else {}),
+            **{key: text for key, text in now.properties.items() if key.startswith("ssl.")},
+            "security.protocol": protocol.name,
+        }
+        settings = security_settings(properties)
         tls = settings.tls
         stores = (tls.own, tls.trust) if tls is not None else ()
         return _Source(settings, tuple(store_stamp(store.location) for store in stores if store))
-
-    def _load(self, source: _Source) -> Credentials:
-        try:
-            return source.load()
-        except ConfigError as error:
-            raise self._named(error) from None
-
-    def _named(self, error: ConfigError) -> ConfigError:
-        return ConfigError(
-            f"connections of this node to listener {self._listener} of other nodes: {error} (keys "
-            f"for this listener alone begin with {listener_prefix(self._listener)})"
-        )
 
 
 def _login(listener: ListenerConfig, mechanism_key: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from spindle.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft.ready import Destination
+from spindle.runtime.own_threads import on_own_thread
 from spindle.runtime.peers.frames import FrameStream
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
 from spindle.runtime.peers.security import NO_SECURITY, PeerSecurity
@@ -93,15 +94,15 @@ class PeerLink:
         self._is_logging_in = True
         try:
             began_s = asyncio.get_running_loop().time()
-            course = await asyncio.to_thread(self._security.login_course)
-            step = await asyncio.to_thread(_advance, course, None)
+            course = await on_own_thread(self._security.login_course)
+            step = await on_own_thread(_advance, course, None)
             while not isinstance(step, int):
                 _, parts = self._state.request(
                     step.message, step.response, first_version=step.first_version
                 )
                 self._stream.write(parts)
                 answer = self._answer_in(await self._stream.read())
-                step = await asyncio.to_thread(_advance, course, answer)
+                step = await on_own_thread(_advance, course, answer)
             self._renewal_due_s = renewal_due_s(began_s, step)
         finally:
             self._is_logging_in = False

@@ -11,6 +11,7 @@ from spindle.client.errors import AuthenticationFailed, SaslFailed, TlsFailed
 from spindle.common.errors import ConfigError
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.raft.ready import Destination
+from spindle.runtime.own_threads import on_own_thread
 from spindle.runtime.peers.frames import ClosedHere, FrameStream
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class PeerSecurity:
         from spindle.runtime.handshakes import Handshakes
         from spindle.runtime.tls_transport import TlsTransport
 
-        context = (await asyncio.to_thread(self._credentials)).context
+        context = (await on_own_thread(self._credentials)).context
         assert context is not None
         self._handshakes = self._handshakes or Handshakes()
         return TlsTransport(stream, context, self._handshakes, server_hostname=destination.host)

@@ -7,11 +7,11 @@ from urllib.parse import unquote, urlsplit
 
 from spindle.common.errors import ConfigError
 from spindle.security.server.signing_keys import SigningKeys, parse_signing_keys
+from spindle.security.small_files import read_small_file
 from spindle.security.tls_settings import TlsSettings
 
 _TIMEOUT_MS: Final = 10_000
 _OK: Final = 200
-_MAX_FILE_BYTES: Final = 1024 * 1024
 
 
 class KeySetUnavailable(Exception):
@@ -73,8 +73,7 @@ def check_key_set_url(url: str, key: str) -> None:
 def _file(source: KeySetSource) -> bytes:
     path = unquote(urlsplit(source.url).path)
     try:
-        with open(path, "rb") as file:
-            return file.read(_MAX_FILE_BYTES)
+        return read_small_file(path)
     except OSError as error:
         raise KeySetUnavailable(f"the key set {path} cannot be read: {error.strerror}") from None
 

@@ -23,12 +23,13 @@ from spindle.security.scram import (
     server_first,
     server_signature,
 )
+from spindle.security.server.invented_credentials import InventedCredentials
 from spindle.security.server.mechanism import LoggedIn, LoginRefused, ServerExchange
 
 _NONCE_BYTES: Final = 24
-_SALT_BYTES: Final = 20
+TOKEN_SALT_BYTES: Final = 20
 _SECRET: Final = secrets.token_bytes(32)
-"""Makes the salts of unknown users: the same for each attempt, and not to be told from others."""
+"""Makes the salts of unknown tokens. Those of known tokens differ between processes, too."""
 
 
 class TokenCredential(NamedTuple):
@@ -54,6 +55,7 @@ class ScramServer:
     Args:
         credential_of: returns the credential of a user of this mechanism, None if it has none.
         token_of: returns the credential of a delegation token by its id, None if there is none.
+        invented: returns the credential for the challenge to an unknown user.
         new_nonce: returns at least 18 random bytes as printable text without a comma.
     """
 
@@ -62,11 +64,13 @@ class ScramServer:
         mechanism: ScramMechanism,
         credential_of: Callable[[str], ScramCredential | None],
         token_of: TokenOf = lambda token_id: None,
+        invented: Callable[[str], ScramCredential] | None = None,
         new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(_NONCE_BYTES),
     ) -> None:
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._token_of = token_of
+        self._invented = invented or InventedCredentials(mechanism).credential
         self._new_nonce = new_nonce
 
     def exchange(self) -> ServerExchange:
@@ -78,11 +82,16 @@ class ScramServer:
             if first.authorization_id not in ("", user):
                 text = "Client requested an authorization id that is different from username"
                 raise LoginRefused(text, user=user, client_text=f"Authentication failed: {text}")
-            token = self._token_of(user) if first.is_token else None
-            known = token.credential if token is not None else None
-            if not first.is_token:
+            token, known = None, None
+            if first.is_token:
+                token = self._token_of(user)
+                known = token.credential if token is not None else None
+                invented = self._invented_token(user)
+            else:
                 known = self._credential_of(user)
-            credential = known or self._invented(user)
+                # Made for each user, so that the time does not tell more than the challenge.
+                invented = self._invented(user)
+            credential = known or invented
             nonce = first.nonce + self._new_nonce()
             challenge = server_first(nonce, credential)
             final = parse_client_final((yield challenge.encode()), first.header, nonce)
@@ -100,11 +109,11 @@ class ScramServer:
             return LoggedIn(owner, answer, token.expires_at_ms, is_token=True)
         return LoggedIn(user, answer)
 
-    def _invented(self, user: str) -> ScramCredential:
-        """Return a credential that no password fits."""
-        salt = hmac.digest(_SECRET, f"{self._mechanism.text} {user}".encode(), "sha256")
+    def _invented_token(self, token_id: str) -> ScramCredential:
+        """Return a credential that no password fits, in the form of those of tokens."""
+        salt = hmac.digest(_SECRET, f"{self._mechanism.text} {token_id}".encode(), "sha256")
         key = secrets.token_bytes(self._mechanism.hash_bytes)
-        return ScramCredential(salt[:_SALT_BYTES], key, key, DEFAULT_ITERATIONS)
+        return ScramCredential(salt[:TOKEN_SALT_BYTES], key, key, DEFAULT_ITERATIONS)
 
 
 def _refusal(first: ClientFirst, known: ScramCredential | None, *, proves: bool) -> str | None:

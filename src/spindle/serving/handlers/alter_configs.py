@@ -185,6 +185,6 @@ async def _check_broker_values(
         # Asked before the controller asks it, because files are read, and the errors tell of them.
         check_cluster(services, context, Operation.ALTER_CONFIGS)
         try:
-            await services.check_tls({**dynamic, **values})
+            await services.check_listeners({**dynamic, **values})
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
