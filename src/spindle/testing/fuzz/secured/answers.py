@@ -72,10 +72,12 @@ class AnswerJudge:
         if sent.api_key in _BEFORE_LOGIN:
             return
         refusal: Any = response_class(sent.api_key)()
-        refusal.error_code = ErrorCode.ILLEGAL_SASL_STATE
+        has_error = "error_code" in _error_fields(type(refusal), sent.version)
+        if has_error:
+            refusal.error_code = ErrorCode.ILLEGAL_SASL_STATE
         if hasattr(refusal, "error_message"):
-            refusal.error_message = getattr(response, "error_message", None)
-        if encode(response, sent.version) != encode(refusal, sent.version):
+            refusal.error_message = response.error_message
+        if not has_error or encode(response, sent.version) != encode(refusal, sent.version):
             raise Finding(f"{_named(sent)} was answered before a login: {response!r}")
 
     def check_bare_message(self, message: bytes) -> None:

@@ -62,8 +62,11 @@ class HostileLogin:
         self._is_without_headers = False
         self._correlation_id = 0
 
-    async def play(self) -> None:
+    async def play(self) -> bool:
         """Take steps until the node closes the connection, or the attacker leaves.
+
+        Returns:
+            Whether the connection is still open, as far as is known.
 
         Raises:
             Finding: an answer is missing, or gives something away.
@@ -71,8 +74,11 @@ class HostileLogin:
         try:
             for _ in range(self._random.randrange(1, _MOST_STEPS)):
                 await self._step()
-        except (Abandoned, ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except Abandoned:
+            return True
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return False
+        return True
 
     async def _step(self) -> None:
         pick = self._random.random()
@@ -132,6 +138,7 @@ class HostileLogin:
         if is_last:
             self.case.title = f"login by {self._mechanism} that succeeded"
             self.is_in = True
+            self._messages.is_sound = False
             self._is_under_way = self._is_without_headers = False
 
     async def _as_stranger(self) -> None:

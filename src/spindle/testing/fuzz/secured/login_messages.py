@@ -83,12 +83,15 @@ class _ScramCourse:
 class LoginMessages:
     """The messages of one connection. They follow the server's, unless chance decides otherwise.
 
-    On some connections all messages are sound, so that the damage comes after the login.
+    On some connections all messages of the first login are sound, so that the damage comes later.
+
+    Attributes:
+        is_sound: the messages are those of a sound login of the stranger.
     """
 
     def __init__(self, random: Random, users: FuzzUsers) -> None:
         self._random = random
-        self._is_sound = random.random() < 0.4
+        self.is_sound = random.random() < 0.4
         self._users = users
         self._course: _ScramCourse | None = None
         self._foreign_issuer: TokenIssuer | None = None
@@ -104,7 +107,7 @@ class LoginMessages:
     def next(self, mechanism: str) -> bytes:
         """Return the next message of a login, mostly by this mechanism."""
         random = self._random
-        if self._is_sound:
+        if self.is_sound:
             return self._message(mechanism)
         if random.random() < 0.08:
             mechanism = random.choice((PLAIN, OAUTHBEARER, *SCRAM_MECHANISMS))
@@ -132,7 +135,7 @@ class LoginMessages:
         course = self._course
         if course is None or not course.challenge:
             return self._scram_first(scram)
-        if not self._is_sound and self._random.random() < 0.1:
+        if not self.is_sound and self._random.random() < 0.1:
             return self._scram_first(scram)
         self._course = None if self._random.random() < 0.7 else course
         return self._scram_final(course)
@@ -140,7 +143,7 @@ class LoginMessages:
     def _login(self) -> tuple[str, str]:
         """Return a user and a password: mostly the stranger's own."""
         random = self._random
-        if self._is_sound or random.random() < 0.4:
+        if self.is_sound or random.random() < 0.4:
             return STRANGER, self._users.passwords[STRANGER].text
         own = self._users.passwords[STRANGER].text
         user = random.choice((ADMIN, ADMIN, CANARY, STRANGER, random.choice(_STRANGE_USERS)))
@@ -151,9 +154,9 @@ class LoginMessages:
     def _plain(self) -> bytes:
         user, password = self._login()
         random = self._random
-        as_user = "" if self._is_sound else random.choice(("", "", "", user, ADMIN))
+        as_user = "" if self.is_sound else random.choice(("", "", "", user, ADMIN))
         parts = [as_user, user, password]
-        pick = 1.0 if self._is_sound else random.random()
+        pick = 1.0 if self.is_sound else random.random()
         if pick < 0.05:
             parts = parts[: random.randrange(3)]
         elif pick < 0.1:
@@ -163,7 +166,7 @@ class LoginMessages:
     def _bearer(self) -> bytes:
         random = self._random
         claims: dict[str, Any] = {"sub": ADMIN, "iat": 1_600_000_000, "exp": 2**40}
-        if self._is_sound:
+        if self.is_sound:
             return f"n,,\x01auth=Bearer {self._users.issuer.token(STRANGER)}\x01\x01".encode()
         pick = random.randrange(9)
         if pick < 4:
@@ -192,10 +195,14 @@ class LoginMessages:
     def _scram_first(self, mechanism: ScramMechanism) -> bytes:
         random = self._random
         user, password = self._login()
+        tokens = list(self._users.delegation_tokens.items())
+        if is_token := bool(tokens) and random.random() < 0.15:
+            user, secret = random.choice(tokens)
+            password = secret.text
         nonces = ("a", "", "n" * 60_000, "é")
-        is_sound = self._is_sound or random.random() < 0.5
+        is_sound = self.is_sound or random.random() < 0.5
         nonce = f"{random.getrandbits(90):x}" if is_sound else random.choice(nonces)
-        bare = client_first_bare(user, nonce, is_token=not is_sound and random.random() < 0.2)
+        bare = client_first_bare(user, nonce, is_token=is_token)
         self._course = _ScramCourse(mechanism, password, bare)
         return self._changed(client_first(bare))
 
@@ -209,7 +216,7 @@ class LoginMessages:
         salted = salted_password(course.mechanism, course.password, server.salt, server.iterations)
         message = f"{course.bare},{course.challenge.decode()},{without_proof}"
         proof = client_proof(course.mechanism, salted, message)
-        pick = 1.0 if self._is_sound else self._random.random()
+        pick = 1.0 if self.is_sound else self._random.random()
         if pick < 0.1:
             proof = self._random.choice((b"", proof[:-1], proof * 2, bytes(len(proof))))
         elif pick < 0.15:
@@ -220,7 +227,7 @@ class LoginMessages:
     def _changed(self, message: bytes) -> bytes:
         """Return a SCRAM message, sometimes with a field that does not belong there."""
         random = self._random
-        if self._is_sound or random.random() < 0.75:
+        if self.is_sound or random.random() < 0.75:
             return message
         parts = message.split(b",")
         at = random.randrange(len(parts))

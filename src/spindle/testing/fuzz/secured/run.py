@@ -1,11 +1,13 @@
 """A run against a secured node: attackers of TLS and logins, the stranger, canaries, the stock."""
 
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
 
 from spindle.protocol.api import APIS
+from spindle.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from spindle.security.mechanism_names import MECHANISMS
 from spindle.testing.fuzz.canary import Canary
 from spindle.testing.fuzz.cases import Case, CaseMaker
@@ -14,17 +16,18 @@ from spindle.testing.fuzz.secured.answers import AnswerJudge
 from spindle.testing.fuzz.secured.hostile_logins import HostileLogin
 from spindle.testing.fuzz.secured.planting import HIDDEN_TOPIC, plant, until_canary_may
 from spindle.testing.fuzz.secured.port import SecuredPort
-from spindle.testing.fuzz.secured.secret_sources import add_scram_keys, add_tokens
+from spindle.testing.fuzz.secured.secret_sources import add_scram_keys, add_tokens, find_tokens
 from spindle.testing.fuzz.secured.stock import differences, take_stock
 from spindle.testing.fuzz.secured.stranger import Stranger
 from spindle.testing.fuzz.secured.target import SecuredNode
 from spindle.testing.fuzz.secured.tls_attacks import attack_tls
-from spindle.testing.fuzz.secured.users import ADMIN, CANARY
+from spindle.testing.fuzz.secured.users import ADMIN, CANARY, STRANGER
 from spindle.testing.fuzz.transactional_canary import TransactionalCanary
 from spindle.testing.fuzz.values import USERS
 from spindle.testing.fuzz.wire import Finding, RawConnection
 
 _MOST_SHOWN: Final = 10
+_MOST_LEFT_OPEN: Final = 100
 _TLS_SHARE: Final = 0.2
 _LOGIN_SHARE: Final = 0.4
 
@@ -36,6 +39,8 @@ class SecuredRun(FuzzRun):
         super().__init__(plan, node)
         self._target = node
         self._texts = node.secret_texts
+        self._left_open: deque[RawConnection] = deque()
+        """Connections with logins that do not go on; the node has to bear some of them."""
         self._port = SecuredPort(node.host, node.port, node.client_context(), node.users)
 
     async def all(self) -> None:
@@ -50,6 +55,10 @@ class SecuredRun(FuzzRun):
         self.known.topic_ids = ids
         await add_scram_keys(self._port, self._texts)
         await add_tokens(admin, self._texts, of_stranger=False)
+        stranger = await self._port.logged_in(STRANGER)
+        await stranger.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+        stranger.close()
+        await find_tokens(admin, self._target.users)
         judge = AnswerJudge(self._texts, (hidden_id, *self._target.hidden_texts()))
         async with self._canaries() as (canary, transactions):
             before = await take_stock(admin)
@@ -60,6 +69,8 @@ class SecuredRun(FuzzRun):
             )
             await canary.sing()
             await transactions.sing()
+        for client in self._left_open:
+            client.writer.transport.abort()
         await self._check_after(admin)
         if found := differences(before, await take_stock(admin)):
             shown = "\n".join(found[:_MOST_SHOWN])
@@ -116,12 +127,13 @@ class SecuredRun(FuzzRun):
         client = await self._port.connect()
         login = HostileLogin(client, random, self._port.users, number, maker, judge)
         self._note(login.case)
-        try:
-            await login.play()
-        finally:
-            self.outcome.answers += login.answers
-            self.outcome.logins += login.is_in
+        self._left_open.append(client)
+        if len(self._left_open) > _MOST_LEFT_OPEN:
+            self._left_open.popleft().writer.transport.abort()
+        if not await login.play():
             client.writer.transport.abort()
+        self.outcome.answers += login.answers
+        self.outcome.logins += login.is_in
 
     def _note(self, case: Case) -> None:
         self.outcome.recent.append(case)

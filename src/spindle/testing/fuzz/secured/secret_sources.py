@@ -1,5 +1,8 @@
 """Secrets that the node makes itself: salted passwords, keys of SCRAM, HMACs of tokens."""
 
+from base64 import b64encode
+from typing import Final
+
 from spindle.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from spindle.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -13,12 +16,14 @@ from spindle.security.scram import (
     server_key,
     stored_key,
 )
+from spindle.security.secret import Secret
+from spindle.testing.fuzz.secured.login_messages import WRONG_PASSWORD
 from spindle.testing.fuzz.secured.port import SecuredPort
 from spindle.testing.fuzz.secured.secret_texts import SecretTexts
-from spindle.testing.fuzz.secured.users import STRANGER
+from spindle.testing.fuzz.secured.users import STRANGER, FuzzUsers
 from spindle.testing.fuzz.wire import RawConnection
 
-_NONCE = "fuzz"
+_NONCE: Final = "fuzz"
 
 
 async def add_scram_keys(port: SecuredPort, texts: SecretTexts) -> None:
@@ -42,6 +47,15 @@ async def add_tokens(admin: RawConnection, texts: SecretTexts, *, of_stranger: b
     for token in answer.tokens:
         if (token.principal_name == STRANGER) == of_stranger:
             texts.add(f"the HMAC of a delegation token of {token.principal_name}", token.hmac)
+
+
+async def find_tokens(admin: RawConnection, users: FuzzUsers) -> None:
+    """Let attackers know the ids of all tokens, but the HMACs of the stranger's alone."""
+    answer = await admin.ask(DescribeDelegationTokenRequest(owners=None))
+    for token in answer.tokens:
+        is_own = token.principal_name == STRANGER
+        password = b64encode(token.hmac).decode() if is_own else WRONG_PASSWORD
+        users.delegation_tokens[token.token_id] = Secret(password)
 
 
 async def _challenge(client: RawConnection, mechanism: ScramMechanism, user: str) -> bytes:

@@ -24,12 +24,17 @@ _NONCE_BYTES: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class FuzzUsers:
-    """The passwords of all users, by name, and the provider that signs their tokens."""
+    """The passwords of all users, by name, and the provider that signs their tokens.
+
+    Attributes:
+        delegation_tokens: ids of tokens that attackers know, with the passwords that they have.
+    """
 
     passwords: dict[str, Secret] = field(
         default_factory=lambda: {user: Secret(secrets.token_urlsafe(18)) for user in USERS}
     )
     issuer: TokenIssuer = field(default_factory=TokenIssuer)
+    delegation_tokens: dict[str, Secret] = field(default_factory=dict)
 
     def exchange(self, user: str, mechanism: str) -> SaslExchange:
         """Return the client's side of a sound login."""
