@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 _KEY_ID: Final = "fuzz"
 _NUMBER_BYTES: Final = 32
-_LIFE_S: Final = 3600
+_LIFE_S: Final = 24 * 3600
 
 
 class TokenIssuer:
@@ -19,6 +19,7 @@ class TokenIssuer:
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
+        self._tokens: dict[str, str] = {}
 
     def key_set(self) -> str:
         """Return the JWKS document with the public key."""
@@ -28,9 +29,12 @@ class TokenIssuer:
         return json.dumps({"keys": [row]})
 
     def token(self, user: str) -> str:
-        """Return a token that is valid for an hour."""
-        now_s = int(time.time())
-        return self.signed({"sub": user, "iat": now_s - 10, "exp": now_s + _LIFE_S})
+        """Return a token that is valid for hours, the same for each login of a user."""
+        if user not in self._tokens:
+            now_s = int(time.time())
+            claims = {"sub": user, "iat": now_s - 10, "exp": now_s + _LIFE_S}
+            self._tokens[user] = self.signed(claims)
+        return self._tokens[user]
 
     def signed(self, claims: dict[str, Any], algorithm: str = "ES256") -> str:
         """Return a token with these claims; the signature is that of ES256 in any case."""

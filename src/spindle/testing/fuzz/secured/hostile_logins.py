@@ -99,7 +99,7 @@ class HostileLogin:
         pick = self._random.random()
         if pick < 0.8 or self.is_in:
             await self._handshake()
-        elif pick < 0.95:
+        elif pick < 0.88:
             version = self._random.choice((0, 1, 2, 3, 4, 4, 5, 99))
             request = ApiVersionsRequest(client_software_name="fuzz", client_software_version="1")
             await self._ask(request, min(version, 4), sent_version=version)

@@ -119,11 +119,17 @@ class LoginMessages:
         else:
             message = self._message(mechanism)
             if random.random() < 0.15:
-                message = mutate(random, bytes(8) + message)[8:]
+                message = mutate(random, bytes(8) + self._without_passwords(message))[8:]
             elif random.random() < 0.05:
                 at = random.randrange(len(message) + 1)
                 message = message[:at] + _NOT_UTF8 + message[at:]
         self._sent = [*self._sent[-5:], message]
+        return message
+
+    def _without_passwords(self, message: bytes) -> bytes:
+        """Return a message whose damage may make a password to a user name, which is logged."""
+        for password in (self._users.passwords[STRANGER].text, WRONG_PASSWORD):
+            message = message.replace(password.encode(), b"a-password")
         return message
 
     def _message(self, mechanism: str) -> bytes:

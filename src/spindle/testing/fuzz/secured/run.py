@@ -40,7 +40,7 @@ class SecuredRun(FuzzRun):
         self._target = node
         self._texts = node.secret_texts
         self._left_open: deque[RawConnection] = deque()
-        """Connections with logins that do not go on; the node has to bear some of them."""
+        """Connections with handshakes and logins that do not go on: the node has to bear some."""
         self._port = SecuredPort(node.host, node.port, node.client_context(), node.users)
 
     async def all(self) -> None:
@@ -111,7 +111,9 @@ class SecuredRun(FuzzRun):
                 random = Random(f"{self.plan.seed}:{number}: secured")
                 kind = random.random()
                 if kind < _TLS_SHARE:
-                    self._note(await attack_tls(self._port, random, number))
+                    client = await RawConnection.connect(self._port.host, self._port.port)
+                    self._leave_open(client)
+                    self._note(await attack_tls(client, self._port.tls, random, number))
                 elif kind < _TLS_SHARE + _LOGIN_SHARE:
                     await self._attack_login(random, number, maker, judge)
                 else:
@@ -127,13 +129,17 @@ class SecuredRun(FuzzRun):
         client = await self._port.connect()
         login = HostileLogin(client, random, self._port.users, number, maker, judge)
         self._note(login.case)
-        self._left_open.append(client)
-        if len(self._left_open) > _MOST_LEFT_OPEN:
-            self._left_open.popleft().writer.transport.abort()
+        self._leave_open(client)
         if not await login.play():
             client.writer.transport.abort()
         self.outcome.answers += login.answers
         self.outcome.logins += login.is_in
+
+    def _leave_open(self, client: RawConnection) -> None:
+        """Do not close a connection after its attack, but when there are many of them."""
+        self._left_open.append(client)
+        if len(self._left_open) > _MOST_LEFT_OPEN:
+            self._left_open.popleft().writer.transport.abort()
 
     def _note(self, case: Case) -> None:
         self.outcome.recent.append(case)

@@ -1,8 +1,11 @@
 """Texts that must stand neither in the log of a node nor in its answers, in any usual form."""
 
 from base64 import b64encode, urlsafe_b64encode
+from typing import Final
 
 from spindle.testing.fuzz.wire import Finding
+
+_CONTEXT_BYTES: Final = 200
 
 
 class SecretTexts:
@@ -24,5 +27,8 @@ class SecretTexts:
             Finding: it contains a secret.
         """
         for secret, name in self._names.items():
-            if secret in text:
-                raise Finding(f"{where} contains {name}")
+            at = text.find(secret)
+            if at >= 0:
+                before = text[max(0, at - _CONTEXT_BYTES) : at]
+                after = text[at + len(secret) : at + len(secret) + _CONTEXT_BYTES]
+                raise Finding(f"{where} contains {name}, between {before!r} and {after!r}")

@@ -41,6 +41,8 @@ class SecuredNode(TargetNode):
         self.secret_texts = SecretTexts()
         for user, password in self.users.passwords.items():
             self.secret_texts.add(f"the password of {user}", password.text)
+            signature = self.users.issuer.token(user).rpartition(".")[2]
+            self.secret_texts.add(f"the signature of a bearer token of {user}", signature)
         self.secret_texts.add("delegation.token.secret.key", self.token_secret)
         self.secret_texts.add("ssl.key.password", key_password)
         self.secret_texts.add("a password that an attacker has tried", WRONG_PASSWORD)

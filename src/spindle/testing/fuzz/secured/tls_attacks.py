@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from spindle.protocol.api import API_VERSIONS
 from spindle.protocol.framing import request_prefix
 from spindle.testing.fuzz.cases import Case, frame, mutate
-from spindle.testing.fuzz.secured.port import SecuredPort
 from spindle.testing.fuzz.wire import Finding, RawConnection
 
 _READ_S: Final = 0.3
@@ -46,24 +45,22 @@ class TlsAttack(NamedTuple):
     is_slow: bool
 
 
-async def attack_tls(port: SecuredPort, random: Random, number: int) -> Case:
-    """Attack on a connection of its own, and return what was sent.
+async def attack_tls(
+    client: RawConnection, context: ssl.SSLContext, random: Random, number: int
+) -> Case:
+    """Attack on a connection without TLS of its own, and return what was sent.
 
     Raises:
         Finding: the node answers with anything but TLS.
     """
-    client = await RawConnection.connect(port.host, port.port)
     case = Case(number, "TLS", b"")
-    try:
-        with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError):
-            if random.random() < 0.25:
-                case.title = "no TLS"
-                await _send(client, case, random.choice(_NO_TLS), is_slow=False)
-                await _answer(client)
-            else:
-                await _damaged(client, port.tls, random, case)
-    finally:
-        client.writer.transport.abort()
+    with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError):
+        if random.random() < 0.25:
+            case.title = "no TLS"
+            await _send(client, case, random.choice(_NO_TLS), is_slow=False)
+            await _answer(client)
+        else:
+            await _damaged(client, context, random, case)
     return case
 
 
