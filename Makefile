@@ -59,8 +59,8 @@ interop: setup ## Apache Kafka, its tools and foreign clients against Spindle (n
 	@$(BIN)/python tools/kafka/fetch.py
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m interop tests/interop
 
-fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED
-	@$(BIN)/python -m spindle.testing.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
+fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED; SECURE=1: with TLS, logins and ACLs
+	@$(BIN)/python -m spindle.testing.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(SECURE),--secure)
 
 simulate: setup ## Whole clusters in which things go wrong, SEEDS of them (default 1000); DISKS=1: failing directories; MUTANTS=1: broken variants
 	@$(BIN)/python -m spindle.testing.simulation --seeds $(or $(SEEDS),1000) $(if $(FIRST),--first $(FIRST)) \

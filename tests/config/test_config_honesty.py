@@ -137,9 +137,16 @@ def test_a_key_for_a_single_listener_is_warned_about() -> None:
     )
 
 
+def test_keys_of_oauthbearer_for_a_single_listener_have_an_effect() -> None:
+    prefix = "listener.name.plaintext.oauthbearer.sasl.oauthbearer."
+    keys = {f"{prefix}jwks.endpoint.url": "file:/keys", f"{prefix}expected.audience": "a"}
+    assert NodeConfig.from_properties({**COMBINED, **keys}).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
+        ("listener.name.plaintext.oauthbearer.sasl.oauthbearer.nothing", "there is no such key"),
         ("listener.name.PLAINTEXT.ssl.key.password", "it names no listener of listener.security"),
         ("listener.name.other.ssl.key.password", "it names no listener of listener.security"),
         ("listener.name.plaintext.ssl.nothing", "there is no such key"),

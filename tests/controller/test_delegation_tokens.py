@@ -131,6 +131,19 @@ def test_owners_and_renewers_are_users() -> None:
     run(scenario())
 
 
+def test_a_principal_that_no_record_can_contain_is_refused() -> None:
+    async def scenario() -> None:
+        node = started()
+        name = "z" * 32_767
+        for request in (creation(f"User:{name}"), creation(owner=f"User:{name}")):
+            answer = await node.request(request, principal=ALICE)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+        answer = await node.request(creation(), principal=f"User:{name}")
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+    run(scenario())
+
+
 def test_owner_and_renewers_renew_up_to_the_longest_life() -> None:
     async def scenario() -> None:
         node = started()

@@ -214,6 +214,15 @@ def test_another_request_after_the_handshake_is_answered_with_its_error() -> Non
     assert run(scenario).principals == []
 
 
+def test_a_version_without_an_error_code_is_not_answered_as_if_it_had_succeeded() -> None:
+    async def scenario(served: Served, client: Client) -> None:
+        await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.ask(MetadataRequest(), 9)  # the error code came with version 13
+
+    assert run(scenario).principals == []
+
+
 def test_after_authentication_both_requests_are_out_of_place() -> None:
     async def scenario(served: Served, client: Client) -> None:
         await authenticate(client)

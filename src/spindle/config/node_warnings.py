@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _LISTENER_PREFIX: Final = "listener.name."
 _FREE_PREFIXES: Final = (_LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config.")
 """Prefixes below which a property file may have keys that no table lists."""
+_TOKEN_KEYS: Final = "oauthbearer.sasl.oauthbearer."
+"""Begins the keys of one mechanism, behind its name, in a key for a single listener."""
 
 _REPLICA_SELECTORS: Final = (
     None,
@@ -91,8 +93,10 @@ def _why_without_effect(config: "NodeConfig", name: str) -> str | None:
     """Return why a key for a single listener has no effect; None if it has one."""
     if not any(name.startswith(listener_prefix(known)) for known in config.security_protocols):
         return "it names no listener of listener.security.protocol.map, in lower case"
-    base = listener_override(name)
-    key = BROKER_KEYS.get(base or "")
+    base = listener_override(name) or ""
+    if base.startswith(_TOKEN_KEYS):
+        base = base.partition(".")[2]
+    key = BROKER_KEYS.get(base)
     if key is None:
         return "there is no such key"
     if key.no_effect:

@@ -37,6 +37,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 _NO_TIME: Final = -1
 """Kafka's time in answers to clients that may not ask; other refusals have 0."""
 _MAX_TIME_MS: Final = 2**63 - 1
+_LONGEST_PRINCIPAL: Final = 32_767
 
 
 class Requester(NamedTuple):
@@ -104,9 +105,10 @@ def create_delegation_token(
         owner = owner_of(request, requester)
         if not owner.startswith(f"{USER}:") or has_other_than_users(request.renewers):
             raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE, "tokens are for users only")
+        renewers = tuple(f"{USER}:{each.principal_name}" for each in request.renewers)
+        _check_lengths((owner, requester.principal, *renewers))
     except ApiError as error:
         return Decision(_creation(request, requester, error.code))
-    renewers = tuple(f"{USER}:{each.principal_name}" for each in request.renewers)
     lifetime_ms = settings.max_lifetime_ms
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
@@ -233,6 +235,14 @@ def _token(
 def _check_not_expired(token: DelegationToken, now_ms: int) -> None:
     if token.is_expired(now_ms):
         raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "the token is over")
+
+
+def _check_lengths(principals: Iterable[str]) -> None:
+    """Check that a record can contain these principals; a name alone may be as long as that."""
+    if any(len(principal.encode()) > _LONGEST_PRINCIPAL for principal in principals):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"a principal is longer than {_LONGEST_PRINCIPAL} bytes"
+        )
 
 
 def _check_renewer(token: DelegationToken, requester: Requester) -> None:

@@ -36,6 +36,12 @@ def _receive_buffer() -> memoryview:
     return buffer
 
 
+def _without_traceback(error: Exception) -> Exception:
+    """Return an error that may be kept: its traceback would refer back to the connection, so that
+    only the garbage collector could free the memory of OpenSSL."""
+    return error.with_traceback(None)
+
+
 class TlsTransport(asyncio.BufferedProtocol):
     """The protocol of the socket's transport, and the transport of `inner`.
 
@@ -171,7 +177,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         self._is_closing = True
-        self._failure = error
+        self._failure = _without_traceback(error)
         self._handshakes.end(self)
         self._on_failed(error)
         if self._transport is not None:
@@ -217,7 +223,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLWantReadError:
             is_whole = False
         except ssl.SSLError as error:
-            failure = error
+            failure = _without_traceback(error)
         # Without bytes, too, so that the protocol can let go of the buffer.
         self._inner.buffer_updated(filled)
         if failure is not None:
@@ -273,7 +279,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             try:
                 self._tls.write(cast(bytes, data))
             except ssl.SSLError as error:
-                self._failure = error
+                self._failure = _without_traceback(error)
                 self.abort()
                 return
             self._send_outgoing()

@@ -286,15 +286,17 @@ def _unexpected(header: RequestHeader, phase: str) -> str:
 
 
 def _illegal_state(header: RequestHeader, text: str) -> list[Bytes]:
-    """Return the answer ILLEGAL_SASL_STATE; empty if the answer of this API has no error code."""
+    """Return the answer ILLEGAL_SASL_STATE; empty if the answer has no error code of its own."""
     api = APIS[header.api_key]
     if not api.first_version <= header.api_version <= api.last_version:
         return []
     response: Any = response_class(header.api_key)()
-    if not hasattr(response, "error_code"):
+    fields = {field.name: field for field in response.FIELDS}
+    code = fields.get("error_code")
+    if code is None or not code.first <= header.api_version <= code.last:
         return []
     response.error_code = ErrorCode.ILLEGAL_SASL_STATE
-    if hasattr(response, "error_message"):
+    if "error_message" in fields:
         response.error_message = text
     return _answer(header, response)
 

@@ -1,6 +1,7 @@
 """`python -m spindle.testing.fuzz`: hostile input for a node, from a seed."""
 
 import asyncio
+import logging
 import secrets
 import shutil
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import click
 
 from spindle.testing.fuzz.run import FuzzOutcome, FuzzPlan, run, write_cases
+from spindle.testing.fuzz.secured.run import run_secured
+from spindle.testing.fuzz.secured.target import SecuredNode
 from spindle.testing.fuzz.target import TargetNode
 from spindle.testing.fuzz.wire import Finding
 
@@ -23,6 +26,7 @@ from spindle.testing.fuzz.wire import Finding
 @click.option("--last-case", type=int, help="Last case of the seed; for repeating a part of a run.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the log and the cases.")
 @click.option("--controller", is_flag=True, help="Attack the controller's port.")
+@click.option("--secure", is_flag=True, help="Attack a node with TLS, logins and ACLs.")
 def main(
     seconds: float,
     seed: int | None,
@@ -32,16 +36,21 @@ def main(
     last_case: int | None,
     keep: Path | None,
     controller: bool,
+    secure: bool,
 ) -> None:
     """Send valid, damaged and senseless requests to a node and look for harm.
 
     The exit code is 1 if something was found; seed, case and bytes are printed then.
     """
+    if secure and (bootstrap is not None or controller):
+        raise click.UsageError("--secure starts a node of its own, and attacks its brokers' port")
+    # The event loop warns of each write to a connection that the node has closed.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     seed = secrets.randbits(31) if seed is None else seed
     with tempfile.TemporaryDirectory(prefix="spindle-fuzz-") as temporary:
-        node = None
+        node: TargetNode | None = None
         if bootstrap is None:
-            node = TargetNode(Path(temporary))
+            node = SecuredNode(Path(temporary)) if secure else TargetNode(Path(temporary))
             node.start()
             host, port = node.host, node.controller_port if controller else node.port
         else:
@@ -59,7 +68,10 @@ def main(
         )
         click.echo(f"seed {seed}, {host}:{port}, {seconds:.0f} s")
         try:
-            outcome = asyncio.run(run(plan, node))
+            if isinstance(node, SecuredNode):
+                outcome = asyncio.run(run_secured(plan, node))
+            else:
+                outcome = asyncio.run(run(plan, node))
         finally:
             _stop(node)
         if keep is not None:
@@ -82,7 +94,8 @@ def _stop(node: TargetNode | None) -> None:
 def _report(outcome: FuzzOutcome) -> None:
     click.echo(
         f"{outcome.cases} cases over {outcome.turns} pairs of API and version, "
-        f"{outcome.answers} answers, memory +{outcome.grown_bytes >> 20} MiB, "
+        f"{outcome.answers} answers, {outcome.logins} hostile logins that succeeded, "
+        f"memory +{outcome.grown_bytes >> 20} MiB, "
         f"canary {len(outcome.latencies_ms)} requests, p50 {outcome.quantile_ms(0.5):.1f} ms, "
         f"p99 {outcome.quantile_ms(0.99):.1f} ms, longest {outcome.quantile_ms(1):.0f} ms"
     )

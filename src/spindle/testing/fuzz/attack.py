@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-from spindle.testing.fuzz.cases import SENTINEL_ID, Case
+from spindle.testing.fuzz.cases import SENTINEL_ID, Case, Sent
 from spindle.testing.fuzz.values import Known
 from spindle.testing.fuzz.wire import Finding, RawConnection, read_answer
 
@@ -13,21 +14,39 @@ _DAMAGED_S: Final = 0.15
 _SENTINEL: Final = SENTINEL_ID.to_bytes(4, "big")
 
 
+TakeAnswer: TypeAlias = Callable[[Sent | None, bytes], None]
+"""Gets each answer, with its request; None for the request if it was damaged."""
+
+
 async def attack(host: str, port: int, case: Case, known: Known) -> int:
     """Send a case on a connection of its own; the number of answers that were read.
 
     Raises:
         Finding: an answer is missing, out of order or cannot be read.
     """
+
+    def learn(sent: Sent | None, frame: bytes) -> None:
+        if sent is not None:
+            known.learn(read_answer(frame, sent.api_key, sent.version, sent.correlation_id))
+
     client = await RawConnection.connect(host, port)
     try:
-        with contextlib.suppress(ConnectionError):
-            await _send(client, case)
-        if case.expected:
-            return await _read_expected(client, case, known)
-        return await _read_anything(client)
+        return await attack_on(client, case, learn)
     finally:
         client.writer.transport.abort()
+
+
+async def attack_on(client: RawConnection, case: Case, take: TakeAnswer) -> int:
+    """Send a case on an open connection; the number of answers that were read.
+
+    Raises:
+        Finding: an answer is missing, or `take` has found something.
+    """
+    with contextlib.suppress(ConnectionError):
+        await _send(client, case)
+    if case.expected:
+        return await _read_expected(client, case, take)
+    return await _read_anything(client, take)
 
 
 async def _send(client: RawConnection, case: Case) -> None:
@@ -41,7 +60,7 @@ async def _send(client: RawConnection, case: Case) -> None:
     await client.writer.drain()
 
 
-async def _read_expected(client: RawConnection, case: Case, known: Known) -> int:
+async def _read_expected(client: RawConnection, case: Case, take: TakeAnswer) -> int:
     """Answers in order, each whole, until the last or until the connection is closed."""
     answers = 0
     for sent in case.expected:
@@ -57,16 +76,17 @@ async def _read_expected(client: RawConnection, case: Case, known: Known) -> int
                 f"request {sent} of case {case.number} was neither answered nor its connection "
                 f"closed within {_SOUND_S:.0f} s"
             ) from None
-        known.learn(read_answer(frame, sent.api_key, sent.version, sent.correlation_id))
+        take(sent, frame)
         answers += 1
     return answers
 
 
-async def _read_anything(client: RawConnection) -> int:
+async def _read_anything(client: RawConnection, take: TakeAnswer) -> int:
     """Return how many answers a damaged request got within a moment."""
     answers = 0
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, TimeoutError):
         async with asyncio.timeout(_DAMAGED_S):
-            while not (await client.read_frame()).startswith(_SENTINEL):
+            while not (frame := await client.read_frame()).startswith(_SENTINEL):
+                take(None, frame)
                 answers += 1
     return answers

@@ -1,5 +1,6 @@
 """One case of a run: the bytes that one connection sends, made from the run's seed and a number."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from struct import Struct
@@ -69,10 +70,18 @@ class CaseMaker:
 
     Args:
         versions: first and last version by API key, as the node advertises them.
+        may_be_sent: whether a payload may be sent to the node.
     """
 
-    def __init__(self, seed: int, versions: dict[int, tuple[int, int]], known: Known) -> None:
+    def __init__(
+        self,
+        seed: int,
+        versions: dict[int, tuple[int, int]],
+        known: Known,
+        may_be_sent: Callable[[bytes], bool] = may_be_sent,
+    ) -> None:
         self._seed = seed
+        self._may_be_sent = may_be_sent
         self._known = known
         self._turns = [
             (key, version)
@@ -106,11 +115,15 @@ class CaseMaker:
             client_id = "c" * 32_767 if random.random() < 0.02 else "fuzz"
             prefix = request_prefix(key, version, correlation_id, client_id)
             payload = _stretched(random, prefix + encode(request, version))
-            if may_be_sent(payload):
+            if self._may_be_sent(payload):
                 is_silent = isinstance(request, ProduceRequest) and request.acks == 0
                 return payload, Sent(key, version, correlation_id, not is_silent)
         payload = request_prefix(API_VERSIONS, 0, correlation_id, "fuzz")
         return payload, Sent(API_VERSIONS, 0, correlation_id, True)
+
+    def request(self, random: Random, correlation_id: int) -> tuple[bytes, Sent]:
+        """Return the payload of a request of any API and version."""
+        return self._request(random, *random.choice(self._turns), correlation_id)
 
     def _sound(self, random: Random, number: int, key: int, version: int) -> Case:
         """Return valid requests, one or several, in pieces of any size, and the sentinel."""
@@ -138,7 +151,7 @@ class CaseMaker:
                 return Case(number, f"API {key} v{version}, wrong size", data)
             else:
                 changed, what = mutate(random, payload), "bytes"
-            if changed and may_be_sent(changed):
+            if changed and self._may_be_sent(changed):
                 title = f"API {key} v{version}, changed {what}"
                 return Case(number, title, frame(changed) + sentinel())
         return Case(number, "noise", random.randbytes(64))

@@ -35,6 +35,8 @@ class FuzzOutcome:
     seed: int
     cases: int = 0
     answers: int = 0
+    logins: int = 0
+    """Logins of attackers that succeeded, at a secured node."""
     turns: int = 0
     grown_bytes: int = 0
     latencies_ms: list[float] = field(default_factory=list)
@@ -66,21 +68,33 @@ class FuzzPlan:
     """The port is a controller's: there is no canary, as elections may be what was asked for."""
 
 
-class _Run:
+class FuzzRun:
+    """One run of a plan, against a node with PLAINTEXT listeners."""
+
     def __init__(self, plan: FuzzPlan, node: TargetNode | None) -> None:
         self.plan = plan
         self.node = node
         self.known = Known()
         self.outcome = FuzzOutcome(plan.seed)
-        self.next_case = plan.first_case
+        self._next_case = plan.first_case
         self.ends_at = time.monotonic() + plan.seconds
 
     @property
     def is_over(self) -> bool:
         last = self.plan.last_case
-        return time.monotonic() > self.ends_at or (last is not None and self.next_case > last)
+        return time.monotonic() > self.ends_at or (last is not None and self._next_case > last)
+
+    def next_case(self) -> int:
+        """Return the number of the next case."""
+        self._next_case += 1
+        return self._next_case - 1
 
     async def all(self) -> None:
+        """Run attackers, canaries and the watch until the time is over.
+
+        Raises:
+            Finding: something was found.
+        """
         plan = self.plan
         if plan.is_controller:
             await self._controller()
@@ -97,13 +111,13 @@ class _Run:
         try:
             producers = HostileProducers(plan.host, plan.port, plan.seed)
             members = HostileMembers(plan.host, plan.port, plan.seed)
-            await self._until_over(
-                maker,
-                self._listen(canary),
+            await self.until_over(
+                self.listen(canary),
                 self._tend(gardener),
                 members.play(lambda: self.is_over),
                 producers.play(lambda: self.is_over),
-                self._sing_transactions(transactions),
+                self.sing_transactions(transactions),
+                *(self._attack(maker) for _ in range(plan.attackers)),
             )
             await canary.sing()
             await transactions.sing()
@@ -116,13 +130,17 @@ class _Run:
         asker = await RawConnection.connect(self.plan.host, self.plan.port)
         maker = CaseMaker(self.plan.seed, await asker.versions(), self.known)
         self.outcome.turns = maker.turns
-        await self._until_over(maker)
+        await self.until_over(*(self._attack(maker) for _ in range(self.plan.attackers)))
         await asker.versions()
         asker.close()
 
-    async def _until_over(self, maker: CaseMaker, *clients: Coroutine[Any, Any, None]) -> None:
+    async def until_over(self, *clients: Coroutine[Any, Any, None]) -> None:
+        """Run clients and the watch until the time is over.
+
+        Raises:
+            Finding: something was found.
+        """
         tasks = [asyncio.ensure_future(work) for work in (*clients, self._watch())]
-        tasks += [asyncio.ensure_future(self._attack(maker)) for _ in range(self.plan.attackers)]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -134,14 +152,14 @@ class _Run:
 
     async def _attack(self, maker: CaseMaker) -> None:
         while not self.is_over:
-            case = maker.make(self.next_case)
-            self.next_case += 1
+            case = maker.make(self.next_case())
             self.outcome.recent.append(case)
             answers = await attack(self.plan.host, self.plan.port, case, self.known)
             self.outcome.answers += answers
             self.outcome.cases += 1
 
-    async def _listen(self, canary: Canary) -> None:
+    async def listen(self, canary: Canary) -> None:
+        """Let the canary sing, and check how long its requests take."""
         while not self.is_over:
             await canary.sing()
             worst = max(canary.latencies_ms[-16:])
@@ -149,7 +167,8 @@ class _Run:
                 raise Finding(f"a request of the canary took {worst:.0f} ms")
             await asyncio.sleep(_CANARY_PAUSE_S)
 
-    async def _sing_transactions(self, canary: TransactionalCanary) -> None:
+    async def sing_transactions(self, canary: TransactionalCanary) -> None:
+        """Let the transactional canary sing."""
         while not self.is_over:
             await canary.sing()
             await asyncio.sleep(_CANARY_PAUSE_S)
@@ -189,7 +208,12 @@ class _Run:
 
 async def run(plan: FuzzPlan, node: TargetNode | None) -> FuzzOutcome:
     """Run a plan against a node; without `node` its process and log are not looked at."""
-    whole = _Run(plan, node)
+    return await outcome_of(FuzzRun(plan, node))
+
+
+async def outcome_of(whole: FuzzRun) -> FuzzOutcome:
+    """Return the result of a run, with what was found."""
+    node = whole.node
     try:
         await whole.all()
     except* Finding as findings:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +28,18 @@ class TargetNode:
     Args:
         folder: an empty folder for its directories and its log.
         overrides: further keys of the property file.
+        client_listener: the name of the listener for clients.
+        format_options: further options of `spindle storage format`.
     """
 
-    def __init__(self, folder: Path, overrides: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        overrides: dict[str, str] | None = None,
+        *,
+        client_listener: str = "PLAINTEXT",
+        format_options: Sequence[str] = (),
+    ) -> None:
         self.host = "127.0.0.1"
         self.port, self.controller_port = _free_ports()
         self.output = folder / "node.log"
@@ -38,7 +48,7 @@ class TargetNode:
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
+            "listeners": f"{client_listener}://127.0.0.1:{self.port},"
             f"CONTROLLER://127.0.0.1:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": ",".join(str(folder / f"disk{number}") for number in (1, 2)),
@@ -54,6 +64,7 @@ class TargetNode:
         }
         text = "".join(f"{key}={value}\n" for key, value in keys.items())
         self._properties.write_text(text)
+        self._format_options = format_options
         self._process: subprocess.Popen[bytes] | None = None
         self._read_to = 0
 
@@ -65,6 +76,7 @@ class TargetNode:
         """
         file = str(self._properties)
         command = [sys.executable, "-c", _RUN, "storage", "format", "-t", CLUSTER_ID, "-c", file]
+        command += self._format_options
         formatted = subprocess.run(command, capture_output=True, text=True)
         if formatted.returncode:
             raise Finding(f"the directories cannot be formatted: {formatted.stderr}")

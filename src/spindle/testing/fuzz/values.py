@@ -21,6 +21,8 @@ CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 _QUORUM_REQUESTS: Final = ("Vote", "BeginQuorum", "EndQuorum", "FetchSnapshot", "DescribeQuorum")
 GROUPS: Final = ("fuzz-group-a", "fuzz-group-b", "fuzz-group-c")
 TRANSACTIONAL_IDS: Final = ("fuzz-txn-a", "fuzz-txn-b", "fuzz-txn-c")
+USERS: Final = ("admin", "canary", "stranger")
+"""The users of a secured node."""
 LONG_TEXT: Final = "y" * 32_000
 STRANGE_TEXTS: Final = (
     "",
@@ -75,6 +77,11 @@ _MOSTLY: Final = {
     "min_bytes": (0, 1, 1, 2**31 - 1),
     "timestamp": (-1, -2, -3, -4, -5, 0, 1_700_000_000_000),
     "generation_id_or_member_epoch": (-1, 0, 1),
+    "iterations": (4096, 4096, 16_384, 2**31 - 1),
+    "operation": (2, 3, 4, 8),
+    "permission_type": (3, 3, 2, 1),
+    "resource_pattern_type": (3, 3, 4),
+    "pattern_type_filter": (1, 2, 3, 4),
 }
 """Values with which most requests pass the first checks."""
 _PARTITIONS: Final = frozenset(
@@ -187,6 +194,8 @@ class Values:
             return random.choice(self.known.member_ids)
         if "Config" in cls.__qualname__.rpartition(".")[2] and name in ("name", "value"):
             return random.choice(_CONFIG_KEYS if name == "name" else _CONFIG_VALUES)
+        if "principal" in name or "ScramCredential" in cls.__qualname__:
+            return self._user(name)
         if name == "cluster_id":
             return random.choice((CLUSTER_ID, CLUSTER_ID, "other"))
         if "transactional_id" in name:
@@ -206,6 +215,12 @@ class Values:
         if name == "value":
             return random.choice(_CONFIG_VALUES)
         return random.choice(("", "a", "range", "consumer", "fuzz", "user", "client-id", "1"))
+
+    def _user(self, name: str) -> str:
+        if name.endswith("principal_type"):
+            return "User"
+        user = self.random.choice(USERS)
+        return f"User:{user}" if name in ("principal", "principal_filter") else user
 
     def _uuid(self, cls: type[Message]) -> bytes:
         names = DELETABLE_TOPICS if cls.__name__ == "DeleteTopicState" else TOPICS

@@ -1,6 +1,7 @@
 """A small client: one connection, one request at a time, every answer decoded to its end."""
 
 import asyncio
+import ssl
 from struct import Struct
 from typing import Any, Final
 
@@ -28,15 +29,17 @@ class RawConnection:
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, host: str, port: int) -> "RawConnection":
-        """Open a connection.
+    async def connect(
+        cls, host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> "RawConnection":
+        """Open a connection, with TLS if there is a context for it.
 
         Raises:
             Finding: the node accepts no connection.
         """
         try:
             async with asyncio.timeout(_ANSWER_S):
-                reader, writer = await asyncio.open_connection(host, port, limit=1 << 20)
+                reader, writer = await asyncio.open_connection(host, port, limit=1 << 20, ssl=tls)
         except (OSError, TimeoutError) as error:
             raise Finding(f"no connection to {host}:{port}: {error!r}") from None
         return cls(reader, writer)
