@@ -146,6 +146,11 @@ def test_a_schema_is_inferred_from_values() -> None:
         inferred_type([b"1", None, b"{}"])
 
 
+def test_an_object_with_a_name_that_is_no_text_does_not_count_for_the_schema() -> None:
+    values = [b'{"a": 1}', rb'{"b": 1, "\ud800": 2}', rb'{"c": {"\udfff": 2}}']
+    assert inferred_type(values) == ddl_type("a BIGINT")
+
+
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.just("x")
 NESTED = st.recursive(
     SCALARS,

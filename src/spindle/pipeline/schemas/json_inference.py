@@ -18,7 +18,8 @@ def inferred_type(values: Iterable[bytes | None]) -> Any:
 
     Whole numbers are `int64` and fractions `float64`. Numbers that do not fit, fields whose types
     contradict each other, and fields of which only nulls and empty objects or arrays were seen are
-    text. Values that are no JSON objects count as bad and do not matter.
+    text. Values that are no JSON objects, and objects with a name that is no UTF-8, count as bad
+    and do not matter.
 
     Raises:
         ValueError: no object with a field is among the values.
@@ -31,7 +32,7 @@ def inferred_type(values: Iterable[bytes | None]) -> Any:
             parsed = parse_json(value)
             if isinstance(parsed, dict):
                 found = widened(found, _type_of(parsed))
-        except (BadValue, RecursionError):
+        except (BadValue, RecursionError, UnicodeEncodeError):
             continue
     kind = _settled(found)
     if not pa.types.is_struct(kind):
