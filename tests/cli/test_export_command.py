@@ -6,16 +6,17 @@ from pathlib import Path
 
 import click
 import pytest
+from rich.progress import Progress
 from wire_broker import WireBroker
 
 from spindle.cli.export.command import cause_text
 from spindle.cli.export.places import place_options
-from spindle.cli.export.screen import result_document, result_lines
+from spindle.cli.export.screen import ProgressLine, result_document, result_lines
 from spindle.cli.main import run
 from spindle.cli.sizes import parse_size
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.export import ExportedPartition, ExportResult
+from spindle.pipeline.export import ExportedPartition, ExportProgress, ExportResult
 from spindle.pipeline.spark import session
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -53,6 +54,18 @@ def test_sizes_have_binary_units() -> None:
     for text in ("0", "x", "-1", "1.5G"):
         with pytest.raises(click.BadParameter, match="not a size above 0"):
             parse_size(context, option, text)
+
+
+def test_a_line_tells_the_progress_of_one_run_and_then_of_the_next() -> None:
+    bar = Progress(disable=True)
+    line = ProgressLine(bar)
+    for _ in range(2):
+        line(ExportProgress(1, 2, 10, 0, 5, 10))
+        (task,) = bar.tasks
+        assert (task.description, task.completed, task.total) == ("portion 1 of 1", 5, 10)
+        line.wait_for_records()
+        (task,) = bar.tasks
+        assert (task.description, task.completed, task.total) == ("waiting for records", 0, None)
 
 
 def test_the_result_is_a_table_and_a_sum() -> None:
