@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 import pytest
+from deltalake.exceptions import CommitFailedError
+from pyiceberg.exceptions import CommitFailedException
 from rich.progress import Progress
 from wire_broker import WireBroker
 
@@ -17,6 +19,7 @@ from spindle.cli.sizes import parse_size
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.export import ExportedPartition, ExportProgress, ExportResult
+from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.spark import session
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -152,6 +155,19 @@ def test_topics_are_looked_up_before_spark_starts(
         broker.interrupt(MetadataRequest, lambda _: unknown)
         assert run([*words, "--follow"]) == 1
     assert "the user has no right to read topic 't'" in capsys.readouterr().err
+
+
+def test_errors_of_the_table_formats_are_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error in (CommitFailedError("other columns\nand more"), CommitFailedException("a race")):
+
+        def fail(*_: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(ExportJob, "idle_result", fail)
+        assert run(["export", "t", str(tmp_path / "table"), "-b", "127.0.0.1:1"]) == 1
+        assert capsys.readouterr().err.splitlines()[-1].endswith(str(error).splitlines()[0])
 
 
 def test_the_missing_extra_is_named() -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from spindle.pipeline.export.jobs import ExportJob
     from spindle.pipeline.export.model import ExportResult
 
+_TOLD_IN_ONE_SENTENCE: Final = ("spindle.", "builtins", "pyspark", "py4j", "pyiceberg", "_internal")
+"""The modules of errors whose first line says enough; delta-rs calls its own `_internal`."""
+
 CONFLICT: Final = 3
 """Exit code: another export of the same partitions committed first."""
 
@@ -172,7 +175,7 @@ def _told_in_one_sentence() -> Iterator[None]:
     except FAILURES as error:
         raise CommandFailed(failure(error).plainly) from None
     except Exception as error:
-        if type(error).__module__.startswith(("spindle.", "builtins", "pyspark", "py4j")):
+        if type(error).__module__.startswith(_TOLD_IN_ONE_SENTENCE):
             raise CommandFailed(cause_text(error)) from None
         raise
 
