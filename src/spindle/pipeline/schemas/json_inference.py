@@ -68,7 +68,10 @@ def _check_fields(kind: Any, taken: Collection[str]) -> None:
     """
     for field in kind:
         if field.name.lower() in taken:
-            raise BadValue(f"the field {shown(field.name)!r} has the name of another column")
+            raise BadValue(
+                f"the field {shown(field.name)!r} has the name of another column, which the "
+                "option columns can leave out"
+            )
     if _checked_fields(kind, 1) > _MAX_FIELDS:
         raise BadValue(f"more than {_MAX_FIELDS} fields")
 
