@@ -6,16 +6,20 @@ from pathlib import Path
 
 import click
 import pytest
+from deltalake.exceptions import CommitFailedError
+from pyiceberg.exceptions import CommitFailedException
+from rich.progress import Progress
 from wire_broker import WireBroker
 
 from spindle.cli.export.command import cause_text
 from spindle.cli.export.places import place_options
-from spindle.cli.export.screen import result_document, result_lines
+from spindle.cli.export.screen import ProgressLine, result_document, result_lines
 from spindle.cli.main import run
 from spindle.cli.sizes import parse_size
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.export import ExportedPartition, ExportResult
+from spindle.pipeline.export import ExportedPartition, ExportProgress, ExportResult
+from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.spark import session
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -53,6 +57,18 @@ def test_sizes_have_binary_units() -> None:
     for text in ("0", "x", "-1", "1.5G"):
         with pytest.raises(click.BadParameter, match="not a size above 0"):
             parse_size(context, option, text)
+
+
+def test_a_line_tells_the_progress_of_one_run_and_then_of_the_next() -> None:
+    bar = Progress(disable=True)
+    line = ProgressLine(bar)
+    for _ in range(2):
+        line(ExportProgress(1, 2, 10, 0, 5, 10))
+        (task,) = bar.tasks
+        assert (task.description, task.completed, task.total) == ("portion 1 of 1", 5, 10)
+        line.wait_for_records()
+        (task,) = bar.tasks
+        assert (task.description, task.completed, task.total) == ("waiting for records", 0, None)
 
 
 def test_the_result_is_a_table_and_a_sum() -> None:
@@ -139,6 +155,19 @@ def test_topics_are_looked_up_before_spark_starts(
         broker.interrupt(MetadataRequest, lambda _: unknown)
         assert run([*words, "--follow"]) == 1
     assert "the user has no right to read topic 't'" in capsys.readouterr().err
+
+
+def test_errors_of_the_table_formats_are_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error in (CommitFailedError("other columns\nand more"), CommitFailedException("a race")):
+
+        def fail(*_: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(ExportJob, "idle_result", fail)
+        assert run(["export", "t", str(tmp_path / "table"), "-b", "127.0.0.1:1"]) == 1
+        assert capsys.readouterr().err.splitlines()[-1].endswith(str(error).splitlines()[0])
 
 
 def test_the_missing_extra_is_named() -> None:

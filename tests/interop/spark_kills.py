@@ -1,4 +1,6 @@
-"""A program that runs reads and exports on a Spark cluster and kills executors while they run.
+"""A program that runs reads, exports and writes on a Spark cluster and kills executors meanwhile.
+
+It also writes to topics with speculative execution, if the plan says so.
 
 It reads a JSON plan from standard input and prints one JSON object as its last line. It is not a
 test, because each cluster needs a session, and so a process, of its own.
@@ -12,14 +14,16 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pyspark
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -29,6 +33,17 @@ from spindle.pipeline.export import export_delta
 TASKS_BEFORE_KILL = 3
 LIMIT_S = 600.0
 CONF = {"spark.executor.memory": "1g", "spark.driver.memory": "1g"}
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "50ms",
+    "spark.speculation.efficiency.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+}
+SPECULATIVE_TASKS = 6
+COPY_LIMIT_S = 120.0
 
 
 def main() -> None:
@@ -43,6 +58,15 @@ def main() -> None:
         application = spark.sparkContext.applicationId
         spark.stop()
         remove_work_folder(application)
+    if plan["speculation"]:
+        spark = get_spark("speculation", plan["master"], CONF | SPECULATION)
+        try:
+            answer["speculation"] = {
+                wakes: speculated(spark, wakes, **given)
+                for wakes, given in plan["speculation"].items()
+            }
+        finally:
+            spark.stop()
     print(json.dumps(answer))
 
 
@@ -80,7 +104,62 @@ def stream(spark: SparkSession, source: dict[str, Any]) -> list[list[int]]:
     return offsets_of(spark.read.parquet(f"{source['table']}-stream"))
 
 
-JOBS = {"read": read, "export": export, "stream": stream}
+def sink(spark: SparkSession, source: dict[str, Any]) -> None:
+    """Write the numbers below `rows` to a topic."""
+    write(spark.range(0, source["rows"], 1, source["tasks"]), source["options"])
+
+
+def write(numbers: DataFrame, options: dict[str, str]) -> None:
+    # To write, Spark looks for a source of Python in the active session of the thread only.
+    spark = numbers.sparkSession
+    session_class = SparkSession._get_j_spark_session_class(spark._jvm)
+    session_class.setActiveSession(spark._jsparkSession)
+    values = numbers.selectExpr("cast(id as string) value")
+    values.write.format("spindle").mode("append").options(**options).save()
+
+
+def speculated(
+    spark: SparkSession, wakes: str, rows: int, options: dict[str, str], folder: str
+) -> bool:
+    """Write numbers to a topic; Spark starts a copy of the first task, which waits in the middle.
+
+    Args:
+        wakes: The first attempt waits until its copy has `started`, or has `ended` its rows.
+        folder: Where the attempts tell each other how far they are.
+
+    Returns:
+        Whether the first attempt was still running when its copy ran.
+    """
+    marks = Path(folder)
+    marks.mkdir()
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        is_first = context.partitionId() == 0 and context.attemptNumber() == 0
+        is_copy = context.partitionId() == 0 and not is_first
+        if is_copy:
+            (marks / "started").touch()
+        for number, batch in enumerate(batches):
+            if is_first and number == 2:
+                if wait_for(marks / "started"):
+                    (marks / "seen").touch()
+                wait_for(marks / wakes)
+            yield batch
+        if is_copy:
+            (marks / "ended").touch()
+
+    def wait_for(mark: Path) -> bool:
+        deadline = time.monotonic() + COPY_LIMIT_S
+        while not mark.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return mark.exists()
+
+    write(spark.range(0, rows, 1, SPECULATIVE_TASKS).mapInArrow(slowly, "id bigint"), options)
+    return (marks / "seen").exists()
+
+
+JOBS = {"read": read, "export": export, "stream": stream, "sink": sink}
 
 
 def killed(spark: SparkSession, job: Callable[[], Any]) -> dict[str, Any]:

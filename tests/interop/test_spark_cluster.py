@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 from peers.clients import create
+from peers.committed_reader import committed_values
 from peers.node import KafkaNode, Node
 from peers.spark_cluster import SparkCluster
 
@@ -23,6 +24,9 @@ TOPIC = "rows"
 PARTITIONS = 4
 RECORDS = 100_000
 EVERY_OFFSET_ONCE = [[number, RECORDS, RECORDS, 0, RECORDS - 1] for number in range(PARTITIONS)]
+WRITTEN = 12_000
+SPECULATION = ("started", "ended")
+"""When the first attempt of a task goes on: its copy has started, or has ended its rows."""
 SOURCES = {
     "spindle": {"parallelism": "24"},
     "spindle-segments": {"taskBytes": "2000000"},
@@ -47,8 +51,10 @@ def answer(
         fill(node)
         master = "local-cluster[2,1,1024]"
         if is_standalone:
-            master = stack.enter_context(SparkCluster(folder / "spark")).master
-        yield play(node, master, folder)
+            # Spark starts no copy of a task on the host that runs the first attempt.
+            hosts = ("127.0.0.1", "127.0.0.2")
+            master = stack.enter_context(SparkCluster(folder / "spark", hosts=hosts)).master
+        yield play(node, master, folder, SPECULATION if is_standalone else ())
 
 
 def fill(node: Node) -> None:
@@ -66,9 +72,10 @@ def fill(node: Node) -> None:
     assert producer.flush(60) == 0
 
 
-def play(node: Node, master: str, folder: Path) -> dict[str, Any]:
-    common = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": TOPIC}
-    sources = {
+def play(node: Node, master: str, folder: Path, speculation: Sequence[str]) -> dict[str, Any]:
+    servers = {"kafka.bootstrap.servers": node.bootstrap}
+    common = {**servers, "subscribe": TOPIC}
+    sources: dict[str, Any] = {
         name: {
             "format": name,
             "options": {**common, **extra},
@@ -77,9 +84,20 @@ def play(node: Node, master: str, folder: Path) -> dict[str, Any]:
         }
         for name, extra in SOURCES.items()
     }
+    topics = {name: f"written-{name}" for name in ("sink", *speculation)}
+    for topic in topics.values():
+        create(node, topic, PARTITIONS)
+    writes = {
+        name: {"rows": WRITTEN, "options": {**servers, "topic": topic}}
+        for name, topic in topics.items()
+    }
+    sources["sink"] = {**writes.pop("sink"), "tasks": 24, "jobs": ["sink"]}
+    for name, each in writes.items():
+        each["folder"] = str(folder / name)
+    plan = {"master": master, "sources": sources, "speculation": writes}
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("spark_kills.py"))],
-        input=json.dumps({"master": master, "sources": sources}),
+        input=json.dumps(plan),
         capture_output=True,
         text=True,
         check=False,
@@ -88,6 +106,14 @@ def play(node: Node, master: str, folder: Path) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     for name in SOURCES:
         answer[name]["table"] = offsets_by_partition(folder / name)
+    answer["written"] = {
+        name: sorted(
+            int(value or b"")
+            for part in committed_values(node.bootstrap, topic, PARTITIONS).values()
+            for value in part
+        )
+        for name, topic in topics.items()
+    }
     return answer
 
 
@@ -123,3 +149,18 @@ def test_a_stream_is_exact_although_executors_die(answer: dict[str, Any]) -> Non
     job = answer["spindle"]["stream"]
     assert was_in_the_middle(job)
     assert job["result"] == EVERY_OFFSET_ONCE
+
+
+def test_a_write_is_exact_although_executors_die(answer: dict[str, Any]) -> None:
+    assert was_in_the_middle(answer["sink"]["sink"])
+    assert answer["written"]["sink"] == list(range(WRITTEN))
+
+
+@pytest.mark.parametrize("wakes", SPECULATION)
+def test_a_write_is_exact_although_two_attempts_of_a_task_run_at_once(
+    answer: dict[str, Any], wakes: str
+) -> None:
+    if "speculation" not in answer:
+        pytest.skip("the workers of local-cluster are on one host")
+    assert answer["speculation"][wakes]
+    assert answer["written"][wakes] == list(range(WRITTEN))

@@ -141,6 +141,23 @@ def test_limits_that_do_not_fit_the_topic(
         plan(broker, **given)
 
 
+def test_an_end_beyond_the_log_is_noticed_by_the_plan(broker: WireBroker) -> None:
+    broker.log("empty", 0)
+    beyond = {"endingOffsets": per_partition(p0=99, p1=-1)}
+    with pytest.raises(
+        DataLoss, match="a-0: ending offset 99 is outside the log, which ends at 40"
+    ):
+        plan(broker, **beyond)
+    tolerant = {**beyond, "failOnDataLoss": "false"}
+    assert plan(broker, **tolerant) == [(0, 0, 40), (1, 0, 40)]
+    tolerant["startingOffsets"] = per_partition(p0=70, p1=5)
+    assert plan(broker, **tolerant) == [(1, 5, 40)]
+    empty = {"subscribe": "empty", "endingOffsets": '{"empty": {"0": 1}}'}
+    with pytest.raises(DataLoss, match="ends at 0"):
+        plan(broker, **empty)
+    assert plan(broker, **empty, failOnDataLoss="false") == []
+
+
 def test_a_topic_that_does_not_exist_is_asked_for_as_often_as_configured(
     broker: WireBroker,
 ) -> None:

@@ -1,5 +1,6 @@
 """Exports of values that cannot all be decoded: every offset is a row or a dead letter, once."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ class Exports:
         schema: str = SCHEMA,
         offsets: int = 5,
         bad_records: str = "dead_letters",
+        partition_by: str | None = None,
         before_commit: Callable[[str, int], object] = lambda table, number: None,
         **more: str,
     ) -> ExportResult:
@@ -74,6 +76,8 @@ class Exports:
         }  # fmt: skip
         table = table_of(self.format, self.path)
         given: ExportOptions = {"portion": PortionSize(offsets=offsets)}
+        if partition_by is not None:
+            given["partition_by"] = partition_by
         source, settings = source_and_settings(options, given, table)
         letters = table_of(self.format, Path(dead_letters_of(str(self.path))))
         for kind, each in (("letters", letters), ("table", table)):
@@ -244,6 +248,52 @@ def test_an_inferred_schema_grows_by_new_columns(exports: Exports) -> None:
     exports.append(b'{"place": {"x": 1, "y": 2}}', b'{"ok": 1}')
     third = exports.run(schema="infer")
     assert (third.rows, third.dead_letters) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [
+        b'{"id": 1, "offset": 1}',
+        b'{"id": 1, "x": ' + b"[" * 60 + b"]" * 60 + b"}",
+        b'{"Id": 1}',
+        b'{"id": 1, "": 2}',
+        rb'{"id": 1, "\ud800": 2}',
+        json.dumps({f"f{n}": 1 for n in range(20_000)}).encode(),
+    ],
+)
+def test_a_record_whose_fields_cannot_be_columns_is_a_dead_letter(
+    delta_exports: Exports, poison: bytes
+) -> None:
+    """It does not stop the export, and records behind it still bring new columns."""
+    delta_exports.append(poison, b'{"id": "x", "new": 1}', poison)
+    result = delta_exports.run(schema="infer")
+    assert (result.rows, result.dead_letters) == (41, 2)
+    delta_exports.append(b'{"id": "x", "newer": 1}', poison)
+    result = delta_exports.run(schema="infer")
+    assert (result.rows, result.dead_letters) == (1, 1)
+    assert list(delta_exports.columns()) == ["partition", "offset", "id", "new", "newer"]
+
+
+def test_the_schema_is_inferred_from_what_the_table_lacks(delta_exports: Exports) -> None:
+    delta_exports.append(b'{"id": "x"}', b'{"late": 1}')
+    delta_exports.run(schema="id STRING", valueUnknownFields="refuse")
+    delta_exports.append(b'{"id": "y"}')
+    delta_exports.run(schema="infer")
+    assert list(delta_exports.columns()) == ["partition", "offset", "id"]
+
+
+def test_fields_named_date_and_hour_are_columns_unless_the_partitioning_made_these(
+    delta_exports: Exports,
+) -> None:
+    columns = "partition,offset,timestamp,value"
+    delta_exports.append(b'{"id": "x", "date": "2020-01-01", "hour": 1.5}')
+    assert delta_exports.run(schema="infer", columns=columns).dead_letters == 0
+    delta_exports.append(b'{"id": "x"}', b'{"id": "x", "date": "2021", "hour": 1}')
+    assert delta_exports.run(schema="infer", columns=columns).dead_letters == 0
+    delta_exports.path = delta_exports.root / "tables" / "partitioned"
+    id_only = {"schema": "infer", "columns": columns, "partition_by": "hour"}
+    delta_exports.run(**{**id_only, "endingOffsets": '{"t": {"0": 20, "1": 20}}'})
+    assert delta_exports.run(**id_only).dead_letters == 2
 
 
 def test_a_table_that_begins_at_latest_has_no_other_start(delta_exports: Exports) -> None:

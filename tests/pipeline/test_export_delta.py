@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,13 +16,10 @@ from spindle.common.uuids import uuid_text
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export.continuation import remaining_ranges
 from spindle.pipeline.export.delta_table import DeltaExportTable
-from spindle.pipeline.export.jobs import ExportJob, FollowSettings, follow_export
 from spindle.pipeline.export.model import (
     Coverage,
     ExportConflict,
-    ExportedPartition,
     ExportRefused,
-    ExportResult,
     Growth,
     PartitionIdentity,
     WrittenFile,
@@ -350,20 +346,3 @@ def test_empty_partitions_are_planned_so_that_a_table_can_begin_there(tmp_path: 
             (found,) = source.ranges()
             assert (found.topic_id, found.start_offset, found.end_offset) == (TOPIC_ID, 0, 0)
             assert remaining_ranges(source, [found], {}) == []
-
-
-def test_an_export_that_follows_begins_at_the_end_only_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begins: list[str | None] = []
-
-    def run(job: ExportJob, _: object) -> ExportResult:
-        begins.append(job.settings.get("begin"))
-        return ExportResult("", None, 1, 0, 0, (ExportedPartition(T0, TOPIC_ID, 0, 1, 1),))
-
-    monkeypatch.setattr(ExportJob, "run", run)
-    monkeypatch.setattr(ExportJob, "pending_bytes", lambda _: 1)
-    job = ExportJob("parquet", tmp_path, {}, {"begin": "latest"})
-    follow: Any = follow_export(None, job, FollowSettings(target_bytes=1, poll_ms=1))  # type: ignore[arg-type]
-    assert [next(follow).rows, next(follow).rows] == [1, 1]
-    assert begins == ["latest", "earliest"]

@@ -447,6 +447,33 @@ def test_columns_can_be_added(tmp_path: Path) -> None:
 
 
 @every_format
+def test_two_exports_that_add_a_column_at_the_same_moment(
+    tmp_path: Path, table_format: str
+) -> None:
+    """The second one goes on with the column of the first, or is told that it came second."""
+    path = tmp_path / "table"
+    export(table_of(table_format, path), piece(0, 3))
+    numbers, texts = (
+        TableLayout(SCHEMA.append(pa.field("more", kind)), may_add_columns=True)
+        for kind in (pa.int64(), pa.string())
+    )
+    others = TableLayout(SCHEMA.append(pa.field("other", pa.int64())), may_add_columns=True)
+    first, second, third, fourth = (table_of(table_format, path) for _ in range(4))
+    first.prepare(numbers)
+    first.commit(Portion(numbers, (), {KEY: Growth(Coverage(0, 3), Coverage(0, 4))}))
+    second.prepare(numbers)
+    third.prepare(others)
+    third.refresh()
+    third.commit(Portion(others, (), {KEY: Growth(Coverage(0, 4), Coverage(0, 5))}))
+    columns = table_of(table_format, path).columns()
+    assert columns is not None
+    assert columns.names == [*SCHEMA.names, "more", "other"]
+    if table_format != "parquet":
+        with pytest.raises(ExportConflict, match="more is int64 in the table, string in the"):
+            fourth.prepare(texts)
+
+
+@every_format
 def test_a_table_may_begin_at_the_end_of_an_empty_topic(tmp_path: Path, table_format: str) -> None:
     path = tmp_path / "table"
     empty = piece(4, 4)

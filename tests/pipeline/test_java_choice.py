@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,14 @@ def test_the_wrapper_leaves_out_one_argument_only(
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "two words", "", "-cp", "a:b"]
     run = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True)
     assert run.stdout.split("\n")[:-1] == ["-Xmx1g", "two words", "", "-cp", "a:b"]
+
+
+def test_the_program_for_workers_prints_the_home_and_nothing_else(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "spindle.pipeline.spark.java"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+    )
+    assert run.stderr == ""
+    assert (Path(run.stdout.rstrip("\n")) / "bin" / "java").exists()

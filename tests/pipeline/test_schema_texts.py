@@ -146,6 +146,47 @@ def test_a_schema_is_inferred_from_values() -> None:
         inferred_type([b"1", None, b"{}"])
 
 
+def test_an_object_with_a_name_that_is_no_text_does_not_count_for_the_schema() -> None:
+    values = [b'{"a": 1}', rb'{"b": 1, "\ud800": 2}', rb'{"c": {"\udfff": 2}}']
+    assert inferred_type(values) == ddl_type("a BIGINT")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"b": 1, "Topic": 1}, "the field 'Topic' has the name of another column"),
+        ({"b": 1, "": 1}, "a field has an empty name"),
+        ({"b": 1, "c": {"x": 1, "X": 1}}, "the names of two fields differ in case only"),
+        ({"b": [json.loads("[" * 60 + "]" * 60)]}, "nested more than 40 deep"),
+        ({f"f{n}": 1 for n in range(2001)}, "more than 2000 fields"),
+        ({"b": [{f"f{n}": 1 for n in range(2000)}]}, "more than 2000 fields"),
+    ],
+)
+def test_an_object_whose_fields_cannot_be_columns_does_not_count(
+    value: dict[str, object], reason: str
+) -> None:
+    text = json.dumps(value).encode()
+    assert inferred_type([text, b'{"a": 1}', text], {"topic"}) == ddl_type("a BIGINT")
+    assert inferred_type([text], {"topic"}, ddl_type("held INT")) == ddl_type("held INT")
+    with pytest.raises(ValueError, match=f"no schema can be inferred: .*: {reason}"):
+        inferred_type([text], {"topic"})
+
+
+def test_the_first_spelling_of_a_name_is_the_column() -> None:
+    values = [b'{"id": 1}', b'{"Id": 1, "other": 1}', b'{"HELD": "x", "id": 1.5}']
+    assert inferred_type(values, (), ddl_type("held INT")) == ddl_type("held INT, id DOUBLE")
+
+
+NAMES = st.text(max_size=3) | st.sampled_from(["a", "A", "`", "", "a b", "\n", "\ud800"])
+
+
+@settings(max_examples=40)
+@given(st.lists(st.dictionaries(NAMES, st.dictionaries(NAMES, st.integers())), min_size=1))
+def test_every_inferred_schema_has_a_text(rows: list[dict[str, object]]) -> None:
+    kind = inferred_type([json.dumps(row).encode() for row in rows], (), ddl_type("held INT"))
+    assert ddl_type(ddl_columns(kind)) == kind
+
+
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.just("x")
 NESTED = st.recursive(
     SCALARS,

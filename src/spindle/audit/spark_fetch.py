@@ -157,7 +157,7 @@ class SparkFetch:
                 each.groups,
                 group_id=f"spindle-audit-{uuid.uuid4().hex}",
                 title="spindle audit --fetch",
-                failure=TaskFailed,
+                failure=lambda cause: TaskFailed(cause.text),
                 on_poll=show,
             )
             for answer in answers:

@@ -220,7 +220,7 @@ class SparkWorkers:
                 groups,
                 group_id=f"spindle-audit-{uuid.uuid4().hex}",
                 title="spindle audit",
-                failure=TaskFailed,
+                failure=lambda cause: TaskFailed(cause.text),
                 on_poll=show,
                 hosts=[seen.preferred(group[0].root) for group in groups],
             )

@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -19,6 +19,7 @@ from peers.ports import free_ports
 from spindle.pipeline.spark.java import choose_java, launcher_home
 
 START_LIMIT_S = 90.0
+_LOOPBACK = "127.0.0.1"
 _REGISTERED = re.compile("Successfully registered with master")
 
 
@@ -29,6 +30,7 @@ class SparkClusterFailed(RuntimeError):
 class SparkCluster:
     """A master and `workers` workers on the loopback interface, each with one executor's cores.
 
+    `hosts` are the addresses of the workers, 127.0.0.1 for those that have none.
     `worker_environment` has further variables of the workers, which their executors inherit.
     """
 
@@ -39,25 +41,27 @@ class SparkCluster:
         cores: int = 1,
         memory_mib: int = 1024,
         worker_environment: Mapping[str, str] | None = None,
+        hosts: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self._workers = workers
         self._cores = cores
         self._memory_mib = memory_mib
+        self._hosts = dict(enumerate(hosts))
         self._environment = dict(worker_environment or {})
         (port,) = free_ports(1)
-        self.master = f"spark://127.0.0.1:{port}"
+        self.master = f"spark://{_LOOPBACK}:{port}"
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> SparkCluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         port = self.master.rpartition(":")[2]
         try:
-            self._start("master", "master.Master", "--port", port)
+            self._start("master", "master.Master", _LOOPBACK, "--port", port)
             self._wait("master", re.compile("New state: ALIVE"))
             for number in range(self._workers):
                 self._start(
-                    f"worker-{number}", "worker.Worker",
+                    f"worker-{number}", "worker.Worker", self._hosts.get(number, _LOOPBACK),
                     "--cores", str(self._cores), "--memory", f"{self._memory_mib}m",
                     "--work-dir", str(self.folder / f"work-{number}"), self.master,
                 )  # fmt: skip
@@ -80,13 +84,13 @@ class SparkCluster:
             process.wait()
         self.processes.clear()
 
-    def _start(self, name: str, main_class: str, *arguments: str) -> None:
+    def _start(self, name: str, main_class: str, host: str, *arguments: str) -> None:
         home = launcher_home(choose_java(os.environ))
-        environment = os.environ | {"JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = os.environ | {"JAVA_HOME": str(home), "SPARK_LOCAL_IP": host}
         command = [
             str(Path(pyspark.__file__).parent / "bin" / "spark-class"),
             f"org.apache.spark.deploy.{main_class}",
-            "--host", "127.0.0.1", "--webui-port", "0", *arguments,
+            "--host", host, "--webui-port", "0", *arguments,
         ]  # fmt: skip
         with self._log(name).open("wb") as output:
             self.processes.append(

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from spindle.pipeline.export.jobs import ExportJob
     from spindle.pipeline.export.model import ExportResult
 
+_TOLD_IN_ONE_SENTENCE: Final = ("spindle.", "builtins", "pyspark", "py4j", "pyiceberg", "_internal")
+"""The modules of errors whose first line says enough; delta-rs calls its own `_internal`."""
+
 CONFLICT: Final = 3
 """Exit code: another export of the same partitions committed first."""
 
@@ -172,9 +175,13 @@ def _told_in_one_sentence() -> Iterator[None]:
     except FAILURES as error:
         raise CommandFailed(failure(error).plainly) from None
     except Exception as error:
-        if type(error).__module__.startswith(("spindle.", "builtins", "pyspark", "py4j")):
+        if type(error).__module__.startswith(_TOLD_IN_ONE_SENTENCE):
             raise CommandFailed(cause_text(error)) from None
         raise
+
+
+def _tell(text: str) -> None:
+    click.echo(f"spindle export: {text}", err=True)
 
 
 @contextmanager
@@ -182,7 +189,7 @@ def _warnings_told() -> Iterator[None]:
     """Write warnings as lines of this command, without the place in the code."""
 
     def tell(message: Warning | str, *_: Any, **__: Any) -> None:
-        click.echo(f"spindle export: {message}", err=True)
+        _tell(str(message))
 
     with warnings.catch_warnings():
         warnings.showwarning = tell
@@ -276,7 +283,7 @@ def _export(job: "ExportJob", given: Mapping[str, Any]) -> None:
 
 
 def _follow(spark: "SparkSession", job: "ExportJob", given: Mapping[str, Any]) -> None:
-    from spindle.pipeline.export.jobs import FollowSettings, follow_export
+    from spindle.pipeline.export.following import FollowSettings, follow_export
 
     settings = FollowSettings(given["target_size"], int(given["max_delay"] * 1000))
     stopped = threading.Event()
@@ -289,9 +296,12 @@ def _follow(spark: "SparkSession", job: "ExportJob", given: Mapping[str, Any]) -
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     started = time.monotonic()
-    for result in follow_export(spark, job, settings, stopped):
-        _show(result, time.monotonic() - started, given["as_json"])
-        started = time.monotonic()
+    with progress_bar(not given["as_json"]) as shown:
+        job.settings["progress"] = shown
+        for result in follow_export(spark, job, settings, stopped, _tell):
+            _show(result, time.monotonic() - started, given["as_json"])
+            started = time.monotonic()
+            shown.wait_for_records()
 
 
 def _maintain(job: "ExportJob", given: Mapping[str, Any]) -> None:

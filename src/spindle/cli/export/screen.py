@@ -1,7 +1,7 @@
 """The progress bar and the result of an export, for people."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress_bar(is_shown: bool) -> Iterator[Callable[["ExportProgress"], None]]:
-    """Yield the function that shows the progress of one run on standard error.
+def progress_bar(is_shown: bool) -> Iterator["ProgressLine"]:
+    """Yield a line that shows the progress of runs on standard error.
 
     Args:
         is_shown: False shows it on no terminal either.
@@ -35,24 +35,44 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[["ExportProgress"], None]]
     )
     is_off = not (is_shown and console.is_terminal)
     with Progress(*columns, console=console, disable=is_off, transient=True) as bar:
-        task = bar.add_task("planning", total=None, rates="")
-        started = time.monotonic()
+        yield ProgressLine(bar)
 
-        def show(progress: "ExportProgress") -> None:
-            seconds = max(time.monotonic() - started, 0.001)
-            portion = min(progress.portions_done + 1, progress.portions_total)
-            bar.update(
-                task,
-                description=f"portion {portion} of {progress.portions_total}",
-                total=progress.offsets_total,
-                completed=progress.offsets_done,
-                rates=(
-                    f"{progress.rows:,} rows, {progress.rows / seconds:,.0f}/s, "
-                    f"{size_text(int(progress.size_bytes / seconds))}/s"
-                ),
-            )
 
-        yield show
+class ProgressLine:
+    """The line about the current run; call it with the progress."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("planning", total=None, rates="")
+        self._started: float | None = time.monotonic()
+
+    def __call__(self, progress: "ExportProgress") -> None:
+        now = time.monotonic()
+        if self._started is None:
+            self._started = now
+            self._begin("planning")
+        seconds = max(now - self._started, 0.001)
+        portion = min(progress.portions_done + 1, progress.portions_total)
+        self._bar.update(
+            self._task,
+            description=f"portion {portion} of {progress.portions_total}",
+            total=progress.offsets_total,
+            completed=progress.offsets_done,
+            rates=(
+                f"{progress.rows:,} rows, {progress.rows / seconds:,.0f}/s, "
+                f"{size_text(int(progress.size_bytes / seconds))}/s"
+            ),
+        )
+
+    def wait_for_records(self) -> None:
+        """Say that the run is done and the next one has not begun."""
+        self._started = None
+        self._begin("waiting for records")
+
+    def _begin(self, description: str) -> None:
+        # A task whose total is known cannot forget it.
+        self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(description, total=None, rates="")
 
 
 def result_lines(result: "ExportResult", seconds: float) -> list[str]:

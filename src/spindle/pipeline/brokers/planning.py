@@ -27,6 +27,7 @@ from spindle.pipeline.brokers.ranges import (
     tasks_for,
     with_empty_ends,
 )
+from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.options.limits import (
     AtOffsets,
     AtPosition,
@@ -63,6 +64,7 @@ def plan_tasks(
 
     Raises:
         ValueError: limits that do not fit the partitions that exist.
+        DataLoss: a log ends before an offset of the options.
         ApiError: a topic or a partition that does not exist or may not be read.
         ClientError: brokers that cannot be asked.
     """
@@ -186,6 +188,8 @@ def _ranges(
         return []
     start = starting_offsets(client, options, partitions)
     stop = _resolve(client, options.stop, partitions, End.STOP, NoMatch.LATEST)
+    for each, log_end in _passed_ends(client, options, stop).items():
+        start[each], stop[each] = min(start[each], log_end), log_end
     for each in partitions:
         if start[each] > stop[each]:
             raise ValueError(
@@ -202,6 +206,28 @@ def _ranges(
         )
         for each in partitions
     ]
+
+
+def _passed_ends(client: WireClient, options: BrokerReadOptions, stop: Offsets) -> Offsets:
+    """Return the ends of those logs that end before the offset at which the options end.
+
+    A task would wait in vain for the offsets between the two.
+
+    Raises:
+        DataLoss: there is such a log, and the options say that this is an error.
+    """
+    if not isinstance(options.stop, AtOffsets):
+        return {}
+    explicit = {each: LATEST for each in stop if not _is_at(options.stop, each, LATEST)}
+    ends = client.list_offsets(explicit) if explicit else {}
+    passed = {each: end.offset for each, end in ends.items() if end.offset < stop[each]}
+    if passed and options.fail_on_data_loss:
+        each, log_end = min(passed.items())
+        raise DataLoss(
+            f"{each}: ending offset {stop[each]} is outside the log, which ends at {log_end} "
+            "(failOnDataLoss=false reads what is there)"
+        )
+    return passed
 
 
 def starting_offsets(

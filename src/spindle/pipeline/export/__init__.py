@@ -10,12 +10,9 @@ require(DELTA)
 
 from spindle.pipeline.export.delta import export_delta  # noqa: E402  (needs what is required)
 from spindle.pipeline.export.delta_reading import read_delta  # noqa: E402
+from spindle.pipeline.export.following import FollowSettings, follow_export  # noqa: E402
 from spindle.pipeline.export.iceberg import export_iceberg, read_iceberg  # noqa: E402
-from spindle.pipeline.export.jobs import (  # noqa: E402
-    ExportJob,
-    FollowSettings,
-    follow_export,
-)
+from spindle.pipeline.export.jobs import ExportJob  # noqa: E402
 from spindle.pipeline.export.maintenance import compact_table, vacuum_table  # noqa: E402
 from spindle.pipeline.export.model import (  # noqa: E402
     ExportConflict,

@@ -38,6 +38,7 @@ from spindle.pipeline.export.table import (
     check_partitioning,
     conflict,
     coverage_after,
+    prepare_together,
 )
 
 _TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
@@ -80,14 +81,21 @@ class DeltaExportTable:
 
     def prepare(self, layout: TableLayout) -> None:
         self.data_directory.mkdir(parents=True, exist_ok=True)
+        prepare_together(self, layout, self._add_columns)
+
+    def _add_columns(self, layout: TableLayout) -> bool:
         if self._table is None:
-            return
+            return True
         known = {field.name for field in self._table.schema().fields}
         fields = Schema.from_arrow(layout.schema).fields
         added = [field for field in fields if field.name not in known]
-        if added:
-            self._table.alter.add_columns(added)
-            self.refresh()
+        try:
+            if added:
+                self._table.alter.add_columns(added)
+                self.refresh()
+        except CommitFailedError:
+            return False
+        return True
 
     def is_other_topic(self, topic: str, topic_id: Uuid) -> bool:
         """Return True if the table holds rows of a topic with this name and another id."""

@@ -33,6 +33,7 @@ from spindle.pipeline.export.table import (
     check_partitioning,
     conflict,
     coverage_after,
+    prepare_together,
 )
 
 if TYPE_CHECKING:
@@ -86,10 +87,20 @@ class IcebergExportTable:
         if self._table is None:
             # The first commit makes the table, so that a run that fails before leaves none.
             self._new_location = self._new_table(layout).table_metadata.location
-        elif not set(layout.schema.names) <= set(self._table.schema().column_names):
-            with self._table.update_schema() as update:
-                update.union_by_name(layout.schema)
+        else:
+            prepare_together(self, layout, self._add_columns)
         self.data_directory.mkdir(parents=True, exist_ok=True)
+
+    def _add_columns(self, layout: TableLayout) -> bool:
+        table = self._table
+        if table is None or set(layout.schema.names) <= set(table.schema().column_names):
+            return True
+        try:
+            with table.update_schema() as update:
+                update.union_by_name(layout.schema)
+        except CommitFailedException:
+            return False
+        return True
 
     def is_other_topic(self, topic: str, topic_id: Uuid) -> bool:
         known = self._topics.get(topic)

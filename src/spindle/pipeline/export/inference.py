@@ -3,23 +3,25 @@
 A column that the table has keeps its type; fields that only newer records have become new columns.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
+from spindle.pipeline.export.continuation import key_of, remaining_ranges
 from spindle.pipeline.export.model import ExportSource
+from spindle.pipeline.export.partitioning import UNPARTITIONED, Partitioning
 from spindle.pipeline.export.table import ExportTable
-from spindle.pipeline.records.columns import ALL_COLUMNS
 from spindle.pipeline.schemas.ddl import ddl_columns
 from spindle.pipeline.schemas.json_inference import inferred_type
-from spindle.pipeline.schemas.widening import with_new_fields
+from spindle.pipeline.schemas.options import row_decoding
+from spindle.pipeline.schemas.rows import BAD_RECORDS, DEAD_LETTERS
 
 INFER: Final = "infer"
 _SAMPLED_RECORDS: Final = 1000
-_ADDED: Final = frozenset({"date", "hour", "value_error", "value_raw", "key_error", "key_raw"})
+_PLACEHOLDER: Final = "the fields of the value"
 
 
 def infers_schema(options: Mapping[str, str]) -> bool:
@@ -39,43 +41,57 @@ def infers_schema(options: Mapping[str, str]) -> bool:
 
 
 def with_inferred_schema(
-    options: Mapping[str, str], source: ExportSource, table: ExportTable
+    options: Mapping[str, str],
+    source: ExportSource,
+    table: ExportTable,
+    partitioning: Partitioning = UNPARTITIONED,
 ) -> dict[str, str]:
     """Return the options with the schema in the place of `infer`.
 
     Fields that are not in it make a record bad unless the options say otherwise, so that none is
-    lost because the sample lacks it.
+    lost because the sample lacks it. The sample is taken from what the table lacks, so a record
+    that was exported or set aside does not matter any more.
 
     Raises:
         ValueError: neither the table nor the sample has any field.
+        ExportRefused, DataLoss: as `run_export`.
     """
-    held = _held_type(table)
-    values = list(_sample(source))
-    if held is None:
-        kind = inferred_type(values)
-    else:
-        try:
-            kind = with_new_fields(held, inferred_type(values))
-        except ValueError:
-            kind = held
     rest = {name: text for name, text in options.items() if name.lower() != "valueschema"}
     if not any(name.lower() == "valueunknownfields" for name in rest):
         rest["valueUnknownFields"] = "refuse"
+    taken = _other_columns(rest, source, table, partitioning)
+    held = _held_type(table, taken)
+    kind = inferred_type(_sample(source, table, held is None), taken, held)
     return {**rest, "valueSchema": ddl_columns(kind)}
 
 
-def _held_type(table: ExportTable) -> Any | None:
+def _other_columns(
+    options: Mapping[str, str], source: ExportSource, table: ExportTable, partitioning: Partitioning
+) -> frozenset[str]:
+    """Return the names, in lower case, of the columns that are not made from the value."""
+    if "value" not in source.columns:
+        raise ValueError("option valueSchema=infer: the columns do not include value")
+    placeholder = {**options, "valueSchema": f"`{_PLACEHOLDER}` STRING"}
+    decoding = row_decoding(placeholder, (*BAD_RECORDS, DEAD_LETTERS))
+    names = {*decoding.schema(source.columns).names} - {_PLACEHOLDER}
+    names.update(partitioning.derived_columns(table.columns()))
+    return frozenset(name.lower() for name in names)
+
+
+def _held_type(table: ExportTable, taken: Collection[str]) -> Any | None:
     columns = table.columns()
     if columns is None:
         return None
-    taken = {*ALL_COLUMNS, *_ADDED}
-    fields = [field for field in columns if field.name not in taken]
+    fields = [field for field in columns if field.name.lower() not in taken]
     return pa.struct([(field.name, field.type) for field in fields]) if fields else None
 
 
-def _sample(source: ExportSource) -> Iterator[bytes | None]:
-    """Yield the first and the last values of each range."""
-    ranges: Any = source.ranges()[:_SAMPLED_RECORDS]
+def _sample(source: ExportSource, table: ExportTable, is_of_all: bool) -> Iterator[bytes | None]:
+    """Yield the first and the last values of each range that the table lacks, or of all."""
+    planned = source.ranges()
+    held = {} if is_of_all else {key_of(piece): table.coverage(key_of(piece)) for piece in planned}
+    covered = {key: each for key, each in held.items() if each is not None}
+    ranges: Any = remaining_ranges(source, planned, covered)[:_SAMPLED_RECORDS]
     count = max(1, _SAMPLED_RECORDS // (2 * max(1, len(ranges))))
     pieces = list(
         chain.from_iterable(
@@ -86,8 +102,6 @@ def _sample(source: ExportSource) -> Iterator[bytes | None]:
             for piece in ranges
         )
     )
-    if "value" not in source.columns:
-        raise ValueError("option valueSchema=infer: the columns do not include value")
     for task in source.tasks(pieces) if pieces else ():
         for piece in task:
             for batch in source.read(piece):

@@ -1,9 +1,7 @@
-"""An export into a table of any format, which is run once or follows the topics."""
+"""An export into a table of any format."""
 
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -104,62 +102,3 @@ class ExportJob:
         covered = {key: each for key, each in held.items() if each is not None}
         remaining = remaining_ranges(source, planned, covered)
         return source.log_bytes(remaining) if remaining else None
-
-
-@dataclass(frozen=True, slots=True)
-class FollowSettings:
-    """When a continuous export commits: at `target_bytes` of new log, or after `max_delay_ms`.
-
-    Raises:
-        ValueError: a limit below 1.
-    """
-
-    target_bytes: int = 128 * 1024 * 1024
-    max_delay_ms: int = 60_000
-    poll_ms: int = 1000
-
-    def __post_init__(self) -> None:
-        for name in ("target_bytes", "max_delay_ms", "poll_ms"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: want 1 or more")
-
-
-def follow_export(
-    spark: "SparkSession",
-    job: ExportJob,
-    settings: FollowSettings | None = None,
-    stopped: threading.Event | None = None,
-) -> Iterator[ExportResult]:
-    """Export what is there, then what arrives; yield the result of every run that added rows.
-
-        for result in follow_export(spark, ExportJob("delta", "/data/flights", options)):
-            print(result.rows)
-
-    Each run is an export as any other: it may be killed at any point, and the next one continues.
-
-    Args:
-        stopped: Ends the iteration when it is set. The current run is finished first.
-    """
-    chosen, ended = settings or FollowSettings(), stopped or threading.Event()
-    while not ended.is_set():
-        result = job.run(spark)
-        # A topic that is created while the export follows is exported from its first record.
-        job = replace(job, settings={**job.settings, "begin": "earliest"})
-        if not result.is_empty:
-            yield result
-        _wait(job, chosen, ended)
-
-
-def _wait(job: ExportJob, settings: FollowSettings, ended: threading.Event) -> None:
-    """Wait until there is enough to export, or something waited for long enough."""
-    first_seen: float | None = None
-    while not ended.wait(settings.poll_ms / 1000):
-        pending_bytes = job.pending_bytes()
-        if pending_bytes is None:
-            continue
-        now = time.monotonic()
-        first_seen = now if first_seen is None else first_seen
-        if pending_bytes >= settings.target_bytes:
-            return
-        if (now - first_seen) * 1000 >= settings.max_delay_ms:
-            return

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
+from spindle.pipeline.plain_errors import ReportedCause
 
 
 class ExportRefused(Exception):
@@ -18,6 +19,10 @@ class ExportConflict(Exception):
 
 class ExportFailed(Exception):
     """A task of the export failed. The portions that were committed before stay."""
+
+    def __init__(self, cause: ReportedCause) -> None:
+        super().__init__(cause.text)
+        self.cause = cause
 
 
 class PartitionIdentity(NamedTuple):

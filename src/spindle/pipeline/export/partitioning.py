@@ -51,6 +51,20 @@ class Partitioning:
             raise ValueError("a table needs a column by which it is not partitioned")
         return rows
 
+    def derived_columns(self, columns: pa.Schema | None) -> tuple[str, ...]:
+        """Return the columns of a table that are made from the timestamp.
+
+        A table that does not exist yet (None) has none.
+        """
+        return tuple(
+            name
+            for name in self.columns
+            if columns is not None
+            and name in _DERIVED
+            and name in columns.names
+            and columns.field(name).type == _DERIVED[name]
+        )
+
     def extended(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows with the columns that are made from them."""
         for name in self.columns:

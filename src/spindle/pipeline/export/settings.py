@@ -122,8 +122,9 @@ def source_and_settings(
         raise ValueError("begin='latest' contradicts the starting offsets of the options")
     columns = source.columns
     is_inferred = infers_schema(options)
+    partitioning = parse_partition_by(given.get("partition_by"))
     if is_inferred:
-        options = with_inferred_schema(options, source, table)
+        options = with_inferred_schema(options, source, table, partitioning)
     decoding = row_decoding(options, (*BAD_RECORDS, DEAD_LETTERS))
     takes_corrupt = _takes_corrupt_batches(options)
     has_dead_letters = takes_corrupt or bad_records(options) == DEAD_LETTERS
@@ -137,7 +138,7 @@ def source_and_settings(
         given.get("compression", "snappy"),
         given.get("recreated_topic", "refuse"),
         given.get("portion", DEFAULT_PORTION),
-        parse_partition_by(given.get("partition_by")),
+        partitioning,
         has_dead_letters,
         is_inferred,
         given.get("begin", "earliest"),

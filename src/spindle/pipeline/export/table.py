@@ -5,10 +5,10 @@ files of one portion only if no other writer has changed that knowledge since: t
 what makes an export exact, whoever else writes and wherever a run is killed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ from spindle.pipeline.export.model import (
     PartitionIdentity,
     WrittenFile,
 )
+
+_MAX_ATTEMPTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,11 @@ class ExportTable(Protocol):
         ...
 
     def prepare(self, layout: TableLayout) -> None:
-        """Make the data directory, and add the columns that the table lacks."""
+        """Make the data directory, and add the columns that the table lacks.
+
+        Raises:
+            ExportConflict: another export added columns that differ.
+        """
         ...
 
     def is_other_topic(self, topic: str, topic_id: Uuid) -> bool:
@@ -152,6 +158,28 @@ def coverage_after(table: ExportTable, portion: Portion) -> dict[PartitionIdenti
             raise conflict(table.path, f"partition {key.partition} has other offsets now")
         grown[key] = after
     return grown
+
+
+def prepare_together(
+    table: ExportTable, layout: TableLayout, attempt: Callable[[TableLayout], bool]
+) -> None:
+    """Change a table beside other exports that do the same.
+
+    Args:
+        attempt: Returns False if another commit came first; it is called again on a new snapshot.
+
+    Raises:
+        ExportConflict: the other commits made columns that differ from these, or left no time.
+    """
+    for _ in range(_MAX_ATTEMPTS):
+        if attempt(layout):
+            return
+        table.refresh()
+        try:
+            table.check_layout(layout)
+        except ExportRefused as error:
+            raise conflict(table.path, error) from None
+    raise conflict(table.path, f"{_MAX_ATTEMPTS} commits in a row came second")
 
 
 def conflict(path: str, reason: object) -> ExportConflict:

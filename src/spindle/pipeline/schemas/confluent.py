@@ -17,6 +17,7 @@ from spindle.pipeline.schemas.decoding import (
     joined,
     merged_errors,
     spread,
+    without_surrogates,
 )
 from spindle.pipeline.schemas.protobuf import ProtobufDecoder
 from spindle.pipeline.schemas.registry import RegistrySettings, SchemaNotFound, schema_by_id
@@ -134,7 +135,8 @@ class ConfluentAvroDecoder:
         try:
             writer = AvroDecoder(schema.text, self.reader_schema)
         except ValueError as error:
-            return self._all_bad(payloads, f"schema {number}: {error}")
+            reason = without_surrogates(f"schema {number}: {error}")
+            return self._all_bad(payloads, reason)
         return writer.decode(payloads)
 
     def _all_bad(self, payloads: Any, reason: str) -> Decoded:

@@ -31,7 +31,14 @@ class BadValue(Exception):
 def shown(value: object) -> str:
     """Return the text of a value for a reason, cut to a length that people can read."""
     text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    if len(text) > _SHOWN_CHARACTERS:
+        text = f"{text[:_SHOWN_CHARACTERS]}..."
+    return without_surrogates(text)
+
+
+def without_surrogates(text: str) -> str:
+    """Return a text that a text column takes: halves of surrogate pairs are written as escapes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True)

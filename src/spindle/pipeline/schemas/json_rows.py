@@ -159,7 +159,7 @@ def _cast_number(kind: Any) -> Convert:
             raise BadValue(f"{shown(json_text(value))} is no number")
         try:
             number = pa.scalar(str(value)).cast(kind).as_py()
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, UnicodeEncodeError):
             raise BadValue(f"{shown(value)} does not fit into {kind}") from None
         if not takes_text and not math.isfinite(number):
             raise BadValue(f"{shown(value)} is no finite number that fits into {kind}")
@@ -174,7 +174,7 @@ def _cast_time(kind: Any) -> Convert:
             for form in time_forms(kind):
                 try:
                     return pa.scalar(value).cast(form).value
-                except pa.ArrowInvalid:
+                except (pa.ArrowInvalid, UnicodeEncodeError):
                     continue
         raise BadValue(f"{shown(json_text(value))} is no ISO 8601 text for {kind}")
 

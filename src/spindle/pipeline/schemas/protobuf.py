@@ -83,6 +83,8 @@ class ProtobufDecoder:
                     errors[index] = f"not a Protobuf message {self.message}"
                 except (BadValue, ValueError, OverflowError) as error:
                     errors[index] = shown(str(error))
+                except RecursionError:
+                    errors[index] = "nested too deep"
             rows.append(row)
         return decoded_rows(rows, errors, kind)
 

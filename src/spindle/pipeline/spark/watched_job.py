@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.pipeline.plain_errors import plainly, reported_cause
+from spindle.pipeline.plain_errors import ReportedCause, plainly, reported_cause
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -26,7 +26,7 @@ def run_watched(
     *,
     group_id: str,
     title: str,
-    failure: Callable[[str], Exception],
+    failure: Callable[[ReportedCause], Exception],
     on_poll: Callable[[], None],
     hosts: Sequence[Sequence[str]] = (),
 ) -> list[Any]:
@@ -89,11 +89,11 @@ def _is_done(job: "Future[Any]") -> bool:
     return True
 
 
-def _result(job: "Future[list[Any]]", failure: Callable[[str], Exception]) -> list[Any]:
+def _result(job: "Future[list[Any]]", failure: Callable[[ReportedCause], Exception]) -> list[Any]:
     try:
         return job.result()
     except Exception as error:
         cause = reported_cause(str(error))
         if cause is None or not cause.is_plain:
             raise
-        raise failure(cause.text) from None
+        raise failure(cause) from None
