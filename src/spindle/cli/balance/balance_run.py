@@ -5,6 +5,7 @@ from typing import Final
 
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.filling_targets import highest_fill
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.failure import CommandFailed
@@ -45,7 +46,13 @@ class BalanceRun:
         self._history = history
         self._horizon_ms = horizon_ms
         self._tell = tell
-        self._executor = RoundExecutor(client, file, limits.throttle_bytes_per_second, tell)
+        self._executor = RoundExecutor(
+            client,
+            file,
+            limits.throttle_bytes_per_second,
+            tell,
+            highest_fill=highest_fill(limits, capacity_bytes),
+        )
 
     def finish(self) -> None:
         """Bring the fills as close together as plans can.

@@ -1,10 +1,12 @@
 """Executes a drain: cordon, then plan, move one round, and plan again until nothing is left."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spindle.cli.execution.cordons import remove_cordons, set_cordon
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.filling_targets import highest_fill
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.failure import CommandFailed
@@ -82,7 +84,14 @@ class DrainRun:
         self._horizon_ms = horizon_ms
         self._can_cordon = True
         self._broker_id, self._path = parse_place(place)
-        self._executor = RoundExecutor(client, file, limits.throttle_bytes_per_second, tell)
+        self._executor = RoundExecutor(
+            client,
+            file,
+            limits.throttle_bytes_per_second,
+            tell,
+            highest_fill=highest_fill(limits, capacity_bytes),
+            while_uncordoned=self._while_uncordoned,
+        )
 
     def finish(self) -> None:
         """Empty the place; the cordon stays.
@@ -126,6 +135,15 @@ class DrainRun:
     def _remove_cordons(self) -> None:
         remove_cordons(self._client, self._broker_id, self._file, self._tell)
 
+    def _while_uncordoned(self, stop: Callable[[], object]) -> None:
+        """Call a function while the cordons of this drain are removed, and set them again."""
+        paths = list(self._file.cordoned)
+        self._remove_cordons()
+        try:
+            stop()
+        finally:
+            self._set_cordons(paths)
+
     def _move_all(self) -> PlacementPlan:
         return run_rounds(
             self._executor,
@@ -152,7 +170,9 @@ class DrainRun:
 
     def _cordon(self, plan: PlacementPlan) -> None:
         """Cordon what is not cordoned yet; the file names a cordon before it is set."""
-        wanted = self._uncordoned(plan)
+        self._set_cordons(self._uncordoned(plan))
+
+    def _set_cordons(self, wanted: Sequence[str]) -> None:
         if not wanted:
             return
         # A broker hears of a cordon late, so a path may be wanted again.

@@ -10,6 +10,7 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import DurationMs
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.filling_targets import highest_fill
 from spindle.cli.execution.steps import ExecutionStep, Tell, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.heal.heal_run import HealRun, HealSettings
@@ -139,7 +140,8 @@ def heal_command(
     with locked(path, "healing"):
         cluster_id = describe_brokers(client).cluster_id
         file = open_execution_file(path, cluster_id, "heal")
-        executor = RoundExecutor(client, file, throttle, tell)
+        fill = highest_fill(limits, capacity)
+        executor = RoundExecutor(client, file, throttle, tell, highest_fill=fill)
         memory = open_memory(state / "memory.json", cluster_id)
         run = HealRun(client, executor, memory, settings, tell)
         try:
