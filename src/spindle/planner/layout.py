@@ -110,6 +110,12 @@ class Layout:
         lowest = [self.fill(each) for each, receives in enumerate(self.receives) if receives]
         return max(0.0, max(fills) - min(lowest)) if lowest else 0.0
 
+    def unevenness(self) -> tuple[float, float]:
+        """Return the spread, and the variance of the fills of the directories that stay."""
+        fills = [self.fill(each) for each in self.staying()]
+        mean = sum(fills) / len(fills) if fills else 0.0
+        return self.spread(), sum((fill - mean) ** 2 for fill in fills)
+
     def staying(self) -> list[int]:
         """Return the directories with a fill that are not emptied."""
         gone = frozenset(self.leaving)

@@ -66,7 +66,7 @@ def _plan(
     window = cheapest_window(layout, zones, limits.spread) if is_levelled else None
     empty_directories(layout, zones, window, limits)
     if window is not None:
-        level_out(layout, find_zones(layout), window, limits)
+        level_out(layout, limits.spread, limits)
     targets = {
         replica: place
         for replica, place in enumerate(layout.place)
@@ -115,15 +115,18 @@ def _remarks(
         size = size_text(sum(each.size_bytes for each in done.dropped))
         remarks.append(
             f"the plan leaves out {counted(len(done.dropped), 'move')}, {size}: there is no room "
-            "for the copies, or the spread is no smaller after them"
+            "for the copies, or the fills are no closer together after them"
         )
     layout = done.layout
     spread = layout.spread()
     if spread <= limits.spread:
         return remarks
-    reason = "no further move of a whole replica brings the fills closer together"
+    reason = "the planner finds no further move of a whole replica that brings them closer together"
     if not window.is_wanted_spread:
         reason = "a broker has each partition at most once, and one of them has room for more"
+    if window.too_large is not None:
+        name = layout.cluster.partitions[window.too_large].name
+        reason = f"a replica of {name} alone fills more of any directory that it could be in"
     if not window.is_wanted_spread and len(zones) > 1:
         reason = (
             "replication and racks keep the replicas in "
