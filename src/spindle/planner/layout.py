@@ -4,6 +4,7 @@ A replica is a number: the replicas of one partition have consecutive numbers, i
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from spindle.common.ids import NO_LEADER
 from spindle.planner.model import ClusterModel
@@ -54,6 +55,10 @@ class Layout:
             self.held[place][replica] = None
         self.origin: Sequence[int] = tuple(self.place)
         self.replica_bytes = [sum(self.size[each] for each in held) for held in self.held]
+
+    def places(self) -> list[list[int]]:
+        """Return the places of the replicas of each partition."""
+        return [self.place[begin:end] for begin, end in pairwise(self.first)]
 
     def others(self, replica: int) -> list[int]:
         """Return the places of the other replicas of the same partition."""

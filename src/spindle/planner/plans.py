@@ -3,16 +3,17 @@
 Each function is pure: the same cluster and limits give the same plan.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.planner.changes import ClusterChanges, changed
 from spindle.planner.layout import Layout
+from spindle.planner.leaders import even_leaders
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.placing import empty_directories, level_out
-from spindle.planner.plan import PlacementPlan
+from spindle.planner.plan import PlacementPlan, PlannedRound
 from spindle.planner.rounds import RoundPlanner
 from spindle.planner.window import FillWindow, cheapest_window
 from spindle.planner.zones import Zone, find_zones
@@ -78,6 +79,8 @@ def _plan(
         done.drop_rounds_that_worsen()
     spread = done.layout.spread()
     remarks = () if window is None else tuple(_remarks(done, window, zones, limits))
+    places = done.layout.places()
+    movable = range(len(places)) if is_levelled else moved_to_other_brokers(done.rounds, cluster)
     return PlacementPlan(
         cluster=cluster,
         leaving=tuple(layout.leaving),
@@ -87,7 +90,19 @@ def _plan(
         spread_before=done.initial_spread,
         spread=spread,
         remarks=remarks,
+        preferred=even_leaders(cluster, places, movable),
     )
+
+
+def moved_to_other_brokers(rounds: Iterable[PlannedRound], cluster: ClusterModel) -> set[int]:
+    """Return the indexes of the partitions of which rounds move a replica to another broker."""
+    brokers = [each.broker_id for each in cluster.directories]
+    return {
+        move.partition
+        for each in rounds
+        for move in each.moves
+        if brokers[move.source] != brokers[move.target]
+    }
 
 
 def _lower_bound(

@@ -170,7 +170,7 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         show(plan_lines(goal.text, plan, limits, snapshot.remarks, width))
         if outlook is not None:
             show([Line(""), *outlook_lines(plan, outlook, width)])
-        if plan.rounds and out is None:
+        if (plan.rounds or plan.preferred) and out is None:
             click.echo(f"\nTo carry it out: {goal.carried_out_by}, with the same limits")
         if html is not None:
             click.echo(f"\nDrew {html}")
