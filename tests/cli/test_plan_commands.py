@@ -269,6 +269,9 @@ def test_wrong_places_and_impossible_goals_end_with_one_line(
         ("what-if",): "name at least one broker or directory",
         ("what-if", "--add-broker", "1"): "broker 1 exists already",
         ("what-if", "--add-directory", "7:/x=1G"): "there is no broker 7 for directory 7:/x",
+        ("what-if", "--remove-broker", "1", "--add-directory", "1:/x=1G"): "1, which is removed",
+        ("balance", "--max-fill", "nan"): "'nan' is not a finite number",
+        ("balance", "--spread", "nan"): "'nan' is not a finite number",
         ("what-if", "--add-directory", "7:/x"): "is not BROKER:DIR=SIZE",
         ("what-if", "--add-directory", "7:/x=much"): "Invalid value: 'much' is not a size above 0",
     }

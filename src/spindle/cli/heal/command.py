@@ -17,6 +17,7 @@ from spindle.cli.heal.heal_run import HealRun, HealSettings
 from spindle.cli.heal.hours import HoursOfDay, HoursParameter
 from spindle.cli.heal.memory import open_memory
 from spindle.cli.history.looking_ahead import ahead_options
+from spindle.cli.numbers import FiniteRange
 from spindle.cli.plan.plan_command import limit_options, limits_of
 from spindle.cli.sizes import parse_size
 from spindle.cli.tools.failures import FAILURES, failure
@@ -25,7 +26,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.planner.healing import HealingLimits
 
 _MS: Final = 1000
-_PERCENT: Final = click.FloatRange(1, 100)
+_PERCENT: Final = FiniteRange(1, 100)
 
 
 @click.command("heal")
