@@ -22,7 +22,11 @@ SEEDS = (1, 2, 3)
 
 
 class Shape(NamedTuple):
-    """The size of a generated cluster; without racks each broker is one of its own."""
+    """The size of a generated cluster; without racks each broker is one of its own.
+
+    Sigma is that of the log-normal sizes: with 2 a few partitions have most of the bytes. The
+    capacities of directories are these numbers of a unit, in turn.
+    """
 
     name: str
     partitions: int
@@ -30,6 +34,8 @@ class Shape(NamedTuple):
     directories_each: int
     replication: int
     racks: int
+    sigma: float = 1.2
+    capacities: tuple[int, ...] = (1,)
 
 
 SMALL = (
@@ -37,6 +43,7 @@ SMALL = (
     Shape("2,000 x 3 on 30", 2000, 6, 5, 3, 0),
     Shape("2,000 x 3 on 30, 3 racks", 2000, 6, 5, 3, 3),
 )
+HEAVY_TAILED = Shape("2,000 x 3 on 30, heavy-tailed", 2000, 6, 5, 3, 0, 2.0, (1, 2, 4))
 LARGE = Shape("100,000 x 3 on 1,000, 5 racks", 100_000, 100, 10, 3, 5)
 
 
@@ -45,13 +52,14 @@ def skewed_cluster(shape: Shape, seed: int) -> ClusterModel:
     random = Random(seed)
     each = shape.directories_each
     count = shape.brokers * each
-    popularity = [random.choice((0.3, 0.7, 1.0, 1.4)) for _ in range(count)]
+    units = [shape.capacities[number % len(shape.capacities)] for number in range(count)]
+    popularity = [random.choice((0.3, 0.7, 1.0, 1.4)) * unit for unit in units]
     by_rack: dict[int, list[int]] = {}
     for broker in range(shape.brokers):
         by_rack.setdefault(broker % shape.racks if shape.racks else broker, []).append(broker)
     partitions, used = [], [0] * count
     for number in range(shape.partitions):
-        size = int(2**20 * random.lognormvariate(9, 1.2))
+        size = int(2**20 * random.lognormvariate(9, shape.sigma))
         racks = random.sample(sorted(by_rack), shape.replication)
         brokers = [random.choice(by_rack[rack]) for rack in racks]
         places = tuple(
@@ -65,13 +73,17 @@ def skewed_cluster(shape: Shape, seed: int) -> ClusterModel:
         name = TopicPartition(f"topic{number // 50}", number % 50)
         sizes = (size,) * shape.replication
         partitions.append(PartitionModel(name, places, sizes, leader=brokers[0]))
-    capacity = max(int(sum(used) / count / MEAN_FILL), int(max(used) / LIMITS.max_fill))
+    fullest = max(use / unit for use, unit in zip(used, units, strict=True))
+    capacity = max(int(sum(used) / sum(units) / MEAN_FILL), int(fullest / LIMITS.max_fill))
     return ClusterModel(
         [
             BrokerModel(b, f"r{b % shape.racks}" if shape.racks else None)
             for b in range(shape.brokers)
         ],
-        [DirectoryModel(d // each, f"/d{d % each}", capacity, used[d]) for d in range(count)],
+        [
+            DirectoryModel(d // each, f"/d{d % each}", capacity * units[d], used[d])
+            for d in range(count)
+        ],
         partitions,
     )
 
@@ -175,7 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--large", action="store_true", help="also 100,000 partitions")
     options = parser.parse_args()
-    for shape in SMALL:
+    for shape in (*SMALL, HEAVY_TAILED):
         for seed in SEEDS:
             measure(shape, seed)
     if options.large:

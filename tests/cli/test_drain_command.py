@@ -65,10 +65,21 @@ def test_the_file_of_another_drain_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CommandFailed, match="is of 'drain 2:/d' in cluster id, not of"):
             open_execution_file(path, cluster_id, place)
     whole = '{"cluster_id": "id", "goal": "drain 2:/d", '
-    wrong = (whole + '"cordoned": 5}', whole + '"round": 5}', "[" * 100_000)
+    inside = (
+        '"round": "{cut"}',
+        '"throttled": {"t": {"key": 5}}}',
+        '"brokers": ["1"]}',
+        '"cordoned": [5]}',
+    )
+    wrong = (
+        *(whole + each for each in inside),
+        whole + '"cordoned": 5}',
+        whole + '"round": 5}',
+        "[" * 100_000,
+    )
     for text in ("", "[1]", '{"goal": "drain 2:/d"}', '{"unknown": 1}', *wrong):
         path.write_text(text)
-        with pytest.raises(CommandFailed, match="is not the file of an execution"):
+        with pytest.raises(CommandFailed, match=r"drain\.json is damaged, or is not the"):
             open_execution_file(path, "id", "drain 2:/d")
 
 

@@ -164,3 +164,22 @@ def test_moves_begin_only_in_the_given_hours_and_a_remark_is_told_once(
     found = events(capsys, *state, "-".join(f"{each:%H:%M}" for each in later[::-1]))
     kinds = [each["event"] for each in found]
     assert (kinds.count("round") > 1, kinds.count("remark")) == (True, 1)
+
+
+def test_the_plan_of_a_healing_is_shown_without_moves(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(("topic", "create", "planned", "-p", "3", "-r", "1")) == 0
+    load = ("--num-records", "8", "--record-size", "500000", "--throughput", "-1")
+    assert run(("produce-perf", "--topic", "planned", *load)) == 0
+    capsys.readouterr()
+    assert run(("plan", "heal", "--capacity", "10GiB", "--json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["goal"] == "empty failed directories, and those above 85% down to 80%"
+    assert found["rounds"] == []
+    limits = ("--above", "2", "--down-to", "1.5")
+    assert run(("plan", "heal", "--capacity", "100MiB", *limits, "--json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rounds"] or found["remarks"]
+    assert run(("plan", "heal", "--above", "50", "--down-to", "60")) == 1
+    assert "--down-to 60 is higher than --above 50" in capsys.readouterr().err

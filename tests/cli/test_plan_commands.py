@@ -181,14 +181,15 @@ def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
 
 def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
     lines = plan_lines("empty 1:/a", drained(), LIMITS)
-    assert [line.text for line in lines[:5]] == [
+    assert [line.text for line in lines[:6]] == [
         "goal        empty 1:/a",
         "moves       1 move in 1 round, 4.0 GiB",
         "duration    at least 1:22 at 50.0 MiB/s for each broker",
         "lower bound 4.0 GiB (no plan moves less; this one moves 0.0 % more)",
         "spread      6.0 points before, 10.0 after, among the directories that stay",
+        "leaders     0 to 1 for each broker that stays before, 0 to 1 after",
     ]
-    assert lines[7].text.split()[-1] == "emptied"
+    assert lines[8].text.split()[-1] == "emptied"
     assert lines[-1].text == "    1      1  4.0 GiB  1:22      ████████████████████"
     assert bar_text(5, 10) == "█" * 10 + "░" * 10 + "  50.0 %"
     assert bar_text(5, 0) == "-"
@@ -268,6 +269,9 @@ def test_wrong_places_and_impossible_goals_end_with_one_line(
         ("what-if",): "name at least one broker or directory",
         ("what-if", "--add-broker", "1"): "broker 1 exists already",
         ("what-if", "--add-directory", "7:/x=1G"): "there is no broker 7 for directory 7:/x",
+        ("what-if", "--remove-broker", "1", "--add-directory", "1:/x=1G"): "1, which is removed",
+        ("balance", "--max-fill", "nan"): "'nan' is not a finite number",
+        ("balance", "--spread", "nan"): "'nan' is not a finite number",
         ("what-if", "--add-directory", "7:/x"): "is not BROKER:DIR=SIZE",
         ("what-if", "--add-directory", "7:/x=much"): "Invalid value: 'much' is not a size above 0",
     }

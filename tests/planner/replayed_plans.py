@@ -5,6 +5,7 @@ believed: not even the durations and the fills.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spindle.common.ids import NO_LEADER
@@ -115,6 +116,25 @@ class Replay:
         ]
         return max(0.0, max(fills.values()) - min(open_ones)) if open_ones else 0.0
 
+    def leaders(self, preferred: Mapping[int, int]) -> list[int]:
+        """Return the number of partitions of which each broker has the first replica."""
+        counts = dict.fromkeys((each.broker_id for each in self.cluster.brokers), 0)
+        for number, places in enumerate(self.places):
+            counts[self.broker(places[preferred.get(number, 0)])] += 1
+        return list(counts.values())
+
+    def check_leaders(self, preferred: Mapping[int, int]) -> None:
+        """Check that replicas that come first can lead, and that brokers lead more equally."""
+        for number, slot in preferred.items():
+            assert 0 < slot < len(self.places[number])
+            place = self.places[number][slot]
+            assert self.cluster.partitions[number].leader != NO_LEADER
+            assert self.cluster.directories[place].is_online
+            assert place not in self.leaving
+        before, after = self.leaders({}), self.leaders(preferred)
+        assert sum(after) == len(self.places)
+        assert not preferred or sum(n * n for n in after) < sum(n * n for n in before)
+
 
 def verify(plan: PlacementPlan, limits: PlanLimits) -> Replay:
     """Replay a whole plan and return the state at its end."""
@@ -123,5 +143,6 @@ def verify(plan: PlacementPlan, limits: PlanLimits) -> Replay:
         state.run(each)
     assert state.used == list(plan.used_bytes)
     assert abs(state.spread() - plan.spread) < 1e-9
+    state.check_leaders(plan.preferred)
     assert all(place not in state.leaving for places in state.places for place in places)
     return state

@@ -133,6 +133,7 @@ def test_the_verifier_finds_a_broken_plan() -> None:
         "too short": (replace(plan, rounds=[replace(first, duration_ms=1), *others]), limits),
         "too many at once": (plan, replace(limits, parallel_moves=1)),
         "a smaller throttle": (plan, replace(limits, throttle_bytes_per_second=2**20)),
+        "an order without a leader": (replace(plan, preferred={0: 99}), limits),
         "other fills": (replace(plan, used_bytes=[*plan.used_bytes[:-1], -1]), limits),
     }
     unnoticed = [name for name, (wrong, its) in broken.items() if not is_refused(wrong, its)]

@@ -4,7 +4,7 @@ from itertools import product
 from random import Random
 
 import pytest
-from benchmarks.planner import SMALL, Shape, skewed_cluster
+from benchmarks.planner import HEAVY_TAILED, SMALL, Shape, skewed_cluster
 from generated_clusters import GIB
 from replayed_plans import verify
 
@@ -72,6 +72,15 @@ def test_thirty_skewed_directories_are_balanced_near_the_lower_bound(shape: Shap
     assert plan.spread <= FIVE_POINTS
     assert plan.lower_bound_bytes <= plan.moved_bytes <= 1.05 * plan.lower_bound_bytes
     assert not plan.remarks
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_few_partitions_with_most_of_the_bytes_are_balanced_as_well(seed: int) -> None:
+    limits = PlanLimits()
+    plan = balance(skewed_cluster(HEAVY_TAILED, seed), limits)
+    verify(plan, limits)
+    assert plan.spread <= FIVE_POINTS
+    assert plan.lower_bound_bytes <= plan.moved_bytes <= 1.1 * plan.lower_bound_bytes
 
 
 def test_a_drain_moves_every_byte_once() -> None:

@@ -131,8 +131,8 @@ def test_a_spread_that_whole_replicas_cannot_reach_is_a_remark() -> None:
     plan = balance(cluster, PlanLimits())
     assert not plan.rounds
     assert plan.remarks == (
-        "the fills stay 60.0 points apart, wanted are 5.0: no further move of a whole replica "
-        "brings the fills closer together",
+        "the fills stay 60.0 points apart, wanted are 5.0: a replica of t-0 alone fills "
+        "more of any directory that it could be in",
     )
 
 

@@ -27,7 +27,8 @@ def changed(cluster: ClusterModel, changes: ClusterChanges) -> tuple[ClusterMode
     """Return the cluster with all additions, and the directories that are to be emptied.
 
     Raises:
-        ValueError: an addition exists already, or the broker of one does not, or a removed broker.
+        ValueError: an addition exists already, or the broker of one does not or is removed; or a
+            removed broker does not exist.
     """
     known = [each.broker_id for each in cluster.brokers]
     for broker_id in changes.removed_brokers:
@@ -43,6 +44,10 @@ def changed(cluster: ClusterModel, changes: ClusterChanges) -> tuple[ClusterMode
         if str(directory) in paths:
             raise ValueError(f"directory {directory} exists already and cannot be added")
         broker_id = directory.broker_id
+        if broker_id in changes.removed_brokers:
+            raise ValueError(
+                f"directory {directory} cannot be added to broker {broker_id}, which is removed"
+            )
         if broker_id not in known and broker_id not in added:
             raise ValueError(
                 f"there is no broker {broker_id} for directory {directory}; add it, too"

@@ -1,17 +1,25 @@
 """Brings fills closer together, one move at a time, where whole replicas do not fit a window."""
 
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from spindle.planner.layout import Layout
+from spindle.planner.zones import Zone
 
 _MOST_MOVES: Final = 300
 _MOST_DIRECTORIES: Final = 30
 _MOST_REPLICAS: Final = 300
 """Limits of the search: moves in all, and candidates for one move."""
 
+Sizes = list[tuple[int, int]]
+"""Sizes and replicas of a directory, in ascending order."""
 
-def even_out(layout: Layout, spread: float, max_fill: float) -> None:
+
+def even_out(layout: Layout, zones: Iterable[Zone], spread: float, max_fill: float) -> None:
     """Move replicas out of the fullest and into the emptiest directory while that helps."""
+    zone_of = {each: number for number, zone in enumerate(zones) for each in zone.directories}
+    sizes: dict[int, Sizes] = {}
     for _ in range(_MOST_MOVES):
         if layout.spread() <= spread:
             return
@@ -19,38 +27,81 @@ def even_out(layout: Layout, spread: float, max_fill: float) -> None:
         staying = layout.staying()
         lowest = sorted(receivers, key=lambda each: (layout.fill(each), each))
         highest = sorted(staying, key=lambda each: (-layout.fill(each), each))
+        if not lowest:
+            return
+        first, last = highest[0], lowest[0]
+        targets = [each for each in lowest if zone_of[each] == zone_of[first]]
+        sources = [each for each in highest if zone_of[each] == zone_of[last]]
+        targets, sources = targets[:_MOST_DIRECTORIES], sources[:_MOST_DIRECTORIES]
         if not (
-            _move_best(layout, highest[:1], lowest[:_MOST_DIRECTORIES], max_fill)
-            or _move_best(layout, highest[:_MOST_DIRECTORIES], lowest[:1], max_fill)
+            _move_best(layout, sizes, [first], targets, max_fill)
+            or _move_best(layout, sizes, sources, [last], max_fill)
         ):
             return
 
 
-def _move_best(layout: Layout, sources: list[int], targets: list[int], max_fill: float) -> bool:
+def _move_best(
+    layout: Layout,
+    sizes: dict[int, Sizes],
+    sources: list[int],
+    targets: list[int],
+    max_fill: float,
+) -> bool:
     """Carry out the move that brings two directories closest together; return False without one."""
     best: tuple[float, int, int] | None = None
     for source in sources:
         for target in targets:
-            before = layout.fill(source) - layout.fill(target)
-            if before <= 0:
-                continue
-            for replica in list(layout.held[source])[:_MOST_REPLICAS]:
-                after = _difference_after(layout, replica, source, target, max_fill)
-                is_better = best is None or (after, replica, target) < best
-                if after < before and is_better and layout.is_legal(replica, target):
-                    best = (after, replica, target)
+            found = _best_between(layout, sizes, source, target, max_fill)
+            if found is not None and (best is None or (*found, target) < best):
+                best = (*found, target)
     if best is None:
         return False
-    layout.move(best[1], best[2])
+    _, replica, target = best
+    for directory in (layout.place[replica], target):
+        sizes.pop(directory, None)
+    layout.move(replica, target)
     return True
 
 
-def _difference_after(
-    layout: Layout, replica: int, source: int, target: int, max_fill: float
-) -> float:
-    """Return the difference of two fills after a move, infinity if there is no room for it."""
-    size = layout.size[replica]
-    directories = layout.cluster.directories
-    left = (layout.used[source] - size) / directories[source].capacity_bytes
-    filled = (layout.used[target] + size) / directories[target].capacity_bytes
-    return abs(left - filled) if size and filled <= max_fill else float("inf")
+def _best_between(
+    layout: Layout, sizes: dict[int, Sizes], source: int, target: int, max_fill: float
+) -> tuple[float, int] | None:
+    """Return the smallest difference of two fills after a move, and the replica for it.
+
+    The nearer a size is to the ideal one, the smaller is the difference.
+    """
+    before = layout.fill(source) - layout.fill(target)
+    if before <= 0:
+        return None
+    capacity = layout.cluster.directories[target].capacity_bytes
+    room = max_fill * capacity - layout.used[target]
+    change = 1 / layout.cluster.directories[source].capacity_bytes + 1 / capacity
+    held = _sizes(layout, sizes, source)
+    for tried, (size, replica) in enumerate(_nearest(held, before / change)):
+        after = abs(before - size * change)
+        if after >= before or tried == _MOST_REPLICAS:
+            break
+        if size <= room and layout.is_legal(replica, target):
+            return after, replica
+    return None
+
+
+def _sizes(layout: Layout, sizes: dict[int, Sizes], directory: int) -> Sizes:
+    """Return the sizes of the replicas of a directory, which are kept until it changes."""
+    if directory not in sizes:
+        held = layout.held[directory]
+        sizes[directory] = sorted((layout.size[each], each) for each in held if layout.size[each])
+    return sizes[directory]
+
+
+def _nearest(sizes: Sizes, ideal: float) -> Iterator[tuple[int, int]]:
+    """Yield sizes and their replicas, those that are nearest to an ideal size first."""
+    high = bisect_left(sizes, (ideal, -1))
+    low = high - 1
+    while low >= 0 or high < len(sizes):
+        if high == len(sizes) or (low >= 0 and ideal - sizes[low][0] <= sizes[high][0] - ideal):
+            yield sizes[low]
+            low -= 1
+        else:
+            yield sizes[high]
+            high += 1

@@ -4,6 +4,7 @@ A replica is a number: the replicas of one partition have consecutive numbers, i
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from spindle.common.ids import NO_LEADER
 from spindle.planner.model import ClusterModel
@@ -54,6 +55,10 @@ class Layout:
             self.held[place][replica] = None
         self.origin: Sequence[int] = tuple(self.place)
         self.replica_bytes = [sum(self.size[each] for each in held) for held in self.held]
+
+    def places(self) -> list[list[int]]:
+        """Return the places of the replicas of each partition."""
+        return [self.place[begin:end] for begin, end in pairwise(self.first)]
 
     def others(self, replica: int) -> list[int]:
         """Return the places of the other replicas of the same partition."""
@@ -109,6 +114,12 @@ class Layout:
         fills = [self.fill(each) for each in self.staying()]
         lowest = [self.fill(each) for each, receives in enumerate(self.receives) if receives]
         return max(0.0, max(fills) - min(lowest)) if lowest else 0.0
+
+    def unevenness(self) -> tuple[float, float]:
+        """Return the spread, and the variance of the fills of the directories that stay."""
+        fills = [self.fill(each) for each in self.staying()]
+        mean = sum(fills) / len(fills) if fills else 0.0
+        return self.spread(), sum((fill - mean) ** 2 for fill in fills)
 
     def staying(self) -> list[int]:
         """Return the directories with a fill that are not emptied."""

@@ -1,6 +1,6 @@
 """Chooses the replicas that move, and their directories. It does not look at the order of moves."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from spindle.planner.evening import even_out
@@ -8,9 +8,13 @@ from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
 from spindle.planner.refusals import refuse_offline, refuse_placement
 from spindle.planner.rooms import Rooms
-from spindle.planner.window import FillWindow, ZoneFills, excess_bytes
-from spindle.planner.zones import Zone
+from spindle.planner.window import FillWindow, ZoneFills, cheapest_window, excess_bytes
+from spindle.planner.zones import Zone, find_zones
 
+_MOST_PASSES: Final = 10
+_LEAST_GAIN: Final = 0.001
+"""Limits of the passes that level the fills; one that gains less is the last one."""
+_ROUNDING: Final = 1e-12
 _MOST_TRIED: Final = 200
 """Replicas of one directory that are tried."""
 _MOST_SEARCHED: Final = 20
@@ -38,10 +42,76 @@ def empty_directories(
             refuse_placement(layout, left[number:], limits)
 
 
-def level_out(
-    layout: Layout, zones: Iterable[Zone], window: FillWindow, limits: PlanLimits
-) -> None:
-    """Move replicas until all fills are in the window, as far as that is possible."""
+def level_out(layout: Layout, spread: float, limits: PlanLimits) -> None:
+    """Move replicas until all fills are as close together as wanted, or as far as that is possible.
+
+    Each pass begins where the one before it ended, and a replica that moves twice costs no more
+    bytes than one that moves once. The last pass that brought the fills closer counts.
+
+    Args:
+        spread: the difference of fills that is wanted.
+    """
+    if not layout.staying():
+        return
+    closest, places = layout.unevenness(), list(layout.place)
+    for _ in range(_MOST_PASSES):
+        zones = find_zones(layout)
+        window = cheapest_window(layout, zones, spread)
+        _spread_out_largest(layout, window, limits)
+        _level(layout, zones, window, limits)
+        _return_home(layout, window)
+        now = layout.unevenness()
+        if now >= closest:
+            break
+        gain, closest, places = closest[0] - now[0], now, list(layout.place)
+        if gain < _LEAST_GAIN or closest[0] <= max(spread, window.high - window.low):
+            break
+    for replica, place in enumerate(places):
+        if layout.place[replica] != place:
+            layout.move(replica, place)
+
+
+def _spread_out_largest(layout: Layout, window: FillWindow, limits: PlanLimits) -> None:
+    """Move each replica that alone fills its directory above the window into a larger one.
+
+    The smaller replicas of that one make room afterwards.
+    """
+    directories = layout.cluster.directories
+    highs = Rooms.ceilings(layout, min(window.high, limits.max_fill))
+    large = [
+        replica
+        for replica in _largest_first(layout, layout.staying())
+        if layout.size[replica] > window.high * directories[layout.place[replica]].capacity_bytes
+    ]
+    for replica in large:
+        size = layout.size[replica]
+        free = {
+            each: high - layout.used[each]
+            for each, high in highs.items()
+            if size <= high - layout.used[each] + layout.replica_bytes[each]
+            and layout.is_legal(replica, each)
+        }
+        if free:
+            layout.move(replica, max(free, key=lambda each: (free[each], -each)))
+
+
+def _return_home(layout: Layout, window: FillWindow) -> None:
+    """Move replicas back to where they were at first, where the fills allow it."""
+    fills = [layout.fill(each) for each in layout.staying()]
+    width = window.high - window.low
+    low = max(min(window.low, *fills), max(fills) - width)
+    low, high = min(low, *fills) + _ROUNDING, max(low + width, *fills) - _ROUNDING
+    moved = [each for each, place in enumerate(layout.place) if place != layout.origin[each]]
+    directories = layout.cluster.directories
+    for replica in sorted(moved, key=lambda each: (-layout.size[each], each)):
+        size, here, home = layout.size[replica], layout.place[replica], layout.origin[replica]
+        has_room = layout.used[home] + size <= high * directories[home].capacity_bytes
+        is_spare = layout.used[here] - size >= low * directories[here].capacity_bytes
+        if size and has_room and is_spare and layout.is_legal(replica, home):
+            layout.move(replica, home)
+
+
+def _level(layout: Layout, zones: Collection[Zone], window: FillWindow, limits: PlanLimits) -> None:
     highs: dict[int, float] = {}
     for zone in zones:
         fills, high = ZoneFills(layout, zone), window.high
@@ -54,7 +124,7 @@ def level_out(
     _give(layout, excess, _lacking(layout, zones, window, limits))
     _give_rest(layout, window, limits)
     _fill_up(layout, window)
-    even_out(layout, window.high - window.low, limits.max_fill)
+    even_out(layout, zones, window.high - window.low, limits.max_fill)
 
 
 def _lacking(

@@ -1,7 +1,7 @@
 """A finished plan: rounds of moves, and what they change; or the reason why there is none."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spindle.common.ids import TopicPartition
@@ -51,6 +51,8 @@ class PlacementPlan:
             lowest of those that may receive replicas; before the first round.
         spread: the same after the last round.
         remarks: why the plan falls short of its goal; empty if it does not.
+        preferred: the partitions of which another replica comes first after the last round, so that
+            its broker is the preferred leader; and the position of that replica.
     """
 
     cluster: ClusterModel
@@ -61,6 +63,15 @@ class PlacementPlan:
     spread_before: float
     spread: float
     remarks: Sequence[str]
+    preferred: Mapping[int, int] = field(default_factory=dict)
+
+    def places(self) -> list[list[int]]:
+        """Return the directories of the replicas of each partition after the last round."""
+        places = [list(each.directories) for each in self.cluster.partitions]
+        for each in self.rounds:
+            for move in each.moves:
+                places[move.partition][move.slot] = move.target
+        return places
 
     @property
     def moved_bytes(self) -> int:

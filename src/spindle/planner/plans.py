@@ -3,16 +3,17 @@
 Each function is pure: the same cluster and limits give the same plan.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.planner.changes import ClusterChanges, changed
 from spindle.planner.layout import Layout
+from spindle.planner.leaders import even_leaders
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.placing import empty_directories, level_out
-from spindle.planner.plan import PlacementPlan
+from spindle.planner.plan import PlacementPlan, PlannedRound
 from spindle.planner.rounds import RoundPlanner
 from spindle.planner.window import FillWindow, cheapest_window
 from spindle.planner.zones import Zone, find_zones
@@ -66,7 +67,7 @@ def _plan(
     window = cheapest_window(layout, zones, limits.spread) if is_levelled else None
     empty_directories(layout, zones, window, limits)
     if window is not None:
-        level_out(layout, find_zones(layout), window, limits)
+        level_out(layout, limits.spread, limits)
     targets = {
         replica: place
         for replica, place in enumerate(layout.place)
@@ -78,6 +79,8 @@ def _plan(
         done.drop_rounds_that_worsen()
     spread = done.layout.spread()
     remarks = () if window is None else tuple(_remarks(done, window, zones, limits))
+    places = done.layout.places()
+    movable = range(len(places)) if is_levelled else moved_to_other_brokers(done.rounds, cluster)
     return PlacementPlan(
         cluster=cluster,
         leaving=tuple(layout.leaving),
@@ -87,7 +90,19 @@ def _plan(
         spread_before=done.initial_spread,
         spread=spread,
         remarks=remarks,
+        preferred=even_leaders(cluster, places, movable),
     )
+
+
+def moved_to_other_brokers(rounds: Iterable[PlannedRound], cluster: ClusterModel) -> set[int]:
+    """Return the indexes of the partitions of which rounds move a replica to another broker."""
+    brokers = [each.broker_id for each in cluster.directories]
+    return {
+        move.partition
+        for each in rounds
+        for move in each.moves
+        if brokers[move.source] != brokers[move.target]
+    }
 
 
 def _lower_bound(
@@ -115,15 +130,18 @@ def _remarks(
         size = size_text(sum(each.size_bytes for each in done.dropped))
         remarks.append(
             f"the plan leaves out {counted(len(done.dropped), 'move')}, {size}: there is no room "
-            "for the copies, or the spread is no smaller after them"
+            "for the copies, or the fills are no closer together after them"
         )
     layout = done.layout
     spread = layout.spread()
     if spread <= limits.spread:
         return remarks
-    reason = "no further move of a whole replica brings the fills closer together"
+    reason = "the planner finds no further move of a whole replica that brings them closer together"
     if not window.is_wanted_spread:
         reason = "a broker has each partition at most once, and one of them has room for more"
+    if window.too_large is not None:
+        name = layout.cluster.partitions[window.too_large].name
+        reason = f"a replica of {name} alone fills more of any directory that it could be in"
     if not window.is_wanted_spread and len(zones) > 1:
         reason = (
             "replication and racks keep the replicas in "

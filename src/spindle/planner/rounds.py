@@ -114,10 +114,11 @@ class RoundPlanner:
     limits: PlanLimits
     rounds: list[PlannedRound] = field(default_factory=list)
     dropped: list[PlannedMove] = field(default_factory=list)
-    spreads: list[float] = field(default_factory=list)
+    unevenness: list[tuple[float, float]] = field(default_factory=list)
     initial_spread: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.unevenness.append(self.layout.unevenness())
         self.initial_spread = self.layout.spread()
 
     def run(self) -> None:
@@ -136,7 +137,7 @@ class RoundPlanner:
                 queues[source] = self._take(opened, source, queues[source])
             if opened.chosen:
                 self.rounds.append(opened.close())
-                self.spreads.append(self.layout.spread())
+                self.unevenness.append(self.layout.unevenness())
             else:
                 queues = self._unblocked(queues, ceilings)
 
@@ -152,24 +153,24 @@ class RoundPlanner:
         ]
 
     def drop_rounds_that_worsen(self) -> None:
-        """Drop the last rounds as long as the spread was smaller before them.
+        """Drop the last rounds as long as the fills were closer together before them.
 
         A round that takes a replica out of a directory that the plan empties always stays.
         """
         leaving = frozenset(self.layout.leaving)
-        spreads = [self.initial_spread, *self.spreads]
         needed = [
             number
             for number, each in enumerate(self.rounds, start=1)
             if any(move.source in leaving for move in each.moves)
         ]
         first = max(needed, default=0)
-        best = min(range(first, len(spreads)), key=lambda number: (spreads[number], number))
+        counts = range(first, len(self.unevenness))
+        best = min(counts, key=lambda number: (*self.unevenness[number], number))
         for each in reversed(self.rounds[best:]):
             for move in each.moves:
                 self.layout.move(self.layout.first[move.partition] + move.slot, move.source)
                 self.dropped.append(move)
-        del self.rounds[best:], self.spreads[best:]
+        del self.rounds[best:], self.unevenness[best + 1 :]
 
     def _queues(self) -> dict[int, list[int]]:
         """Return the replicas that move by their source, the largest ones first."""

@@ -28,14 +28,16 @@ class FillWindow:
         low: the lowest fill at the end.
         high: the highest fill at the end.
         lower_bound_bytes: no plan whose final fills are as close together moves fewer bytes.
-        is_wanted_spread: False if the zones are too different for the wanted spread; the window
-            is wider then.
+        is_wanted_spread: False if the zones are too different for the wanted spread, or a replica
+            is too large for it; the window is wider then.
+        too_large: the index of a partition whose replica is too large for a lower window.
     """
 
     low: float
     high: float
     lower_bound_bytes: int
     is_wanted_spread: bool
+    too_large: int | None = None
 
 
 class ZoneFills:
@@ -138,6 +140,8 @@ def cheapest_window(layout: Layout, zones: Sequence[Zone], spread: float) -> Fil
     # offline directories; the plan does without this, but the bound must not.
     ceiling, rest = _broker_bounds(layout)
     highest = max(*levels, rest, *(each.fixed_fill() for each in fills))
+    largest, too_large = _largest_fill(layout)
+    highest = max(highest, largest)
     lowest = min(*levels, ceiling)
     width = max(spread, highest - lowest)
 
@@ -147,7 +151,13 @@ def cheapest_window(layout: Layout, zones: Sequence[Zone], spread: float) -> Fil
     begin = max(0.0, highest - width)
     low = _cheapest(cost, begin, lowest)
     bound = cost(_cheapest(cost, begin, min(ceiling, max(lowest, 1.0))))
-    return FillWindow(low, low + width, int(bound * _ROUNDING), width <= spread)
+    return FillWindow(
+        low,
+        low + width,
+        int(bound * _ROUNDING),
+        width <= spread,
+        too_large if width > spread and largest == highest else None,
+    )
 
 
 def _broker_bounds(layout: Layout) -> tuple[float, float]:
@@ -175,6 +185,31 @@ def _broker_bounds(layout: Layout) -> tuple[float, float]:
         if whole > size:
             rests.append((total_bytes - held) / (whole - size))
     return min(ceilings), max(rests)
+
+
+def _largest_fill(layout: Layout) -> tuple[float, int]:
+    """Return the fill that a replica alone gives to its directory, wherever it is.
+
+    Of the n largest replicas of a partition one is on a broker whose largest directory is at most
+    the n-th largest of all brokers.
+
+    Returns:
+        The highest such fill, and the index of the partition.
+    """
+    largest: dict[int, int] = {}
+    for each in layout.staying():
+        broker, capacity = layout.broker[each], layout.cluster.directories[each].capacity_bytes
+        largest[broker] = max(capacity, largest.get(broker, 0))
+    capacities = sorted(largest.values(), reverse=True)
+    counted = {*layout.staying(), *layout.leaving}
+    found = (0.0, 0)
+    for number in range(len(layout.cluster.partitions)):
+        replicas = range(layout.first[number], layout.first[number + 1])
+        sizes = [layout.size[each] for each in replicas if layout.place[each] in counted]
+        for size, capacity in zip(sorted(sizes, reverse=True), capacities, strict=False):
+            if size > found[0] * capacity:
+                found = (size / capacity, number)
+    return found
 
 
 def _cheapest(cost: Callable[[float], float], begin: float, end: float) -> float:

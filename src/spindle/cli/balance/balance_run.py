@@ -5,12 +5,15 @@ from typing import Final
 
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.filling_targets import highest_fill
+from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.client.wire.cluster import WireClient
+from spindle.planner.leaders import preferred_orders
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
@@ -45,7 +48,13 @@ class BalanceRun:
         self._history = history
         self._horizon_ms = horizon_ms
         self._tell = tell
-        self._executor = RoundExecutor(client, file, limits.throttle_bytes_per_second, tell)
+        self._executor = RoundExecutor(
+            client,
+            file,
+            limits.throttle_bytes_per_second,
+            tell,
+            highest_fill=highest_fill(limits, capacity_bytes),
+        )
 
     def finish(self) -> None:
         """Bring the fills as close together as plans can.
@@ -62,6 +71,7 @@ class BalanceRun:
             stays="the fills do not get closer together: partitions grow as fast as they move, or "
             "see the logs of the brokers; --cancel removes the throttles",
         )
+        give_leaderships(self._client, preferred_orders(plan), self._tell)
         self._undo_throttles("the same command")
         for remark in plan.remarks:
             self._tell(ExecutionStep("remark", remark, {"remark": remark}))

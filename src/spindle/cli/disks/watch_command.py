@@ -18,6 +18,7 @@ from spindle.cli.disks.rates import BrokerRates, DiskRate, MoveRate, OperationRa
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
 from spindle.cli.disks.survey import Survey
 from spindle.cli.failure import CommandFailed
+from spindle.cli.numbers import FiniteRange
 from spindle.cli.terminal import Line, shows_blocks
 from spindle.client.wire.cluster import WireClient
 
@@ -58,7 +59,7 @@ class Watch:
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=0.1, max=3600),
+    type=FiniteRange(min=0.1, max=3600),
     default=2.0,
     show_default=True,
     metavar="S",

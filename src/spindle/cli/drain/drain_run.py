@@ -1,10 +1,14 @@
 """Executes a drain: cordon, then plan, move one round, and plan again until nothing is left."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from spindle.cli.execution.cordons import remove_cordons, set_cordon
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.filling_targets import highest_fill
+from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.failure import CommandFailed
@@ -13,15 +17,17 @@ from spindle.cli.plan.place import find_directories, parse_place, place_text
 from spindle.cli.plan.snapshot import read_snapshot
 from spindle.client.admin.cluster import finalized_level
 from spindle.client.wire.cluster import WireClient
+from spindle.common.ids import TopicPartition
 from spindle.metadata.features import (
     CORDONED_DIRECTORIES_LEVEL,
     METADATA_VERSION,
     metadata_version_name,
 )
+from spindle.planner.leaders import even_leaders, preferred_orders
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
-from spindle.planner.plans import drain
+from spindle.planner.plans import drain, moved_to_other_brokers
 
 
 def end_step(place: str, plan: PlacementPlan, *, can_cordon: bool) -> ExecutionStep:
@@ -81,8 +87,16 @@ class DrainRun:
         self._history = history
         self._horizon_ms = horizon_ms
         self._can_cordon = True
+        self._moved: set[TopicPartition] = set()
         self._broker_id, self._path = parse_place(place)
-        self._executor = RoundExecutor(client, file, limits.throttle_bytes_per_second, tell)
+        self._executor = RoundExecutor(
+            client,
+            file,
+            limits.throttle_bytes_per_second,
+            tell,
+            highest_fill=highest_fill(limits, capacity_bytes),
+            while_uncordoned=self._while_uncordoned,
+        )
 
     def finish(self) -> None:
         """Empty the place; the cordon stays.
@@ -101,6 +115,7 @@ class DrainRun:
             # Topics that were created until now may have replicas there.
             self._cordon(plan)
             plan = self._move_all()
+        self._even_leaders(plan)
         self._executor.unthrottle()
         self._file.cordoned = []
         self._file.end()
@@ -126,11 +141,33 @@ class DrainRun:
     def _remove_cordons(self) -> None:
         remove_cordons(self._client, self._broker_id, self._file, self._tell)
 
+    def _while_uncordoned(self, stop: Callable[[], object]) -> None:
+        """Call a function while the cordons of this drain are removed, and set them again."""
+        paths = list(self._file.cordoned)
+        self._remove_cordons()
+        try:
+            stop()
+        finally:
+            self._set_cordons(paths)
+
+    def _even_leaders(self, plan: PlacementPlan) -> None:
+        """Let brokers lead equally many partitions, by the order of those that this run moved."""
+        models = plan.cluster.partitions
+        moved = [number for number, each in enumerate(models) if each.name in self._moved]
+        preferred = even_leaders(plan.cluster, plan.places(), moved)
+        orders = preferred_orders(replace(plan, preferred=preferred))
+        give_leaderships(self._client, orders, self._tell)
+
+    def _before_round(self, plan: PlacementPlan) -> None:
+        self._cordon(plan)
+        moved = moved_to_other_brokers(plan.rounds[:1], plan.cluster)
+        self._moved.update(plan.cluster.partitions[each].name for each in moved)
+
     def _move_all(self) -> PlacementPlan:
         return run_rounds(
             self._executor,
             self._plan,
-            before_round=self._cordon,
+            before_round=self._before_round,
             distance=lambda plan: sum(len(each.moves) for each in plan.rounds),
             stays=f"{place_text(self._place)} does not get emptier; see the broker's log",
         )
@@ -152,7 +189,9 @@ class DrainRun:
 
     def _cordon(self, plan: PlacementPlan) -> None:
         """Cordon what is not cordoned yet; the file names a cordon before it is set."""
-        wanted = self._uncordoned(plan)
+        self._set_cordons(self._uncordoned(plan))
+
+    def _set_cordons(self, wanted: Sequence[str]) -> None:
         if not wanted:
             return
         # A broker hears of a cordon late, so a path may be wanted again.

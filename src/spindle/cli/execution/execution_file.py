@@ -6,7 +6,7 @@ Everything else is asked from the cluster, so an execution that was killed goes 
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any
 
 from spindle.cli.execution.topic_throttles import ThrottledReplicas
 from spindle.cli.failure import CommandFailed
+from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.reassignment_plan import parse_plan
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile
     """Return what an earlier run for the same goal has left, or a new file that is not saved yet.
 
     Raises:
-        CommandFailed: the file is of another goal or cluster, or no such file.
+        CommandFailed: the file is of another goal or cluster, or damaged, or no such file.
     """
     if not path.exists():
         return ExecutionFile(path, cluster_id, goal)
@@ -101,11 +103,34 @@ def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile
         kinds = {"cordoned": list, "throttled": dict, "brokers": list, "round": str}
         if not all(isinstance(getattr(found, name), kind) for name, kind in kinds.items()):
             raise TypeError(path)
-    except (ValueError, TypeError, RecursionError):
-        raise CommandFailed(f"{path} is not the file of an execution") from None
+        if found.round:
+            parse_plan(found.round)
+        has_types = _are(int, found.brokers) and _are(str, found.cordoned)
+        if not has_types or not _are_entries(found.throttled):
+            raise TypeError(path)
+    except (ValueError, TypeError, RecursionError, ToolFailed):
+        raise CommandFailed(
+            f"{path} is damaged, or is not the file of an execution: name another file with "
+            "--state, or delete it, and give the same command again. The cordons and throttles "
+            "that it named stay then, until you remove them (spindle disks uncordon, spindle "
+            "reassign --verify)"
+        ) from None
     if (found.cluster_id, found.goal) != (cluster_id, goal):
         raise CommandFailed(
             f"{path} is of {found.goal!r} in cluster {found.cluster_id}, not of {goal!r} in "
             f"{cluster_id}; name another file with --state"
         )
     return found
+
+
+def _are(kind: type, values: Iterable[Any]) -> bool:
+    """Return whether all values have a type."""
+    return all(isinstance(each, kind) for each in values)
+
+
+def _are_entries(throttled: Mapping[Any, Any]) -> bool:
+    """Return whether a value is lists of texts by key by topic."""
+    if not _are(str, throttled) or not _are(dict, throttled.values()):
+        return False
+    lists = [each for by_key in throttled.values() for each in by_key.values()]
+    return _are(list, lists) and all(_are(str, each) for each in lists)

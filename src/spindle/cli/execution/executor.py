@@ -7,6 +7,7 @@ from typing import Final
 
 from spindle.cli.durations import span_text
 from spindle.cli.execution.execution_file import ExecutionFile
+from spindle.cli.execution.filling_targets import overfilling
 from spindle.cli.execution.moves_under_way import MovesUnderWay, Standstill, moves_under_way
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.execution.topic_throttles import (
@@ -34,6 +35,7 @@ from spindle.client.admin.partitions import (
 )
 from spindle.client.admin.refusals import refusal_text
 from spindle.client.errors import BrokerNotRunning, ClientError
+from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
 from spindle.common.counted import counted
 from spindle.common.errors import ApiError, ErrorCode
@@ -67,6 +69,8 @@ class RoundExecutor:
 
     Args:
         throttle_bytes_per_second: for each broker: into it, out of it, and between directories.
+        highest_fill: copies into a directory are given up before its file system is fuller.
+        while_uncordoned: calls a function while the cordons of this execution are removed.
     """
 
     def __init__(
@@ -75,13 +79,20 @@ class RoundExecutor:
         file: ExecutionFile,
         throttle_bytes_per_second: int,
         tell: Tell,
+        *,
+        highest_fill: float = 1.0,
+        while_uncordoned: Callable[[Callable[[], object]], None] = lambda stop: None,
     ) -> None:
         self.client = client
         self.file = file
         self.tell = tell
         self.refused: list[str] = []
         self._throttle_bytes_per_second = throttle_bytes_per_second
+        self._highest_fill = highest_fill
+        self._while_uncordoned = while_uncordoned
         self._throttled: set[int] = set()
+        self._told: set[Replica] = set()
+        self._offline: set[str] | None = None
 
     def begin(self, plan: PlacementPlan) -> None:
         """Start the first round of a plan.
@@ -94,6 +105,7 @@ class RoundExecutor:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         self.refused = []
+        self._told = set()
         moves, current = self._still_right(plan)
         if not moves.replicas:
             return
@@ -118,10 +130,9 @@ class RoundExecutor:
     def wait(self) -> None:
         """Wait until no replica of the cluster moves.
 
-        Moves of the present round that cannot end are cancelled. A broker that comes back, or whose
-        throttle another execution removes, gets the throttle of this run.
-
-        Moves that do not get further are cancelled, too, if they are of the present round.
+        Moves of the present round are cancelled that cannot end, that do not get further, or whose
+        directory fills up. A broker that comes back, or whose throttle another execution removes,
+        gets the throttle of this run. Directories that fail meanwhile are told.
 
         Raises:
             CommandFailed: a move can neither end nor be cancelled, or those of others do not get
@@ -133,7 +144,10 @@ class RoundExecutor:
         checked = began
         last_seen: dict[int, float] = {}
         while True:
-            now = moves_under_way(list_reassignments(self.client), self.client.describe_log_dirs())
+            reassigned = list_reassignments(self.client)
+            described = self.client.describe_log_dirs()
+            now = moves_under_way(reassigned, described)
+            self._tell_offline(now)
             if not now.count:
                 return
             if now.count != told:
@@ -146,6 +160,7 @@ class RoundExecutor:
             involved = {broker for each in now.reassigned.values() for broker in each.replicas}
             away = [each for each in involved if last_seen.get(each, began) < long_ago]
             self._cancel_lost(now, away)
+            self._leave_filling_targets(now, described)
             if standstill.is_reached(now, time.monotonic()):
                 self._end_standstill(now)
             if time.monotonic() - checked >= CHECK_S:
@@ -155,6 +170,42 @@ class RoundExecutor:
                 self.throttle()
             self._throttled.intersection_update(alive)
             time.sleep(PAUSE_S)
+
+    def _tell_offline(self, now: MovesUnderWay) -> None:
+        """Tell the directories that have failed since this execution began."""
+        found = {f"{broker}:{path}" for broker, paths in now.offline.items() for path in paths}
+        known = found if self._offline is None else self._offline
+        for each in sorted(found - known):
+            text = f"directory {each} has failed, or its broker has taken it offline"
+            self.tell(ExecutionStep("wentOffline", text, {"directory": each}))
+        self._offline = known | found
+
+    def _leave_filling_targets(
+        self, now: MovesUnderWay, described: Mapping[int, Collection[LogDirView]]
+    ) -> None:
+        """Cancel the moves of the present round into directories that fill up.
+
+        Raises:
+            CommandFailed: the cluster does not cancel one of them.
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        if not self.file.round:
+            return
+        plan = parse_plan(self.file.round)
+        found = overfilling(plan, now, described, self._highest_fill)
+        between = {r.partition: why for r, why in found.items() if r not in now.copies}
+        if between:
+            self._give_up(between)
+        inside = Plan({}, {r: plan.directories[r] for r in found if r in now.copies})
+        new = [replica for replica in inside.directories if replica not in self._told]
+        for replica in new:
+            self._tell_given_up(str(replica), found[replica])
+        left = self._end_copies(inside) if inside.directories else {}
+        if left:
+            self._while_uncordoned(lambda: self._end_copies_soon(inside))
+            left = self._end_copies(inside)
+        self._tell_not_stopped({r: path for r, path in left.items() if r in new}, "")
+        self._told.update(inside.directories)
 
     def _cancel_lost(self, now: MovesUnderWay, away: Collection[int]) -> None:
         """Cancel the moves of the present round that cannot end.
@@ -196,10 +247,7 @@ class RoundExecutor:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         for partition, reason in reasons.items():
-            text = f"the move of {partition} is given up: {reason}"
-            self.tell(
-                ExecutionStep("givenUp", text, {"partition": str(partition), "reason": reason})
-            )
+            self._tell_given_up(str(partition), reason)
         for partition, error in alter_reassignments(self.client, dict.fromkeys(reasons)).items():
             if error is not None and error.code not in _HAS_ENDED:
                 raise CommandFailed(
@@ -207,6 +255,10 @@ class RoundExecutor:
                     f"cancelled ({refusal_text(error)}): start the broker, and give the same "
                     "command again"
                 )
+
+    def _tell_given_up(self, name: str, reason: str) -> None:
+        text = f"the move of {name} is given up: {reason}"
+        self.tell(ExecutionStep("givenUp", text, {"partition": name, "reason": reason}))
 
     def _still_right(
         self, plan: PlacementPlan
@@ -244,12 +296,20 @@ class RoundExecutor:
         left = self._end_copies(plan)
         if left:
             uncordon()
-            deadline = time.monotonic() + UNCORDONED_S
-            while (left := self._end_copies(plan)) and time.monotonic() < deadline:
-                time.sleep(PAUSE_S)
+            left = self._end_copies_soon(plan)
+        self._tell_not_stopped(left, " without a throttle")
+
+    def _tell_not_stopped(self, left: Mapping[Replica, str], how: str) -> None:
         for replica, path in left.items():
-            text = f"the move of {replica} goes on without a throttle, because {path} is cordoned"
+            text = f"the move of {replica} goes on{how}, because {path} is cordoned"
             self.tell(ExecutionStep("notStopped", text, {"move": str(replica), "path": path}))
+
+    def _end_copies_soon(self, plan: Plan) -> dict[Replica, str]:
+        """End the copies of a plan once their broker has heard that cordons were removed."""
+        deadline = time.monotonic() + UNCORDONED_S
+        while (left := self._end_copies(plan)) and time.monotonic() < deadline:
+            time.sleep(PAUSE_S)
+        return left
 
     def _end_copies(self, plan: Plan) -> dict[Replica, str]:
         """End the copies of a plan between directories of a broker.

@@ -14,6 +14,7 @@ import click
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
 from spindle.cli.failure import CommandFailed
+from spindle.cli.numbers import FiniteRange
 from spindle.cli.sizes import parse_size
 from spindle.cli.tools.bootstrap import properties_of
 from spindle.cli.tools.failures import FAILURES, failure
@@ -125,7 +126,7 @@ CONFLICT: Final = 3
 @click.option("--follow", is_flag=True, help="Go on with records as they arrive, until Ctrl-C.")
 @click.option(
     "--max-delay",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=60.0,
     metavar="SECONDS",
     show_default=True,
@@ -142,7 +143,7 @@ CONFLICT: Final = 3
 @click.option("--compact", is_flag=True, help="At the end join small files to large ones.")
 @click.option(
     "--vacuum",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     metavar="HOURS",
     help="At the end delete files of killed runs, and those that left the table so long ago.",
 )

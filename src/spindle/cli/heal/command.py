@@ -10,8 +10,10 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import DurationMs
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.filling_targets import highest_fill
 from spindle.cli.execution.steps import ExecutionStep, Tell, printing
 from spindle.cli.failure import CommandFailed
+from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.heal.heal_run import HealRun, HealSettings
 from spindle.cli.heal.hours import HoursOfDay, HoursParameter
 from spindle.cli.heal.memory import open_memory
@@ -21,29 +23,12 @@ from spindle.cli.sizes import parse_size
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.wire.cluster import WireClient
-from spindle.planner.healing import HealingLimits
 
 _MS: Final = 1000
-_PERCENT: Final = click.FloatRange(1, 100)
 
 
 @click.command("heal")
-@click.option(
-    "--above",
-    type=_PERCENT,
-    default=85.0,
-    show_default=True,
-    metavar="PERCENT",
-    help="Directories that are fuller than this give replicas.",
-)
-@click.option(
-    "--down-to",
-    type=_PERCENT,
-    default=80.0,
-    show_default=True,
-    metavar="PERCENT",
-    help="They give until they are at this; no other directory gets fuller than this.",
-)
+@fill_options
 @ahead_options
 @click.option(
     "--grace",
@@ -114,12 +99,7 @@ def heal_command(
     It says what it finds, what it does and why. It does nothing while others move replicas. After a
     kill, the same command goes on. Ctrl-C stops its moves and removes its throttles.
     """
-    if down_to > above:
-        raise click.UsageError(
-            f"--down-to {down_to:g} is higher than --above {above:g}: directories give replicas "
-            "when they are above the one, until they are at the other"
-        )
-    healing = HealingLimits(above / 100, down_to / 100)
+    healing = healing_limits(above, down_to)
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)
     settings = HealSettings(
         healing,
@@ -139,7 +119,8 @@ def heal_command(
     with locked(path, "healing"):
         cluster_id = describe_brokers(client).cluster_id
         file = open_execution_file(path, cluster_id, "heal")
-        executor = RoundExecutor(client, file, throttle, tell)
+        fill = highest_fill(limits, capacity)
+        executor = RoundExecutor(client, file, throttle, tell, highest_fill=fill)
         memory = open_memory(state / "memory.json", cluster_id)
         run = HealRun(client, executor, memory, settings, tell)
         try:

@@ -6,6 +6,7 @@ from typing import Any
 from spindle.cli.history.forecasts import forecast_document
 from spindle.cli.history.looking_ahead import PlanOutlook
 from spindle.cli.plan.snapshot import ClusterSnapshot
+from spindle.planner.leaders import leaders_of_plan, preferred_orders
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import Infeasible, PlacementPlan, PlannedMove
@@ -75,6 +76,11 @@ def plan_document(
         "remarks": [*head["remarks"], *plan.remarks],
         "horizonMs": outlook.horizon_ms if outlook is not None else None,
         "directories": directories,
+        "leaders": _leaders(plan),
+        "preferredLeaders": [
+            {"topic": name.topic, "partition": name.partition, "replicas": brokers}
+            for name, brokers in preferred_orders(plan).items()
+        ],
         "rounds": [
             {
                 "durationMs": each.duration_ms,
@@ -83,6 +89,15 @@ def plan_document(
             for each in plan.rounds
         ],
     }
+
+
+def _leaders(plan: PlacementPlan) -> list[dict[str, int]]:
+    """Return how many partitions have their first replica on each broker."""
+    before, after = leaders_of_plan(plan)
+    return [
+        {"broker": broker, "before": count, "after": after[broker]}
+        for broker, count in before.items()
+    ]
 
 
 def _directories(

@@ -1,4 +1,4 @@
-"""Writes a plan as files for `kafka-reassign-partitions`: one for each round, and a rollback."""
+"""Writes a plan as files for `kafka-reassign-partitions`: rounds, leaders, and a rollback."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +8,10 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.snapshot import UNREADABLE
 from spindle.cli.tools.reassignment_plan import Replica, plan_json
 from spindle.common.ids import TopicPartition
+from spindle.planner.leaders import preferred_orders
 from spindle.planner.plan import PlacementPlan
 
+LEADERS: Final = "leaders.json"
 ROLLBACK: Final = "rollback.json"
 
 
@@ -29,6 +31,8 @@ def write_files(plan: PlacementPlan, folder: Path) -> list[Path]:
     if any(folder.iterdir()):
         raise CommandFailed(f"{folder} has files already; name a new folder, so that none is lost")
     texts = {round_file_name(n): text for n, text in enumerate(round_texts(plan), start=1)}
+    if plan.preferred:
+        texts[LEADERS] = plan_json(preferred_orders(plan), {})
     texts[ROLLBACK] = rollback_text(plan)
     for name, text in texts.items():
         (folder / name).write_text(text + "\n", encoding="utf-8")
@@ -51,8 +55,11 @@ def round_texts(plan: PlacementPlan) -> list[str]:
 
 
 def rollback_text(plan: PlacementPlan) -> str:
-    """Return the text that brings the replicas of all rounds back to where they were."""
-    changed: dict[int, list[int]] = {}
+    """Return the text that brings the replicas of all rounds back to where they were.
+
+    Partitions of which only the order changes get their order back.
+    """
+    changed: dict[int, list[int]] = {number: [] for number in plan.preferred}
     for each in plan.rounds:
         for move in each.moves:
             changed.setdefault(move.partition, []).append(move.slot)

@@ -17,6 +17,10 @@ plan = LazyGroup(
                 f"{_PLAN}.decommission_command:decommission_command",
                 "Empty a broker that will leave the cluster.",
             ),
+            "heal": (
+                f"{_PLAN}.heal_command:heal_command",
+                "Relieve directories that are too full or have failed.",
+            ),
             "record": (
                 f"{_PLAN}.record_command:record_command",
                 "Write a history of sizes and offsets, for forecasts.",

@@ -16,6 +16,7 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import span_text
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import ahead_options, look_ahead, plan_with
+from spindle.cli.numbers import FiniteRange
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.pages.plan_page import plan_page
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
@@ -50,7 +51,7 @@ class Goal:
 _LIMITS = (
     click.option(
         "--max-fill",
-        type=click.FloatRange(1, 100),
+        type=FiniteRange(1, 100),
         default=95.0,
         show_default=True,
         metavar="PERCENT",
@@ -92,7 +93,7 @@ _HOW_TO_EXECUTE = (
 
 SPREAD = click.option(
     "--spread",
-    type=click.FloatRange(0, 100),
+    type=FiniteRange(0, 100),
     default=5.0,
     show_default=True,
     metavar="POINTS",
@@ -170,7 +171,7 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         show(plan_lines(goal.text, plan, limits, snapshot.remarks, width))
         if outlook is not None:
             show([Line(""), *outlook_lines(plan, outlook, width)])
-        if plan.rounds and out is None:
+        if (plan.rounds or plan.preferred) and out is None:
             click.echo(f"\nTo carry it out: {goal.carried_out_by}, with the same limits")
         if html is not None:
             click.echo(f"\nDrew {html}")

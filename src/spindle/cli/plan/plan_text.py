@@ -9,6 +9,7 @@ from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text, shortened, wrapped
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
+from spindle.planner.leaders import leaders_of_plan
 from spindle.planner.limits import PlanLimits
 from spindle.planner.plan import PlacementPlan
 
@@ -67,6 +68,22 @@ def _summary(goal: str, plan: PlacementPlan, limits: PlanLimits) -> Iterator[str
     where = ", among the directories that stay" if plan.leaving else ""
     before, after = 100 * plan.spread_before, 100 * plan.spread
     yield f"spread      {before:.1f} points before, {after:.1f} after{where}"
+    yield f"leaders     {_leaders_text(plan)}"
+
+
+def _leaders_text(plan: PlacementPlan) -> str:
+    """Return how many partitions the brokers lead that the plan does not empty."""
+    directories = plan.cluster.directories
+    stay = {each.broker_id for n, each in enumerate(directories) if n not in set(plan.leaving)}
+    counts = [
+        [count for broker, count in found.items() if broker in stay]
+        for found in leaders_of_plan(plan)
+    ]
+    texts = [f"{min(each, default=0)} to {max(each, default=0)}" for each in counts]
+    changed = counted(len(plan.preferred), "partition")
+    more = f"; another replica of {changed} comes first" if plan.preferred else ""
+    where = " that stays" if plan.leaving else ""
+    return f"{texts[0]} for each broker{where} before, {texts[1]} after{more}"
 
 
 def _above_bound(plan: PlacementPlan) -> str:

@@ -1,0 +1,46 @@
+"""The options of a healing that say when a directory is too full."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from spindle.cli.numbers import FiniteRange
+from spindle.planner.healing import HealingLimits
+
+_PERCENT: Final = FiniteRange(1, 100)
+_ABOVE: Final = click.option(
+    "--above",
+    type=_PERCENT,
+    default=85.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Directories that are fuller than this give replicas.",
+)
+_DOWN_TO: Final = click.option(
+    "--down-to",
+    type=_PERCENT,
+    default=80.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="They give until they are at this; no other directory gets fuller than this.",
+)
+
+
+def fill_options(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command."""
+    return _ABOVE(_DOWN_TO(body))
+
+
+def healing_limits(above: float, down_to: float) -> HealingLimits:
+    """Return the limits that these options give, in percent.
+
+    Raises:
+        click.UsageError: they contradict each other.
+    """
+    if down_to > above:
+        raise click.UsageError(
+            f"--down-to {down_to:g} is higher than --above {above:g}: directories give replicas "
+            "when they are above the one, until they are at the other"
+        )
+    return HealingLimits(above / 100, down_to / 100)

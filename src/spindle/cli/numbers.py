@@ -1,0 +1,18 @@
+"""Numbers on a command line."""
+
+from math import isfinite
+from typing import cast
+
+import click
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range, but neither `nan`, which is in no range, nor an infinity."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(cast("float", value), param, ctx))
+        if not isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number

@@ -1,0 +1,30 @@
+"""`spindle plan heal`: the moves that a healing would make now."""
+
+import click
+
+from spindle.cli.heal.fill_options import fill_options, healing_limits
+from spindle.cli.plan.plan_command import OUT, Goal, plan_command
+from spindle.planner.healing import heal
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import PlacementPlan
+
+
+@click.command("heal")
+@fill_options
+@OUT
+@plan_command
+def heal_command(above: float, down_to: float) -> Goal:
+    """Plan moves of replicas out of directories that are too full or have failed.
+
+    spindle heal makes these moves, once a failed directory or broker has been away for its --grace.
+    """
+    healing = healing_limits(above, down_to)
+
+    def make(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
+        directories = enumerate(cluster.directories)
+        failed = [number for number, each in directories if not each.is_online]
+        return heal(cluster, cluster, failed, healing, limits)
+
+    goal = f"empty failed directories, and those above {above:g}% down to {down_to:g}%"
+    return Goal(goal, make, "spindle heal")

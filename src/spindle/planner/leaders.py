@@ -1,0 +1,86 @@
+"""Preferred leaders: the replicas that come first, so that brokers lead equally many partitions.
+
+Another order of the same replicas moves no bytes. An election of preferred leaders carries it out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import PlacementPlan
+
+_MOST_PASSES: Final = 20
+
+
+def count_leaders(
+    cluster: ClusterModel, places: Sequence[Sequence[int]], slots: Mapping[int, int] | None = None
+) -> dict[int, int]:
+    """Return the number of partitions of which each broker has the preferred leader.
+
+    Args:
+        places: the directories of the replicas of each partition.
+        slots: the position of the replica that is to come first, by partition; by default 0.
+    """
+    counts: Counter[int] = Counter({each.broker_id: 0 for each in cluster.brokers})
+    for number, found in enumerate(places):
+        slot = slots.get(number, 0) if slots else 0
+        counts[cluster.directories[found[slot]].broker_id] += 1
+    return dict(sorted(counts.items()))
+
+
+def even_leaders(
+    cluster: ClusterModel, places: Sequence[Sequence[int]], partitions: Iterable[int]
+) -> dict[int, int]:
+    """Return the partitions of which another replica should come first, and its position.
+
+    A broker gives a partition only to one that leads at least two fewer. Partitions without a
+    leader, or whose first replica is offline, stay as they are.
+
+    Args:
+        places: the directories of the replicas of each partition.
+        partitions: those whose order may change.
+    """
+    directories = cluster.directories
+    brokers = [each.broker_id for each in directories]
+    counts = count_leaders(cluster, places)
+    slots = {
+        number: 0
+        for number in sorted(partitions)
+        if cluster.partitions[number].leader != NO_LEADER
+        and directories[places[number][0]].is_online
+    }
+    for _ in range(_MOST_PASSES):
+        is_changed = False
+        for number, now in slots.items():
+            found = places[number]
+            here = brokers[found[now]]
+            best, fewest = now, counts[here] - 1
+            for slot, place in enumerate(found):
+                if counts[brokers[place]] < fewest and directories[place].is_online:
+                    best, fewest = slot, counts[brokers[place]]
+            if best != now:
+                counts[here] -= 1
+                counts[brokers[found[best]]] += 1
+                slots[number] = best
+                is_changed = True
+        if not is_changed:
+            break
+    return {number: slot for number, slot in slots.items() if slot}
+
+
+def leaders_of_plan(plan: PlacementPlan) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the preferred leaders of each broker before a plan and after it."""
+    before = count_leaders(plan.cluster, [each.directories for each in plan.cluster.partitions])
+    return before, count_leaders(plan.cluster, plan.places(), plan.preferred)
+
+
+def preferred_orders(plan: PlacementPlan) -> dict[TopicPartition, list[int]]:
+    """Return the brokers of the partitions whose order a plan changes, the leader first."""
+    places, orders = plan.places(), {}
+    for number, slot in plan.preferred.items():
+        brokers = [plan.cluster.directories[place].broker_id for place in places[number]]
+        first = brokers.pop(slot)
+        orders[plan.cluster.partitions[number].name] = [first, *brokers]
+    return orders
