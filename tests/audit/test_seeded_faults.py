@@ -81,6 +81,8 @@ ELSEWHERE = {
     "records",
     "replica-differs",
     "replica-duplicate",
+    "replica-not-compared",
+    "replica-undecided",
     "replica-orphaned",
     "topic-id-stale",
     "unreadable",

@@ -43,6 +43,11 @@ class RepairKind(Enum):
         "`spindle delete-records`"
     )
     DISK = "look at the disk and at the rights of the files, then audit again"
+    DECIDE = (
+        "move none of them away yet: audit all replicas of the partition together with a log "
+        "directory that has the metadata log, or compare the records at this offset with "
+        "`spindle dump-log`"
+    )
     CONNECT = "start the node, or look at the network between it and this machine, then audit again"
 
 
@@ -128,6 +133,18 @@ class FindingKind(Enum):
         Severity.ERROR,
         "bytes changed before their checksum was made, or files were restored from a backup",
         _COPY,
+    )
+    REPLICA_UNDECIDED = (
+        "replica-undecided",
+        Severity.ERROR,
+        "bytes changed before their checksum was made, or files were restored from a backup",
+        RepairKind.DECIDE,
+    )
+    REPLICA_UNCOMPARED = (
+        "replica-not-compared",
+        Severity.WARNING,
+        "the checkpoints of high watermarks were lost or damaged",
+        RepairKind.DECIDE,
     )
     REPLICA_ORPHANED = (
         "replica-orphaned",

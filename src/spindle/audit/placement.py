@@ -18,12 +18,14 @@ class PlacedPartition:
 
     Attributes:
         directories: the id of the directory of each replica, in the order of `replicas`.
+        elr: the replicas that may lead while none is in sync (KIP-966).
     """
 
     replicas: tuple[int, ...]
     directories: tuple[Uuid, ...]
     isr: tuple[int, ...]
     leader: int
+    elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

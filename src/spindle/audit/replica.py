@@ -91,6 +91,7 @@ class AuditedReplica:
         digest: of the batches; None if the log changed in a way that leaves gaps in it.
         is_compacted: the log was compacted, as far as it shows.
         left_out: findings beyond those that are listed.
+        epochs: (leader epoch, first offset, last offset) of the last runs of batches with one.
     """
 
     place: ReplicaPlace
@@ -104,6 +105,7 @@ class AuditedReplica:
     digest: LogDigest | None = None
     is_compacted: bool = False
     left_out: int = 0
+    epochs: tuple[tuple[int, int, int], ...] = ()
 
 
 def audit_replica(
@@ -272,6 +274,7 @@ class ReplicaPass:
             None if self.has_changed else digest.digest(),
             is_compacted,
             self.findings.left_out.total(),
+            batches.last_epochs(),
         )
 
     def _unreadable(self, path: Path, error: OSError) -> None:

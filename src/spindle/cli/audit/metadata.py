@@ -42,7 +42,9 @@ def _placed(image: MetadataImage, topic: TopicImage) -> PlacedTopic:
         topic.topic_id,
         None if policy is None else "compact" in policy,
         {
-            number: PlacedPartition(each.replicas, each.directories, each.isr, each.leader)
+            number: PlacedPartition(
+                each.replicas, each.directories, each.isr, each.leader, each.elr
+            )
             for number, each in topic.partitions.items()
         },
     )
