@@ -85,6 +85,5 @@ ELSEWHERE = {
     "replica-undecided",
     "replica-orphaned",
     "topic-id-stale",
-    "unreadable",
 }
 """Kinds that need more than one damaged place; other tests of this folder have them."""

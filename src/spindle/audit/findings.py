@@ -36,7 +36,11 @@ class RepairKind(Enum):
     )
     DROP = "move the directory away once its records are known to be elsewhere"
     CHOOSE = "keep the copy that the metadata names, and move the other one away"
-    IDENTITY = "restore the file from the other directories of the node, or from a backup"
+    IDENTITY = (
+        "restore the file from a backup, or write it anew: version, cluster.id and node.id as in "
+        "the other directories of the node, and the directory.id that the metadata has for this "
+        "one; leave the rest of the directory as it is"
+    )
     RESTART = "start the broker: it tells the controller where the replica is"
     PASS_OVER = (
         "let consumers pass over the offsets of the batch, or delete the records up to it with "
@@ -110,6 +114,7 @@ class FindingKind(Enum):
     )
     CHECKPOINT_FILE = ("checkpoint-file", Severity.ERROR, _DAMAGE, _REBUILD)
     CHECKPOINT_BEYOND_END = ("checkpoint-beyond-end", Severity.WARNING, _STALE, _REBUILD)
+    CHECKPOINT_ENTRY = ("checkpoint-entry", Severity.WARNING, _STALE, _REBUILD)
     REPLICA_MISSING = (
         "replica-missing",
         Severity.ERROR,

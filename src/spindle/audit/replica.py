@@ -14,7 +14,7 @@ from typing import Final
 from spindle.audit.closing_state import ClosingState
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
-from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.findings import AuditFinding, Collector, FindingKind, Severity
 from spindle.audit.log_join import JoinedBatches, SegmentPart
 from spindle.audit.odd_files import refuse_odd_files
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
@@ -399,6 +399,7 @@ class ReplicaPass:
                 offset=end,
             )
         elif place.state is ClosingState.CLOSED:
+            self._check_recovery_point(end)
             for name, offset in (
                 ("high watermark", said.high_watermark),
                 ("log start offset", said.log_start),
@@ -411,6 +412,20 @@ class ReplicaPass:
                         f"the checkpoint has {name} {offset}, but the log ends at {end}",
                         offset=offset,
                     )
+
+    def _check_recovery_point(self, end: int) -> None:
+        """Report a recovery point below the end of a log that was closed in order, so flushed."""
+        point = self.place.checkpointed.recovery_point
+        # The end of a damaged log may be a wrong one.
+        is_sound = not any(f.kind.severity is Severity.ERROR for f in self.findings.found)
+        if point is not None and point < end and is_sound and not self.has_changed:
+            self.findings.add(
+                FindingKind.CHECKPOINT_ENTRY,
+                self.place.path,
+                f"the checkpoint has recovery point {point}, but the broker stopped in order, and "
+                f"the log ends at {end}",
+                offset=point,
+            )
 
     def _check_metadata_snapshots(self, names: Iterable[str]) -> None:
         if not self.place.is_metadata_log:
