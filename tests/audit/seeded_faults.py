@@ -280,9 +280,18 @@ def an_aborted_transaction_is_forgotten(rng: random.Random, root: Path) -> None:
 def an_aborted_transaction_changes(rng: random.Random, root: Path) -> None:
     path = rng.choice(files(root / str(TRANSACTIONAL), ".txnindex"))
     at = rng.randrange(path.stat().st_size // 34) * 34
-    field = rng.choice((2, 10, 18))
+    field = rng.choice((2, 10, 18, 26))
     old = struct.unpack_from(">q", path.read_bytes(), at + field)[0]
     patch(path, at + field, struct.pack(">q", old + rng.choice((-1, 1))))
+
+
+@fault(FindingKind.TRANSACTION_INDEX_ENTRY)
+def a_last_stable_offset_changes(rng: random.Random, root: Path) -> None:
+    path = rng.choice(files(root / str(TRANSACTIONAL), ".txnindex"))
+    at = rng.randrange(path.stat().st_size // 34) * 34
+    last, stable = struct.unpack_from(">qq", path.read_bytes(), at + 18)
+    others = {last + 1, last, stable + 1, rng.randrange(last)} - {stable}
+    patch(path, at + 26, struct.pack(">q", rng.choice(sorted(others))))
 
 
 @fault(FindingKind.PRODUCER_SNAPSHOT_FILE)

@@ -32,10 +32,12 @@ def part_document(part: SegmentPart) -> dict[str, Any]:
             "entries": None if entries is None else [list(each) for each in entries],
             "lastOffset": transactions.last_offset,
             "markers": [
-                [list(each.marker), each.began_at, each.is_first] for each in transactions.markers
+                [list(each.marker), each.began_at, each.is_first, each.open_from]
+                for each in transactions.markers
             ],
-            "ended": list(transactions.ended),
+            "ended": list(transactions.ended.items()),
             "stillOpen": list(transactions.still_open.items()),
+            "begun": list(transactions.begun.items()),
         },
         "digest": list(part.digest.sums.items()),
         "bytes": part.size_bytes,
@@ -110,11 +112,12 @@ def segment_part(task: SegmentTask, document: Any) -> SegmentPart:
             None if entries is None else [AbortedTransaction(*each) for each in entries],
             int(transactions["lastOffset"]),
             tuple(
-                SeenMarker(Marker(*marker), began_at, is_first)
-                for marker, began_at, is_first in transactions["markers"]
+                SeenMarker(Marker(*marker), began_at, is_first, open_from)
+                for marker, began_at, is_first, open_from in transactions["markers"]
             ),
-            tuple(transactions["ended"]),
+            dict(transactions["ended"]),
             dict(transactions["stillOpen"]),
+            dict(transactions["begun"]),
         ),
         LogDigest({int(at): int(value) for at, value in document["digest"]}),
         int(document["bytes"]),

@@ -71,7 +71,7 @@ class SegmentAudit:
         self._batches = BatchChecks(self._findings, segment.path, segment.base_offset)
         self._producers = ProducerNotes(snapshot_offsets)
         self._index_path = segment.path.with_suffix(TRANSACTION_INDEX_SUFFIX)
-        self._transactions = TransactionNotes(self._index_path, segment.base_offset)
+        self._transactions = TransactionNotes(self._index_path, segment.base_offset, None)
         self._digest = DigestBuilder()
         self._records = RecordChecks(self._findings) if checks_records else None
         self._on_bytes = on_bytes
@@ -116,6 +116,8 @@ class SegmentAudit:
         offset_index = self._index(path, INDEX_SUFFIX) if is_plain else None
         time_index = self._index(path, TIME_INDEX_SUFFIX) if is_plain else None
         aborted_data = _read(path.with_suffix(TRANSACTION_INDEX_SUFFIX)) if is_plain else None
+        entries = self._aborted(self._index_path, aborted_data or b"")
+        self._transactions = TransactionNotes(self._index_path, segment.base_offset, entries)
         with path.open("rb", buffering=0) as file:
             base = segment.base_offset
             offsets = OffsetIndexChecks(
@@ -149,9 +151,6 @@ class SegmentAudit:
             if time_index is not None:
                 times.finish(scan, must_be_complete=is_finished)
             self._size_bytes += scan.size_bytes
-        entries = self._aborted(self._index_path, aborted_data or b"")
-        if entries is not None:
-            self._transactions.entries(entries)
 
     def _read(self, path: Path, scan: SegmentScan) -> Iterator[Any]:
         """Yield the fields of the batches in each window, when their bytes are no longer needed."""
