@@ -9,7 +9,11 @@ from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.odd_files import refuse_odd_file
 from spindle.common.errors import ConfigError
 from spindle.common.uuids import Uuid, is_reserved_directory_id, uuid_text
-from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
+from spindle.log.formats.clean_shutdown import (
+    CLEAN_SHUTDOWN_FILE,
+    UNKNOWN_BROKER_EPOCH,
+    read_clean_shutdown,
+)
 from spindle.log.formats.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -52,6 +56,7 @@ def read_identity(findings: Collector, directory: Path) -> MetaProperties | None
 def closing_epoch(directory: Path) -> int:
     """Return the broker epoch of the run that closed a log directory in order, -1 if unknown."""
     try:
+        refuse_odd_file(directory / CLEAN_SHUTDOWN_FILE)
         epoch = read_clean_shutdown(FILE_SYSTEM, str(directory))
     except OSError:
         return UNKNOWN_BROKER_EPOCH

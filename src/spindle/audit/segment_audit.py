@@ -148,7 +148,8 @@ class SegmentAudit:
                 times.window(fields)
             self._batches.bad_spans(scan.bad_spans, may_be_torn=not is_finished)
             offsets.finish(scan)
-            if time_index is not None:
+            # A damaged batch may have other timestamps than when its entry was made.
+            if time_index is not None and not self._batches.has_wrong_checksum:
                 times.finish(scan, must_be_complete=is_finished)
             self._size_bytes += scan.size_bytes
 

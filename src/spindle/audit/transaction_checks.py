@@ -14,6 +14,8 @@ from spindle.log.formats.transaction_index import ENTRY_BYTES, AbortedTransactio
 
 _NO_BATCH: Final = -1
 _LAST_OFFSET: Final = 2**63 - 1
+MAX_WRONG_ENTRIES: Final = 5_000
+"""Behind so many wrong entries of one index, the rest of them is passed over."""
 
 
 class TransactionChecks:
@@ -67,12 +69,18 @@ class TransactionChecks:
     def _compare(self, path: Path, entries: Sequence[AbortedTransaction], base_offset: int) -> None:
         named = set()
         before = base_offset - 1
+        wrong_count = 0
         for number, entry in enumerate(entries):
+            if wrong_count == MAX_WRONG_ENTRIES:
+                text = f"the entries behind {wrong_count} wrong ones are not compared"
+                self._add(path, text, entry.last_offset, number * ENTRY_BYTES)
+                return
             named.add(entry.last_offset)
             evidence = self._contradiction(entry, base_offset, before)
             before = max(before, entry.last_offset)
             first = self._aborted_from.get(entry.last_offset)
             if evidence:
+                wrong_count += 1
                 position = number * ENTRY_BYTES
                 self._add(path, f"entry {number} {evidence}", entry.last_offset, position)
                 continue
@@ -90,6 +98,7 @@ class TransactionChecks:
                 )
             else:
                 continue
+            wrong_count += 1
             self._unless_compacted.append((path, text, entry.last_offset, number * ENTRY_BYTES))
         for offset in self._aborted_from.keys() - named:
             text = f"no entry names the transaction that was aborted at offset {offset}"
