@@ -248,6 +248,13 @@ def an_offset_entry_names_another_offset(rng: random.Random, root: Path) -> None
     raise AssertionError("every batch has one record")
 
 
+@fault(FindingKind.OFFSET_INDEX_SHORT)
+def an_offset_index_loses_entries_at_its_end(rng: random.Random, root: Path) -> None:
+    path = rng.choice(files(root / str(PLAIN), ".index")[:-1])
+    data = path.read_bytes()
+    path.write_bytes(data[: rng.choice((0, 8, len(data) // 8 // 3 * 8))])
+
+
 @fault(FindingKind.TIME_INDEX_ENTRY)
 def a_time_entry_has_another_time(rng: random.Random, root: Path) -> None:
     path = segment(rng, root).with_suffix(".timeindex")

@@ -15,6 +15,7 @@ from spindle.audit.applied_repairs import folder_states
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.run import run_audit
 from spindle.cli.audit.metadata import load_placement
+from spindle.disks.directory_store import DirectoryStore
 from spindle.protocol.records.batch import batches, computed_crc
 
 
@@ -56,6 +57,24 @@ def test_a_link_to_itself_hides_nothing(tmp_path: Path) -> None:
     assert [finding.path for finding in report.findings] == [str(root / "loop")]
     assert len(report.replicas) == 2
     assert set(folder_states([root])) == {root, *(each.place.path for each in report.replicas)}
+
+
+def test_short_runs_of_a_broker_leave_an_offset_index_without_entries(tmp_path: Path) -> None:
+    """Each stop adds an entry to the time index, and each start counts the bytes from 0 again."""
+    directory = BrokerDirectory(tmp_path / "d1")
+    directory.create(PLAIN)
+    for _ in range(12):
+        (log,) = directory.store.all_logs()
+        directory.append(log, 1)
+        directory.close()
+        directory.store = DirectoryStore(directory.files, str(directory.path))
+        directory.load()
+    directory.fill_transactional()
+    directory.close()
+    (index,) = (tmp_path / "d1" / str(PLAIN)).glob("*.index")
+    assert index.stat().st_size == 0
+    assert index.with_suffix(".timeindex").stat().st_size == 12 * 12
+    assert kinds(tmp_path / "d1") == []
 
 
 def test_fresh_directories_have_no_findings(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from spindle.pipeline.segments.small_files import FILE_SYSTEM
 _WITH_ALL_LOGS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS)
 """The checkpoints into which a broker writes each log when it stops in order."""
 _NAMED: Final = 3
+_MAX_MISSING: Final = 1000
+"""The most missing replicas that a checkpoint adds as findings."""
 _NO_OFFSETS: Final[Mapping[TopicPartition, int]] = {}
 
 
@@ -72,7 +74,13 @@ class DirectoryCheckpoints:
             known: the partitions with any directory.
             is_closed: the broker stopped in order, so all logs in use have entries.
         """
-        for partition in sorted(self._named(RECOVERY_POINTS).keys() - known):
+        missing = sorted(self._named(RECOVERY_POINTS).keys() - known)
+        if len(missing) > _MAX_MISSING:
+            evidence = f"{len(missing) - _MAX_MISSING} more of its partitions have no directory"
+            self._findings.add(
+                FindingKind.CHECKPOINT_ENTRY, self._directory / RECOVERY_POINTS, evidence
+            )
+        for partition in missing[:_MAX_MISSING]:
             self._findings.add(
                 FindingKind.REPLICA_MISSING,
                 self._directory / str(partition),

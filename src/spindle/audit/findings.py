@@ -94,6 +94,7 @@ class FindingKind(Enum):
     OFFSET_INDEX_SIZE = ("offset-index-size", Severity.WARNING, _LOST_TAIL, _REBUILD)
     OFFSET_INDEX_ORDER = ("offset-index-order", Severity.WARNING, _DAMAGE, _REBUILD)
     OFFSET_INDEX_ENTRY = ("offset-index-entry", Severity.WARNING, _STALE, _REBUILD)
+    OFFSET_INDEX_SHORT = ("offset-index-short", Severity.WARNING, _LOST_TAIL, _REBUILD)
     TIME_INDEX_MISSING = ("time-index-missing", Severity.WARNING, "the file was removed", _REBUILD)
     TIME_INDEX_SIZE = ("time-index-size", Severity.WARNING, _LOST_TAIL, _REBUILD)
     TIME_INDEX_ORDER = ("time-index-order", Severity.WARNING, _DAMAGE, _REBUILD)

@@ -12,6 +12,7 @@ from typing import Final
 from spindle.audit.batch_checks import BatchPart, EpochRun
 from spindle.audit.digests import LogDigest
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.index_tails import IndexTail
 from spindle.audit.producer_notes import ProducerPart
 from spindle.audit.transaction_notes import TransactionPart
 
@@ -25,6 +26,7 @@ class SegmentPart:
     Attributes:
         is_gone: the file was removed while it was to be read.
         left_out: findings beyond those that are listed, by kind.
+        index_tail: of the offset index of a finished segment, None if there is none.
     """
 
     path: Path
@@ -38,6 +40,7 @@ class SegmentPart:
     size_bytes: int
     batch_count: int
     is_gone: bool = False
+    index_tail: IndexTail | None = None
 
 
 class JoinedBatches:

@@ -7,11 +7,12 @@ from typing import Any
 from spindle.audit.batch_checks import BatchPart, EpochRun
 from spindle.audit.digests import LogDigest
 from spindle.audit.findings import AuditFinding, FindingKind
+from spindle.audit.index_tails import IndexTail
 from spindle.audit.log_join import SegmentPart
 from spindle.audit.producer_notes import LastBatch, ProducerCut, ProducerPart
 from spindle.audit.replica import SegmentTask
 from spindle.audit.transaction_notes import Marker, SeenMarker, TransactionPart
-from spindle.log.formats.names import TRANSACTION_INDEX_SUFFIX
+from spindle.log.formats.names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from spindle.log.formats.transaction_index import AbortedTransaction
 
 
@@ -42,6 +43,7 @@ def part_document(part: SegmentPart) -> dict[str, Any]:
         "digest": list(part.digest.sums.items()),
         "bytes": part.size_bytes,
         "batches": part.batch_count,
+        "indexTail": None if part.index_tail is None else list(part.index_tail[1:]),
     }
 
 
@@ -95,6 +97,7 @@ def segment_part(task: SegmentTask, document: Any) -> SegmentPart:
     path = task.segment.path
     producers, transactions = document["producers"], document["transactions"]
     entries = transactions["entries"]
+    tail = document["indexTail"]
     return SegmentPart(
         path,
         task.segment.base_offset,
@@ -122,6 +125,7 @@ def segment_part(task: SegmentTask, document: Any) -> SegmentPart:
         LogDigest({int(at): int(value) for at, value in document["digest"]}),
         int(document["bytes"]),
         int(document["batches"]),
+        index_tail=None if tail is None else IndexTail(path.with_suffix(INDEX_SUFFIX), *tail),
     )
 
 

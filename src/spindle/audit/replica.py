@@ -15,6 +15,7 @@ from spindle.audit.closing_state import ClosingState
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
 from spindle.audit.findings import AuditFinding, Collector, FindingKind, Severity
+from spindle.audit.index_tails import check_index_tails
 from spindle.audit.log_join import JoinedBatches, SegmentPart
 from spindle.audit.odd_files import refuse_odd_files
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
@@ -234,6 +235,7 @@ class ReplicaPass:
         transactions = TransactionChecks(self.findings)
         batches = JoinedBatches(self.findings)
         digest = DigestBuilder()
+        tails = []
         size_bytes = batch_count = 0
         for part in parts:
             self.findings.take(part.findings, part.left_out)
@@ -242,10 +244,13 @@ class ReplicaPass:
             producers.take(part.producers)
             transactions.take(part.transactions)
             digest.take(part.digest)
+            if part.index_tail is not None:
+                tails.append(part.index_tail)
             size_bytes += part.size_bytes
             batch_count += part.batch_count
         if not path.is_dir():
             raise FileNotFoundError(str(path))
+        check_index_tails(self.findings, tails)
         self._check_names(names, segments)
         first_base = segments[0].base_offset if segments else 0
         start = first_base if batches.first_offset is None else batches.first_offset

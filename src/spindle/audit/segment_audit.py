@@ -12,6 +12,7 @@ from spindle.audit.batch_checks import BatchChecks
 from spindle.audit.digests import DigestBuilder
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.index_checks import IndexContent, OffsetIndexChecks, TimeIndexChecks, read_index
+from spindle.audit.index_tails import IndexTail
 from spindle.audit.log_join import SegmentPart
 from spindle.audit.producer_notes import ProducerNotes
 from spindle.audit.record_checks import RecordChecks
@@ -75,6 +76,7 @@ class SegmentAudit:
         self._digest = DigestBuilder()
         self._records = RecordChecks(self._findings) if checks_records else None
         self._on_bytes = on_bytes
+        self._index_tail: IndexTail | None = None
         self._size_bytes = 0
         self._batch_count = 0
 
@@ -106,6 +108,7 @@ class SegmentAudit:
             self._size_bytes,
             self._batch_count,
             is_gone,
+            self._index_tail,
         )
 
     def _audit(self, *, is_finished: bool) -> None:
@@ -148,6 +151,8 @@ class SegmentAudit:
                 times.window(fields)
             self._batches.bad_spans(scan.bad_spans, may_be_torn=not is_finished)
             offsets.finish(scan)
+            if is_finished and offset_index is not None:
+                self._index_tail = offsets.tail(scan, times)
             # A damaged batch may have other timestamps than when its entry was made.
             if time_index is not None and not self._batches.has_wrong_checksum:
                 times.finish(scan, must_be_complete=is_finished)
