@@ -33,6 +33,7 @@ class BrokerDirectory:
         self.files = OsFileSystem()
         self.store = DirectoryStore(self.files, str(path))
         self.now_ms = NOW_MS
+        self.broker_epoch = 10 + node_id
         self.directory_id = md5(str(path).encode()).digest()
         properties = MetaProperties(
             cluster_id=CLUSTER_ID, node_id=node_id, directory_id=self.directory_id
@@ -113,7 +114,7 @@ class BrokerDirectory:
     def close(self) -> None:
         """Close all logs in order, as a broker's stop does."""
         self.high_watermarks()
-        self.store.close(1)
+        self.store.close(self.broker_epoch)
 
 
 def clean_directory(path: Path, seed: int = 0, *, node_id: int = 1) -> Path:

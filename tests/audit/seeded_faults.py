@@ -248,6 +248,13 @@ def an_offset_entry_names_another_offset(rng: random.Random, root: Path) -> None
     raise AssertionError("every batch has one record")
 
 
+@fault(FindingKind.OFFSET_INDEX_SHORT)
+def an_offset_index_loses_entries_at_its_end(rng: random.Random, root: Path) -> None:
+    path = rng.choice(files(root / str(PLAIN), ".index")[:-1])
+    data = path.read_bytes()
+    path.write_bytes(data[: rng.choice((0, 8, len(data) // 8 // 3 * 8))])
+
+
 @fault(FindingKind.TIME_INDEX_ENTRY)
 def a_time_entry_has_another_time(rng: random.Random, root: Path) -> None:
     path = segment(rng, root).with_suffix(".timeindex")
@@ -280,9 +287,18 @@ def an_aborted_transaction_is_forgotten(rng: random.Random, root: Path) -> None:
 def an_aborted_transaction_changes(rng: random.Random, root: Path) -> None:
     path = rng.choice(files(root / str(TRANSACTIONAL), ".txnindex"))
     at = rng.randrange(path.stat().st_size // 34) * 34
-    field = rng.choice((2, 10, 18))
+    field = rng.choice((2, 10, 18, 26))
     old = struct.unpack_from(">q", path.read_bytes(), at + field)[0]
     patch(path, at + field, struct.pack(">q", old + rng.choice((-1, 1))))
+
+
+@fault(FindingKind.TRANSACTION_INDEX_ENTRY)
+def a_last_stable_offset_changes(rng: random.Random, root: Path) -> None:
+    path = rng.choice(files(root / str(TRANSACTIONAL), ".txnindex"))
+    at = rng.randrange(path.stat().st_size // 34) * 34
+    last, stable = struct.unpack_from(">qq", path.read_bytes(), at + 18)
+    others = {last + 1, last, stable + 1, rng.randrange(last)} - {stable}
+    patch(path, at + 26, struct.pack(">q", rng.choice(sorted(others))))
 
 
 @fault(FindingKind.PRODUCER_SNAPSHOT_FILE)
@@ -306,7 +322,11 @@ def the_topic_id_is_lost(rng: random.Random, root: Path) -> None:
 @fault(FindingKind.META_PROPERTIES)
 def the_identity_is_lost(rng: random.Random, root: Path) -> None:
     path = root / "meta.properties"
-    rng.choice((path.unlink, lambda: path.write_text("version=1\n")))()
+    content = rng.choice((None, b"version=1\n", b"", bytes(path.stat().st_size)))
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
 
 
 @fault(FindingKind.CHECKPOINT_FILE)
@@ -314,6 +334,40 @@ def a_checkpoint_is_malformed(rng: random.Random, root: Path) -> None:
     names = ("recovery-point", "replication", "log-start", "cleaner")
     path = root / f"{rng.choice(names)}-offset-checkpoint"
     path.write_text(rng.choice(("0\n2\norders 0 5\n", "x\n1\norders 0 5\n", "0\n1\norders five\n")))
+
+
+def a_checkpoint_of_all_logs(rng: random.Random, root: Path) -> Path:
+    return root / f"{rng.choice(('recovery-point', 'replication'))}-offset-checkpoint"
+
+
+@fault(FindingKind.CHECKPOINT_ENTRY)
+def a_checkpoint_loses_its_entries(rng: random.Random, root: Path) -> None:
+    path = a_checkpoint_of_all_logs(rng, root)
+    rng.choice((path.unlink, lambda: path.write_bytes(b""), lambda: path.write_text("0\n0\n")))()
+
+
+@fault(FindingKind.CHECKPOINT_ENTRY)
+def a_name_in_a_checkpoint_changes(rng: random.Random, root: Path) -> None:
+    path = a_checkpoint_of_all_logs(rng, root)
+    topic, number = rng.choice((PLAIN, TRANSACTIONAL))
+    changed = (f"{topic[:-1]}x {number} ", f"{topic} {number + 4} ")
+    path.write_text(path.read_text().replace(f"{topic} {number} ", rng.choice(changed)))
+
+
+@fault(FindingKind.CHECKPOINT_ENTRY)
+def a_recovery_point_falls(rng: random.Random, root: Path) -> None:
+    path = root / "recovery-point-offset-checkpoint"
+    lines = path.read_text().splitlines()
+    line = rng.randrange(2, 4)
+    name, number, offset = lines[line].split()
+    lines[line] = f"{name} {number} {rng.choice((0, int(offset) - 1, int(offset) // 2))}"
+    path.write_text("\n".join([*lines, ""]))
+
+
+@fault(FindingKind.UNREADABLE)
+def a_link_leads_to_itself(rng: random.Random, root: Path) -> None:
+    path = root / rng.choice(("loop", "orders-9"))
+    path.symlink_to(path.name)
 
 
 @fault(FindingKind.CHECKPOINT_BEYOND_END)

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from broker_directories import PLAIN, TRANSACTIONAL, clean_directory
 
-from spindle.audit import index_checks, segment_scan
+from spindle.audit import index_checks, segment_scan, transaction_checks
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.index_checks import OffsetIndexChecks, TimeIndexChecks, read_index
 from spindle.audit.key_digests import _joined_ranges
+from spindle.audit.odd_files import MAX_SMALL_FILE_BYTES, MAX_TRANSACTION_INDEX_BYTES
 from spindle.audit.progress_file import progress_file
+from spindle.audit.run import run_audit
 from spindle.audit.segment_scan import SegmentScan
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.protocol.records.builder import SimpleRecord, build_batch
@@ -96,3 +99,46 @@ def test_the_bytes_of_a_large_batch_are_throttled(
     assert sum(told) > 9000
     assert max(told) <= 1000
     assert [each.is_too_large for each in scan.bad_spans] == [True]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "replication-offset-checkpoint",
+        "meta.properties",
+        f"{PLAIN}/leader-epoch-checkpoint",
+        f"{PLAIN}/{0:020d}.txnindex",
+    ],
+)
+def test_a_small_file_beyond_the_limit_is_not_read(tmp_path: Path, name: str) -> None:
+    root = clean_directory(tmp_path / "d1")
+    path = root / name
+    limit = MAX_TRANSACTION_INDEX_BYTES if name.endswith("index") else MAX_SMALL_FILE_BYTES
+    with path.open("ab") as file:
+        file.truncate(limit + 1)
+    findings = run_audit([root], second_look_ms=0).findings
+    found = [each for each in findings if each.kind is FindingKind.UNREADABLE]
+    assert [each.path for each in found] == [str(path)]
+    assert f"at most {limit >> 20}.0 MiB are read" in found[0].evidence
+
+
+def test_the_rest_of_an_index_of_wrong_entries_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_checks, "MAX_WRONG_ENTRIES", 50)
+    root = clean_directory(tmp_path / "d1")
+    path = sorted((root / str(TRANSACTIONAL)).glob("*.txnindex"))[0]
+    path.write_bytes(bytes(34 * 5000))
+    report = run_audit([root], second_look_ms=0)
+    assert len(report.findings) + report.left_out == 51
+    assert "the entries behind 50 wrong ones are not compared" in report.findings[-1].evidence
+
+
+def test_a_changed_timestamp_is_one_finding(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    path = sorted((root / str(PLAIN)).glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[35 + 4] ^= 1  # the largest timestamp of the first batch
+    path.write_bytes(data)
+    kinds = [each.kind for each in run_audit([root], second_look_ms=0).findings]
+    assert kinds == [FindingKind.BATCH_CHECKSUM]

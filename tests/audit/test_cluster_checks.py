@@ -72,6 +72,24 @@ def rewrite_a_batch(root: Path) -> None:
     path.write_bytes(data)
 
 
+def forget_checkpoints(root: Path) -> None:
+    """Leave a directory as a killed broker does, and without the recovery points of its logs."""
+    (root / ".kafka_cleanshutdown").unlink()
+    (root / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+
+
+def test_a_directory_belongs_to_the_node_that_registered_it(
+    roots: list[Path], placement: ClusterPlacement
+) -> None:
+    found = placement.partition(topic_id(PLAIN.topic), PLAIN.partition)
+    assert found is not None
+    registered = dict(zip(found.directories, (1, 5, 3), strict=True))
+    (finding,) = found_in(roots, replace(placement, nodes=registered))
+    assert finding.kind.text == "directory-identity"
+    assert finding.path == str(roots[1] / "meta.properties")
+    assert "node.id is 2, but node 5 has registered" in finding.evidence
+
+
 def test_equal_replicas_where_the_metadata_places_them_are_in_order(
     roots: list[Path], placement: ClusterPlacement
 ) -> None:
@@ -164,8 +182,8 @@ def test_a_replica_in_another_directory_of_its_node_has_a_wrong_id(
     other = clean_directory(tmp_path / "empty", node_id=1)
     for name in (PLAIN, TRANSACTIONAL):
         (other / str(name)).rename(tmp_path / f"gone-{name}")
-    (other / "recovery-point-offset-checkpoint").write_text("0\n0\n")
-    (roots[0] / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    forget_checkpoints(other)
+    forget_checkpoints(roots[0])
     (roots[0] / str(PLAIN)).rename(other / str(PLAIN))
     (finding,) = found_in([*roots, other], placement)
     assert finding.kind.text == "directory-assignment"
@@ -176,7 +194,7 @@ def test_a_replica_in_another_directory_of_its_node_has_a_wrong_id(
 def test_a_replica_that_the_metadata_expects_is_missing(
     roots: list[Path], placement: ClusterPlacement, tmp_path: Path
 ) -> None:
-    (roots[0] / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    forget_checkpoints(roots[0])
     (roots[0] / str(PLAIN)).rename(tmp_path / "gone")
     (finding,) = found_in(roots, placement)
     assert finding.kind.text == "replica-missing"

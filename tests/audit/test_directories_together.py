@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from broker_directories import PLAIN, BrokerDirectory, clean_directory
 
+from spindle.audit.applied_repairs import folder_states
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.run import run_audit
 from spindle.cli.audit.metadata import load_placement
+from spindle.disks.directory_store import DirectoryStore
 from spindle.protocol.records.batch import batches, computed_crc
 
 
@@ -30,13 +32,75 @@ def test_a_copied_directory_shows_by_its_id_and_its_replicas(tmp_path: Path) -> 
 
 def test_the_directory_of_another_cluster_shows(tmp_path: Path) -> None:
     clean_directory(tmp_path / "d1")
-    clean_directory(tmp_path / "d2", seed=1)
+    clean_directory(tmp_path / "d2", seed=1, node_id=2)
     properties = tmp_path / "d2" / "meta.properties"
-    text = properties.read_text().replace("node.id=1", "node.id=2")
-    properties.write_text(text)
+    text = properties.read_text()
     assert kinds(tmp_path / "d1", tmp_path / "d2") == []
     properties.write_text(text.replace("cluster.id=4", "cluster.id=5"))
     assert kinds(tmp_path / "d1", tmp_path / "d2") == ["directory-identity"]
+
+
+def test_directories_that_one_broker_closed_have_its_node_id(tmp_path: Path) -> None:
+    clean_directory(tmp_path / "d1")
+    other = clean_directory(tmp_path / "d2", seed=1)
+    properties = other / "meta.properties"
+    properties.write_text(properties.read_text().replace("node.id=1", "node.id=9"))
+    assert kinds(tmp_path / "d1", other) == ["directory-identity"]
+    (other / ".kafka_cleanshutdown").write_bytes(b"")  # as older brokers leave it
+    assert kinds(tmp_path / "d1", other) == []
+
+
+def test_a_link_to_itself_hides_nothing(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    (root / "loop").symlink_to("loop")
+    report = run_audit([root], second_look_ms=0)
+    assert [finding.path for finding in report.findings] == [str(root / "loop")]
+    assert len(report.replicas) == 2
+    assert set(folder_states([root])) == {root, *(each.place.path for each in report.replicas)}
+
+
+def test_short_runs_of_a_broker_leave_an_offset_index_without_entries(tmp_path: Path) -> None:
+    """Each stop adds an entry to the time index, and each start counts the bytes from 0 again."""
+    directory = BrokerDirectory(tmp_path / "d1")
+    directory.create(PLAIN)
+    for _ in range(12):
+        (log,) = directory.store.all_logs()
+        directory.append(log, 1)
+        directory.close()
+        directory.store = DirectoryStore(directory.files, str(directory.path))
+        directory.load()
+    directory.fill_transactional()
+    directory.close()
+    (index,) = (tmp_path / "d1" / str(PLAIN)).glob("*.index")
+    assert index.stat().st_size == 0
+    assert index.with_suffix(".timeindex").stat().st_size == 12 * 12
+    assert kinds(tmp_path / "d1") == []
+
+
+def test_fresh_directories_have_no_findings(tmp_path: Path) -> None:
+    directory = BrokerDirectory(tmp_path / "d1")
+    assert kinds(tmp_path / "d1") == []
+    directory.create(PLAIN)
+    assert kinds(tmp_path / "d1") == []
+    directory.close()
+    assert kinds(tmp_path / "d1") == []
+
+
+def test_the_logs_of_a_killed_broker_need_no_entries_in_checkpoints(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    (root / ".kafka_cleanshutdown").unlink()
+    for name in ("recovery-point", "replication"):
+        (root / f"{name}-offset-checkpoint").write_text(f"0\n1\n{PLAIN.topic} 0 3\n")
+    assert kinds(root) == []
+
+
+def test_the_repair_of_an_identity_keeps_the_data(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    (root / "meta.properties").write_bytes(bytes(122))
+    (finding,) = run_audit([root], second_look_ms=0).findings
+    assert finding.kind.text == "meta-properties"
+    assert "leave the rest of the directory as it is" in finding.sentence
+    assert "format" not in finding.sentence
 
 
 def test_epochs_that_fall_show_without_a_checkpoint(tmp_path: Path) -> None:

@@ -81,8 +81,9 @@ ELSEWHERE = {
     "records",
     "replica-differs",
     "replica-duplicate",
+    "replica-not-compared",
+    "replica-undecided",
     "replica-orphaned",
     "topic-id-stale",
-    "unreadable",
 }
 """Kinds that need more than one damaged place; other tests of this folder have them."""

@@ -27,13 +27,20 @@ def folder_states(roots: Sequence[Path]) -> FolderStates:
     for root in roots:
         folders = [root]
         with os.scandir(root) as entries:
-            folders += [Path(entry.path) for entry in entries if entry.is_dir()]
+            folders += [Path(entry.path) for entry in entries if _is_directory(entry)]
         for folder in folders:
             try:
                 states[folder] = _state(folder)
             except FileNotFoundError:
                 continue
     return states
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a symbolic link that leads to itself; no repair moves anything below it
 
 
 def _state(folder: Path) -> tuple[tuple[str, int, int, int], ...]:

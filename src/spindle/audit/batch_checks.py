@@ -66,6 +66,9 @@ class BatchChecks:
     Args:
         path: the segment.
         base_offset: the offset in its name.
+
+    Attributes:
+        has_wrong_checksum: a batch was damaged, so its timestamps may be other ones, too.
     """
 
     def __init__(self, findings: Collector, path: Path, base_offset: int) -> None:
@@ -76,6 +79,7 @@ class BatchChecks:
         self._next_offset: int | None = None
         self._first_offset: int | None = None
         self._has_holes = False
+        self.has_wrong_checksum = False
 
     def part(self) -> BatchPart:
         """Return what the batches say together."""
@@ -103,6 +107,7 @@ class BatchChecks:
 
     def _check_checksums(self, fields: Any) -> None:
         for index in np.flatnonzero(fields[CRC] != fields[COMPUTED_CRC]).tolist():
+            self.has_wrong_checksum = True
             self._add(
                 FindingKind.BATCH_CHECKSUM,
                 fields,

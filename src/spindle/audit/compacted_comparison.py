@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,13 @@ from spindle.audit.key_digests import KeyDigests
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.processes import forked_pool, submitted_to
 from spindle.audit.replica import AuditedReplica
-from spindle.audit.replica_comparison import committed_until, replica_groups, right_one
+from spindle.audit.replica_comparison import committed_until, compared_until, replica_groups
+from spindle.audit.right_replica import (
+    RightReplica,
+    add_difference,
+    registered_partition,
+    right_replica,
+)
 from spindle.audit.throttle import ReadThrottle
 from spindle.pipeline.records.record_walk import CONTENT, KEY_HIGH, KEY_LOW, OFFSET, TOMBSTONE
 
@@ -84,12 +91,19 @@ def compare_compacted(
             sum(not found.get((index, other)) for other in range(len(group)))
             for index in range(len(group))
         ]
-        at, reason = right_one(group, votes, partition, topic_id, placement)
-        best = group[at]
+        different = {
+            (index, other)
+            for index, other in found
+            if group[index].place.node_id != group[other].place.node_id
+        }
+        if not different:
+            continue
+        registered = registered_partition(placement, partition, topic_id)
+        right = right_replica(group, votes, different, registered)
         for index, replica in enumerate(group):
-            keys = found.get((index, at), set())
-            if keys and replica.place.node_id != best.place.node_id:
-                _add(findings, replica, best, reason, sorted(keys, key=_last_offset))
+            if (index, right.index) in different:
+                keys = sorted(found[index, right.index], key=_last_offset)
+                _add(findings, replica, group[right.index], right, keys)
     return findings.found
 
 
@@ -161,17 +175,18 @@ def _add(
     findings: Collector,
     replica: AuditedReplica,
     best: AuditedReplica,
-    reason: str,
+    right: RightReplica,
     keys: Sequence[DifferentKey],
 ) -> None:
     named = "; ".join(key.text for key in keys[:_NAMED_KEYS])
     more = f"; and {len(keys) - _NAMED_KEYS} more" if len(keys) > _NAMED_KEYS else ""
-    findings.replica = str(replica.place.path)
-    findings.add(
-        FindingKind.REPLICA_DIFFERS,
-        replica.place.path,
-        f"the latest records of its keys are not those of {best.place.path}, which {reason}: "
-        f"{named}{more}",
+    add_difference(
+        findings,
+        replica,
+        best,
+        right,
+        what="the latest records of its keys",
+        details=f": {named}{more}",
         offset=_last_offset(keys[0]),
     )
 
@@ -197,7 +212,8 @@ def _differences(
             log.read(each.place.path, partial(throttle, root))
             logs.append(log)
         start = max(each.start_offset for each in group)
-        end = min([committed_until(group), *(log.stable_end for log in logs)])
+        agreed = [compared_until(group, one, other) for one, other in combinations(group, 2)]
+        end = min([committed_until(group) or min(agreed), *(log.stable_end for log in logs)])
         for number in range(count):
             latest = [_latest(log.bucket(number), end) for log in logs]
             for index, mine in enumerate(latest):

@@ -166,6 +166,7 @@ def join_ranges(
         digest.digest(),
         is_compacted,
         findings.left_out.total(),
+        batches.last_epochs(),
     )
 
 

@@ -36,13 +36,22 @@ class RepairKind(Enum):
     )
     DROP = "move the directory away once its records are known to be elsewhere"
     CHOOSE = "keep the copy that the metadata names, and move the other one away"
-    IDENTITY = "restore the file from the other directories of the node, or from a backup"
+    IDENTITY = (
+        "restore the file from a backup, or write it anew: version, cluster.id and node.id as in "
+        "the other directories of the node, and the directory.id that the metadata has for this "
+        "one; leave the rest of the directory as it is"
+    )
     RESTART = "start the broker: it tells the controller where the replica is"
     PASS_OVER = (
         "let consumers pass over the offsets of the batch, or delete the records up to it with "
         "`spindle delete-records`"
     )
     DISK = "look at the disk and at the rights of the files, then audit again"
+    DECIDE = (
+        "move none of them away yet: audit all replicas of the partition together with a log "
+        "directory that has the metadata log, or compare the records at this offset with "
+        "`spindle dump-log`"
+    )
     CONNECT = "start the node, or look at the network between it and this machine, then audit again"
 
 
@@ -85,6 +94,7 @@ class FindingKind(Enum):
     OFFSET_INDEX_SIZE = ("offset-index-size", Severity.WARNING, _LOST_TAIL, _REBUILD)
     OFFSET_INDEX_ORDER = ("offset-index-order", Severity.WARNING, _DAMAGE, _REBUILD)
     OFFSET_INDEX_ENTRY = ("offset-index-entry", Severity.WARNING, _STALE, _REBUILD)
+    OFFSET_INDEX_SHORT = ("offset-index-short", Severity.WARNING, _LOST_TAIL, _REBUILD)
     TIME_INDEX_MISSING = ("time-index-missing", Severity.WARNING, "the file was removed", _REBUILD)
     TIME_INDEX_SIZE = ("time-index-size", Severity.WARNING, _LOST_TAIL, _REBUILD)
     TIME_INDEX_ORDER = ("time-index-order", Severity.WARNING, _DAMAGE, _REBUILD)
@@ -105,6 +115,7 @@ class FindingKind(Enum):
     )
     CHECKPOINT_FILE = ("checkpoint-file", Severity.ERROR, _DAMAGE, _REBUILD)
     CHECKPOINT_BEYOND_END = ("checkpoint-beyond-end", Severity.WARNING, _STALE, _REBUILD)
+    CHECKPOINT_ENTRY = ("checkpoint-entry", Severity.WARNING, _STALE, _REBUILD)
     REPLICA_MISSING = (
         "replica-missing",
         Severity.ERROR,
@@ -128,6 +139,18 @@ class FindingKind(Enum):
         Severity.ERROR,
         "bytes changed before their checksum was made, or files were restored from a backup",
         _COPY,
+    )
+    REPLICA_UNDECIDED = (
+        "replica-undecided",
+        Severity.ERROR,
+        "bytes changed before their checksum was made, or files were restored from a backup",
+        RepairKind.DECIDE,
+    )
+    REPLICA_UNCOMPARED = (
+        "replica-not-compared",
+        Severity.WARNING,
+        "the checkpoints of high watermarks were lost or damaged",
+        RepairKind.DECIDE,
     )
     REPLICA_ORPHANED = (
         "replica-orphaned",

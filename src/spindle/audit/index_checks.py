@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.index_tails import IndexTail, index_tail
 from spindle.audit.segment_scan import SegmentScan
 from spindle.log.formats.index_entries import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
 from spindle.pipeline.records.headers import BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, POSITION
@@ -123,12 +124,15 @@ class OffsetIndexChecks:
         elif not content.is_whole:
             _add_unread(findings, path, content, count)
         self.positions = positions
+        self._is_comparable = content.is_whole and not wrong.size
+        self._last_batch = 0
         self._offsets = relative + base_offset
         self._is_start = np.zeros(positions.size, bool)
         self._found_at = np.full(positions.size, -1, np.int64)
 
     def window(self, fields: Any) -> None:
         """Note which entries point to these batches."""
+        self._last_batch = int(fields[POSITION, -1])
         if not self.positions.size:
             return
         starts = fields[POSITION]
@@ -171,9 +175,19 @@ class OffsetIndexChecks:
                 offset=offset,
             )
 
+    def tail(self, scan: SegmentScan, times: "TimeIndexChecks") -> IndexTail | None:
+        """Return what is behind the last entry; None if the segment or the index is damaged."""
+        if scan.bad_spans or not self._is_comparable:
+            return None
+        return index_tail(self._path, self.positions, self._last_batch, times.batch_positions)
+
 
 class TimeIndexChecks:
-    """Compares a time index with the batches; the arguments are those of `OffsetIndexChecks`."""
+    """Compares a time index with the batches; the arguments are those of `OffsetIndexChecks`.
+
+    Attributes:
+        batch_positions: where the batch of each entry begins, -1 if there is none.
+    """
 
     def __init__(
         self,
@@ -216,6 +230,7 @@ class TimeIndexChecks:
         self._is_usable = not wrong.size
         self._timestamps, self._offsets = timestamps, relative + base_offset
         self._is_right = np.zeros(timestamps.size, bool)
+        self.batch_positions = np.full(timestamps.size, -1, np.int64)
         self._greatest = _NOTHING_SEEN
         self._next_entry = 0
 
@@ -230,6 +245,7 @@ class TimeIndexChecks:
             if first < last:
                 index = np.minimum(lasts.searchsorted(self._offsets[first:last]), lasts.size - 1)
                 wanted = self._timestamps[first:last]
+                self.batch_positions[first:last] = fields[POSITION][index]
                 self._is_right[first:last] = (
                     (bases[index] <= self._offsets[first:last])
                     & (fields[MAX_TIMESTAMP][index] == wanted)

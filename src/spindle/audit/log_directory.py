@@ -6,27 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spindle.audit.closing_state import ClosingState, state_of
+from spindle.audit.directory_checkpoints import DirectoryCheckpoints, add_unreadable
+from spindle.audit.directory_identities import (
+    IdentifiedRoot,
+    closing_epoch,
+    compare_identities,
+    read_identity,
+)
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
-from spindle.audit.odd_files import refuse_odd_file
-from spindle.audit.replica import CheckpointedOffsets, ReplicaPlace
-from spindle.common.errors import ConfigError, CorruptLog
+from spindle.audit.replica import ReplicaPlace
 from spindle.common.ids import TopicPartition
-from spindle.common.uuids import Uuid, uuid_text
-from spindle.log.formats.checkpoints import (
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    OFFSET_CHECKPOINTS,
-    RECOVERY_POINTS,
-    read_offset_checkpoint,
-)
-from spindle.log.formats.meta_properties import (
-    META_PROPERTIES,
-    MetaProperties,
-    parse_meta_properties,
-)
+from spindle.common.uuids import Uuid
+from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
+from spindle.log.formats.meta_properties import MetaProperties
 from spindle.log.formats.names import PASSED_OVER, DirectoryKind, parse_directory_name
-from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 _AUDITED: tuple[DirectoryKind, ...] = (
     DirectoryKind.CURRENT,
@@ -42,6 +35,7 @@ class ListedLogDirectory:
     Attributes:
         properties: None if `meta.properties` is missing or malformed.
         replicas: current, future and stray replicas, by name.
+        broker_epoch: of the run that closed the directory in order, -1 if it is not known.
     """
 
     path: Path
@@ -49,6 +43,7 @@ class ListedLogDirectory:
     properties: MetaProperties | None
     replicas: tuple[ReplicaPlace, ...]
     findings: tuple[AuditFinding, ...]
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
 
 def list_log_directory(
@@ -65,12 +60,12 @@ def list_log_directory(
     try:
         state = state_of(path)
         # The checkpoints are read before the logs: a log that grows meanwhile is ahead of them.
-        offsets = {name: _checkpoint(findings, path / name) for name in OFFSET_CHECKPOINTS}
-        names = sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
+        checkpoints = DirectoryCheckpoints(findings, path)
+        names = _directory_names(findings, path)
     except OSError as error:
-        _unreadable(findings, path, error)
+        add_unreadable(findings, path, error)
         return ListedLogDirectory(path, ClosingState.KILLED, None, (), tuple(findings.found))
-    properties = _properties(findings, path)
+    properties = read_identity(findings, path)
     node_id = None if properties is None else properties.node_id
     replicas = []
     known: set[TopicPartition] = set()
@@ -87,16 +82,11 @@ def list_log_directory(
         partition = parsed.topic_partition
         known.add(partition)
         if parsed.kind in _AUDITED:
-            checkpointed = CheckpointedOffsets(
-                offsets[RECOVERY_POINTS].get(partition),
-                offsets[LOG_STARTS].get(partition),
-                offsets[HIGH_WATERMARKS].get(partition),
-                offsets[CLEANER_OFFSETS].get(partition),
-            )
+            offsets = checkpoints.of(partition)
             is_compacted = None if compacted is None else compacted.get(partition.topic)
             replicas.append(
                 ReplicaPlace(
-                    path / name, partition, parsed.kind, state, node_id, checkpointed, is_compacted
+                    path / name, partition, parsed.kind, state, node_id, offsets, is_compacted
                 )
             )
         if parsed.kind is DirectoryKind.STRAY:
@@ -105,51 +95,29 @@ def list_log_directory(
                 path / name,
                 f"the metadata does not place {partition} in this directory",
             )
-    for partition in sorted(offsets[RECOVERY_POINTS].keys() - known):
-        findings.add(
-            FindingKind.REPLICA_MISSING,
-            path / str(partition),
-            f"{RECOVERY_POINTS} names {partition}, which has no directory here",
-        )
-    return ListedLogDirectory(path, state, properties, tuple(replicas), tuple(findings.found))
+    current = {
+        place.partition
+        for place in replicas
+        if place.kind is DirectoryKind.CURRENT and not place.is_metadata_log
+    }
+    is_closed = state is ClosingState.CLOSED
+    checkpoints.check(current, known, is_closed=is_closed)
+    epoch = closing_epoch(path) if is_closed else UNKNOWN_BROKER_EPOCH
+    found = tuple(findings.found)
+    return ListedLogDirectory(path, state, properties, tuple(replicas), found, epoch)
 
 
-def _checkpoint(findings: Collector, path: Path) -> Mapping[TopicPartition, int]:
-    try:
-        refuse_odd_file(path)
-        return read_offset_checkpoint(FILE_SYSTEM, str(path))
-    except FileNotFoundError:
-        return {}
-    except CorruptLog as error:
-        findings.add(FindingKind.CHECKPOINT_FILE, path, error.finding)
-    except OSError as error:
-        _unreadable(findings, path, error)
-    return {}
-
-
-def _properties(findings: Collector, directory: Path) -> MetaProperties | None:
-    path = directory / META_PROPERTIES
-    kind = FindingKind.META_PROPERTIES
-    try:
-        refuse_odd_file(path)
-        properties = parse_meta_properties(path.read_bytes(), str(path))
-    except FileNotFoundError:
-        findings.add(kind, path, "the file is missing, so the broker takes the disk for a new one")
-        return None
-    except (ConfigError, ValueError) as error:
-        findings.add(kind, path, str(error).removeprefix(f"{path}: "))
-        return None
-    except OSError as error:
-        _unreadable(findings, path, error)
-        return None
-    if properties.version and properties.directory_id is None:
-        findings.add(kind, path, "it has no directory.id")
-    return properties
-
-
-def _unreadable(findings: Collector, path: Path, error: OSError) -> None:
-    reason = error.strerror or str(error)
-    findings.add(FindingKind.UNREADABLE, path, f"it cannot be read: {reason}")
+def _directory_names(findings: Collector, path: Path) -> list[str]:
+    """Return the names of the directories in a log directory, sorted."""
+    names = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            try:
+                if entry.is_dir():
+                    names.append(entry.name)
+            except OSError as error:  # a symbolic link that leads to itself, for example
+                add_unreadable(findings, path / entry.name, error)
+    return sorted(names)
 
 
 def compare_directories(
@@ -161,7 +129,10 @@ def compare_directories(
         topic_ids: by the path of the replica's directory.
     """
     findings = Collector()
-    _compare_identities(findings, directories)
+    compare_identities(
+        findings,
+        [IdentifiedRoot(each.path, each.properties, each.broker_epoch) for each in directories],
+    )
     nodes: dict[int | None, list[ReplicaPlace]] = {}
     for directory in directories:
         for place in directory.replicas:
@@ -169,30 +140,6 @@ def compare_directories(
     for places in nodes.values():
         _compare_replicas(findings, places, topic_ids)
     return findings.found
-
-
-def _compare_identities(findings: Collector, directories: Sequence[ListedLogDirectory]) -> None:
-    kind = FindingKind.DIRECTORY_IDENTITY
-    ids: dict[Uuid, Path] = {}
-    cluster: tuple[str, Path] | None = None
-    for directory in directories:
-        properties, path = directory.properties, directory.path / META_PROPERTIES
-        if properties is None:
-            continue
-        if properties.directory_id is not None:
-            other = ids.setdefault(properties.directory_id, directory.path)
-            if other != directory.path:
-                text = uuid_text(properties.directory_id)
-                findings.add(kind, path, f"directory.id {text} is that of {other}, too")
-        if properties.cluster_id is not None:
-            cluster = cluster or (properties.cluster_id, directory.path)
-            if properties.cluster_id != cluster[0]:
-                findings.add(
-                    kind,
-                    path,
-                    f"cluster.id is {properties.cluster_id}, but that of {cluster[1]} is "
-                    f"{cluster[0]}",
-                )
 
 
 def _compare_replicas(

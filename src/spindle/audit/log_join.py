@@ -7,12 +7,16 @@ machine. Its part is small: it holds only what goes on from one segment to the n
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from spindle.audit.batch_checks import BatchPart, EpochRun
 from spindle.audit.digests import LogDigest
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.index_tails import IndexTail
 from spindle.audit.producer_notes import ProducerPart
 from spindle.audit.transaction_notes import TransactionPart
+
+_LAST_RUNS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class SegmentPart:
     Attributes:
         is_gone: the file was removed while it was to be read.
         left_out: findings beyond those that are listed, by kind.
+        index_tail: of the offset index of a finished segment, None if there is none.
     """
 
     path: Path
@@ -35,6 +40,7 @@ class SegmentPart:
     size_bytes: int
     batch_count: int
     is_gone: bool = False
+    index_tail: IndexTail | None = None
 
 
 class JoinedBatches:
@@ -78,6 +84,12 @@ class JoinedBatches:
             self.first_offset = part.first_offset
         self.next_offset = part.next_offset
         self._take_epochs(part)
+
+    def last_epochs(self) -> tuple[tuple[int, int, int], ...]:
+        """Return (epoch, first offset, last offset) of the last runs with the same epoch."""
+        return tuple(
+            (run.epoch, run.first_offset, run.last_offset) for run in self.epoch_runs[-_LAST_RUNS:]
+        )
 
     def _take_epochs(self, part: BatchPart) -> None:
         runs = list(part.epoch_runs)

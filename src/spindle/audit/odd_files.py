@@ -7,10 +7,30 @@ from pathlib import Path
 from typing import Final
 
 from spindle.common.sizes import size_text
-from spindle.log.formats.names import LOG_SUFFIX
+from spindle.log.formats.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from spindle.metadata_log.snapshots import parse_snapshot_file_name
 
-MAX_FILE_BYTES: Final = 1 << 30
-"""The most that is read of a file other than a segment, because it is read as a whole."""
+MAX_SMALL_FILE_BYTES: Final = 64 << 20
+"""The most that is read of a file other than a segment or an index: it is read as a whole."""
+MAX_TRANSACTION_INDEX_BYTES: Final = 16 << 20
+"""Half a million aborted transactions in one segment."""
+MAX_SNAPSHOT_BYTES: Final = 1 << 30
+"""The most that is read of a snapshot of the metadata log."""
+_READ_IN_PARTS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+
+def _limit_bytes(name: str) -> int | None:
+    """Return the most that is read of a file as a whole; None for one that is read in parts."""
+    if any(suffix in name for suffix in _READ_IN_PARTS):
+        return None
+    if TRANSACTION_INDEX_SUFFIX in name:
+        return MAX_TRANSACTION_INDEX_BYTES
+    return MAX_SMALL_FILE_BYTES if parse_snapshot_file_name(name) is None else MAX_SNAPSHOT_BYTES
 
 
 def refuse_odd_files(folder: Path) -> None:
@@ -27,7 +47,7 @@ def refuse_odd_files(folder: Path) -> None:
 
 
 def refuse_odd_file(path: Path) -> None:
-    """Refuse a pipe, a device, or a file beyond `MAX_FILE_BYTES` that is no segment.
+    """Refuse a pipe, a device, or a file that is too large to be read as a whole.
 
     Raises:
         OSError: says which one it is.
@@ -40,6 +60,7 @@ def refuse_odd_file(path: Path) -> None:
         return
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    if status.st_size > MAX_FILE_BYTES and LOG_SUFFIX not in path.name:
-        reason = f"it has {size_text(status.st_size)}, and at most {size_text(MAX_FILE_BYTES)}"
+    limit_bytes = _limit_bytes(path.name)
+    if limit_bytes is not None and status.st_size > limit_bytes:
+        reason = f"it has {size_text(status.st_size)}, and at most {size_text(limit_bytes)}"
         raise OSError(errno.EFBIG, f"{reason} are read", str(path))

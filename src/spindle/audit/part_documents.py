@@ -7,11 +7,12 @@ from typing import Any
 from spindle.audit.batch_checks import BatchPart, EpochRun
 from spindle.audit.digests import LogDigest
 from spindle.audit.findings import AuditFinding, FindingKind
+from spindle.audit.index_tails import IndexTail
 from spindle.audit.log_join import SegmentPart
 from spindle.audit.producer_notes import LastBatch, ProducerCut, ProducerPart
 from spindle.audit.replica import SegmentTask
 from spindle.audit.transaction_notes import Marker, SeenMarker, TransactionPart
-from spindle.log.formats.names import TRANSACTION_INDEX_SUFFIX
+from spindle.log.formats.names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from spindle.log.formats.transaction_index import AbortedTransaction
 
 
@@ -32,14 +33,17 @@ def part_document(part: SegmentPart) -> dict[str, Any]:
             "entries": None if entries is None else [list(each) for each in entries],
             "lastOffset": transactions.last_offset,
             "markers": [
-                [list(each.marker), each.began_at, each.is_first] for each in transactions.markers
+                [list(each.marker), each.began_at, each.is_first, each.open_from]
+                for each in transactions.markers
             ],
-            "ended": list(transactions.ended),
+            "ended": list(transactions.ended.items()),
             "stillOpen": list(transactions.still_open.items()),
+            "begun": list(transactions.begun.items()),
         },
         "digest": list(part.digest.sums.items()),
         "bytes": part.size_bytes,
         "batches": part.batch_count,
+        "indexTail": None if part.index_tail is None else list(part.index_tail[1:]),
     }
 
 
@@ -93,6 +97,7 @@ def segment_part(task: SegmentTask, document: Any) -> SegmentPart:
     path = task.segment.path
     producers, transactions = document["producers"], document["transactions"]
     entries = transactions["entries"]
+    tail = document["indexTail"]
     return SegmentPart(
         path,
         task.segment.base_offset,
@@ -110,15 +115,17 @@ def segment_part(task: SegmentTask, document: Any) -> SegmentPart:
             None if entries is None else [AbortedTransaction(*each) for each in entries],
             int(transactions["lastOffset"]),
             tuple(
-                SeenMarker(Marker(*marker), began_at, is_first)
-                for marker, began_at, is_first in transactions["markers"]
+                SeenMarker(Marker(*marker), began_at, is_first, open_from)
+                for marker, began_at, is_first, open_from in transactions["markers"]
             ),
-            tuple(transactions["ended"]),
+            dict(transactions["ended"]),
             dict(transactions["stillOpen"]),
+            dict(transactions["begun"]),
         ),
         LogDigest({int(at): int(value) for at, value in document["digest"]}),
         int(document["bytes"]),
         int(document["batches"]),
+        index_tail=None if tail is None else IndexTail(path.with_suffix(INDEX_SUFFIX), *tail),
     )
 
 

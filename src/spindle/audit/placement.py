@@ -1,7 +1,7 @@
 """The metadata of a cluster against the replicas on its disks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
@@ -9,6 +9,7 @@ from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.replica import ReplicaPlace
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.log.formats.meta_properties import META_PROPERTIES
 from spindle.log.formats.names import DirectoryKind
 
 
@@ -18,12 +19,14 @@ class PlacedPartition:
 
     Attributes:
         directories: the id of the directory of each replica, in the order of `replicas`.
+        elr: the replicas that may lead while none is in sync (KIP-966).
     """
 
     replicas: tuple[int, ...]
     directories: tuple[Uuid, ...]
     isr: tuple[int, ...]
     leader: int
+    elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,10 @@ class PlacedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlacement:
-    """All topics of a cluster, by id."""
+    """All topics of a cluster, by id, and the nodes of registered log directories, by their id."""
 
     topics: Mapping[Uuid, PlacedTopic]
+    nodes: Mapping[Uuid, int] = field(default_factory=dict)
 
     def partition(self, topic_id: Uuid, number: int) -> PlacedPartition | None:
         """Return a partition, None if there is none."""
@@ -90,8 +94,26 @@ def compare_with_metadata(
             else:
                 found[node, topic_id, place.partition.partition] = directory.path
     findings.replica = ""
+    _check_nodes(findings, placement, directories)
     _check_places(findings, placement, directories, found)
     return findings.found
+
+
+def _check_nodes(
+    findings: Collector,
+    placement: ClusterPlacement,
+    directories: Sequence[ListedLogDirectory],
+) -> None:
+    """Check that directories belong to the nodes that have registered them."""
+    for directory, node in _identified(directories):
+        directory_id = None if directory.properties is None else directory.properties.directory_id
+        if directory_id is not None and placement.nodes.get(directory_id, node) != node:
+            findings.add(
+                FindingKind.DIRECTORY_IDENTITY,
+                directory.path / META_PROPERTIES,
+                f"node.id is {node}, but node {placement.nodes[directory_id]} has registered "
+                f"directory.id {uuid_text(directory_id)}",
+            )
 
 
 def _identified(

@@ -23,6 +23,7 @@ _IN_TRANSACTION_INDEX: Final = (
     FindingKind.TRANSACTION_INDEX_FILE,
     FindingKind.TRANSACTION_INDEX_ENTRY,
 )
+_IN_CHECKPOINT: Final = (FindingKind.CHECKPOINT_BEYOND_END, FindingKind.CHECKPOINT_ENTRY)
 _IS_MISSING: Final = (FindingKind.OFFSET_INDEX_MISSING, FindingKind.TIME_INDEX_MISSING)
 
 
@@ -96,7 +97,7 @@ def _step(finding: AuditFinding) -> RepairStep:
         case RepairKind.REBUILD if kind is FindingKind.PRODUCER_SNAPSHOT_FILE:
             note = "The broker passes the file over at its start, and makes it again."
             return RepairStep(finding, is_safe=True, note=note)
-        case RepairKind.REBUILD if kind is FindingKind.CHECKPOINT_BEYOND_END:
+        case RepairKind.REBUILD if kind in _IN_CHECKPOINT:
             note = "The broker corrects the checkpoint at its start."
             return RepairStep(finding, is_safe=True, note=note)
         case RepairKind.REBUILD if kind is FindingKind.PRODUCER_SNAPSHOT_ENTRY:

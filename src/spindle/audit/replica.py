@@ -14,7 +14,8 @@ from typing import Final
 from spindle.audit.closing_state import ClosingState
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
-from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.findings import AuditFinding, Collector, FindingKind, Severity
+from spindle.audit.index_tails import check_index_tails
 from spindle.audit.log_join import JoinedBatches, SegmentPart
 from spindle.audit.odd_files import refuse_odd_files
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
@@ -91,6 +92,7 @@ class AuditedReplica:
         digest: of the batches; None if the log changed in a way that leaves gaps in it.
         is_compacted: the log was compacted, as far as it shows.
         left_out: findings beyond those that are listed.
+        epochs: (leader epoch, first offset, last offset) of the last runs of batches with one.
     """
 
     place: ReplicaPlace
@@ -104,6 +106,7 @@ class AuditedReplica:
     digest: LogDigest | None = None
     is_compacted: bool = False
     left_out: int = 0
+    epochs: tuple[tuple[int, int, int], ...] = ()
 
 
 def audit_replica(
@@ -232,6 +235,7 @@ class ReplicaPass:
         transactions = TransactionChecks(self.findings)
         batches = JoinedBatches(self.findings)
         digest = DigestBuilder()
+        tails = []
         size_bytes = batch_count = 0
         for part in parts:
             self.findings.take(part.findings, part.left_out)
@@ -240,10 +244,13 @@ class ReplicaPass:
             producers.take(part.producers)
             transactions.take(part.transactions)
             digest.take(part.digest)
+            if part.index_tail is not None:
+                tails.append(part.index_tail)
             size_bytes += part.size_bytes
             batch_count += part.batch_count
         if not path.is_dir():
             raise FileNotFoundError(str(path))
+        check_index_tails(self.findings, tails)
         self._check_names(names, segments)
         first_base = segments[0].base_offset if segments else 0
         start = first_base if batches.first_offset is None else batches.first_offset
@@ -272,6 +279,7 @@ class ReplicaPass:
             None if self.has_changed else digest.digest(),
             is_compacted,
             self.findings.left_out.total(),
+            batches.last_epochs(),
         )
 
     def _unreadable(self, path: Path, error: OSError) -> None:
@@ -396,6 +404,7 @@ class ReplicaPass:
                 offset=end,
             )
         elif place.state is ClosingState.CLOSED:
+            self._check_recovery_point(end)
             for name, offset in (
                 ("high watermark", said.high_watermark),
                 ("log start offset", said.log_start),
@@ -408,6 +417,20 @@ class ReplicaPass:
                         f"the checkpoint has {name} {offset}, but the log ends at {end}",
                         offset=offset,
                     )
+
+    def _check_recovery_point(self, end: int) -> None:
+        """Report a recovery point below the end of a log that was closed in order, so flushed."""
+        point = self.place.checkpointed.recovery_point
+        # The end of a damaged log may be a wrong one.
+        is_sound = not any(f.kind.severity is Severity.ERROR for f in self.findings.found)
+        if point is not None and point < end and is_sound and not self.has_changed:
+            self.findings.add(
+                FindingKind.CHECKPOINT_ENTRY,
+                self.place.path,
+                f"the checkpoint has recovery point {point}, but the broker stopped in order, and "
+                f"the log ends at {end}",
+                offset=point,
+            )
 
     def _check_metadata_snapshots(self, names: Iterable[str]) -> None:
         if not self.place.is_metadata_log:

@@ -1,12 +1,16 @@
 """Replicas of a partition on several nodes against each other, below the high watermark."""
 
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import NamedTuple
 
+from spindle.audit.closing_state import ClosingState
 from spindle.audit.digests import STRETCH_OFFSETS
-from spindle.audit.findings import AuditFinding, Collector, FindingKind, Severity
+from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.replica import AuditedReplica
+from spindle.audit.right_replica import add_difference, registered_partition, right_replica
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.log.formats.names import DirectoryKind
@@ -23,15 +27,68 @@ def compare_replicas(
     """
     findings = Collector()
     for (partition, topic_id), group in replica_groups(replicas, are_compacted=False).items():
-        counts = Counter(_content(replica) for replica in group)
-        votes = [counts[_content(replica)] for replica in group]
-        index, reason = right_one(group, votes, partition, topic_id, placement)
-        best = group[index]
-        for replica in group:
+        compared = _Compared()
+        for (index, one), (other, another) in combinations(enumerate(group), 2):
             # Two replicas of one node are another finding.
-            if replica is not best and replica.place.node_id != best.place.node_id:
-                _compare(findings, replica, best, reason, committed_until(group))
+            if one.place.node_id != another.place.node_id:
+                compared.take(
+                    index, other, _compare(one, another, compared_until(group, one, another))
+                )
+        if not compared.different:
+            _add_uncompared(findings, group)
+            continue
+        votes = [1 + sum(index in pair for pair in compared.equal) for index in range(len(group))]
+        registered = registered_partition(placement, partition, topic_id)
+        right = right_replica(group, votes, compared.different, registered)
+        for index, replica in enumerate(group):
+            offset = compared.different.get((index, right.index))
+            if offset is not None:
+                what = f"its batches from about offset {offset} on"
+                best = group[right.index]
+                add_difference(findings, replica, best, right, what=what, offset=offset)
     return findings.found
+
+
+@dataclass(slots=True)
+class _Compared:
+    """The pairs of replicas of a group that have the same batches, and those that differ.
+
+    Attributes:
+        different: the first offset that differs, of each pair of indexes both ways round.
+    """
+
+    equal: set[tuple[int, int]] = field(default_factory=set)
+    different: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def take(self, index: int, other: int, found: "_Comparison") -> None:
+        """Note what the comparison of a pair gave."""
+        if found.first_offset is not None:
+            self.different[index, other] = self.different[other, index] = found.first_offset
+        elif found.stretch_count:
+            self.equal.add((index, other))
+
+
+def _add_uncompared(findings: Collector, group: Sequence[AuditedReplica]) -> None:
+    """Report replicas that share offsets, but of which none is known to be committed.
+
+    Replicas of directories in use may be new: their checkpoints are written every few seconds.
+    """
+    are_filled = all(each.end_offset > each.start_offset for each in group)
+    if not are_filled or any(each.place.state is ClosingState.IN_USE for each in group):
+        return
+    for one, another in combinations(group, 2):
+        is_shared = max(one.start_offset, another.start_offset) < min(
+            one.end_offset, another.end_offset
+        )
+        is_other_node = one.place.node_id != another.place.node_id
+        if is_shared and is_other_node and not compared_until(group, one, another):
+            findings.replica = str(one.place.path)
+            findings.add(
+                FindingKind.REPLICA_UNCOMPARED,
+                one.place.path,
+                f"it was not compared with {another.place.path}: no checkpoint has a high "
+                "watermark of the partition, and their batches have no leader epoch in common",
+            )
 
 
 def replica_groups(
@@ -63,89 +120,53 @@ def committed_until(group: Sequence[AuditedReplica]) -> int:
     return max(replica.place.checkpointed.high_watermark or 0 for replica in group)
 
 
-def right_one(
-    group: Sequence[AuditedReplica],
-    votes: Sequence[int],
-    partition: TopicPartition,
-    topic_id: Uuid,
-    placement: ClusterPlacement | None,
-) -> tuple[int, str]:
-    """Return the index of the replica to trust, and why.
+def compared_until(
+    group: Sequence[AuditedReplica], one: AuditedReplica, another: AuditedReplica
+) -> int:
+    """Return an offset up to which two replicas of a group must have the same records.
 
-    Args:
-        votes: of each replica, the count of replicas with the same content.
+    These are the committed ones, and those up to the last offset that has the same leader epoch in
+    both: an epoch has one leader, and its followers have copied all before it from the same log.
+    In directories in use this is taken only without any high watermark, because a log that is
+    truncated while it is read has parts of two logs.
     """
-    registered = None if placement is None else placement.partition(topic_id, partition.partition)
-    leader = None if registered is None else registered.leader
-    in_sync = () if registered is None else registered.isr
-
-    def is_of_most(index: int) -> bool:
-        """Tell whether the replica is in sync and most replicas have the same content.
-
-        If bytes changed on the leader's disk, these are the replicas that copied them before.
-        Replicas out of sync have no say: they may agree on records that were never committed.
-        """
-        return group[index].place.node_id in in_sync and votes[index] * 2 > len(group)
-
-    def rank(index: int) -> tuple[bool, bool, bool, bool, int, int, int]:
-        replica = group[index]
-        node = replica.place.node_id
-        is_sound = not any(f.kind.severity is Severity.ERROR for f in replica.findings)
-        return (
-            is_sound,
-            is_of_most(index),
-            node is not None and node == leader,
-            node in in_sync,
-            votes[index],
-            replica.latest_epoch,
-            replica.end_offset,
-        )
-
-    best = max(range(len(group)), key=rank)
-    node = group[best].place.node_id
-    if node is not None and node == leader:
-        return best, "leads the partition"
-    if is_of_most(best):
-        return best, "is in sync and agrees with most replicas"
-    if node in in_sync:
-        return best, "is in sync"
-    if votes[best] > 1:
-        return best, "agrees with another replica"
-    return best, "has the newest leader epoch, or the longest log"
+    committed = committed_until(group)
+    if committed and any(each.place.state is ClosingState.IN_USE for each in group):
+        return committed
+    agreeing = [
+        min(last, other_last) + 1
+        for epoch, first, last in one.epochs
+        for other_epoch, other_first, other_last in another.epochs
+        if epoch == other_epoch >= 0 and max(first, other_first) <= min(last, other_last)
+    ]
+    return max([committed, *agreeing])
 
 
-def _content(replica: AuditedReplica) -> tuple[tuple[int, int], ...]:
-    assert replica.digest is not None
-    return tuple(sorted(replica.digest.sums.items()))
+class _Comparison(NamedTuple):
+    """How many stretches of two replicas were compared, and the first offset that differs."""
+
+    stretch_count: int
+    first_offset: int | None
 
 
-def _compare(
-    findings: Collector, replica: AuditedReplica, best: AuditedReplica, reason: str, end: int
-) -> None:
-    assert replica.digest is not None
-    assert best.digest is not None
-    starts = (replica.start_offset, best.start_offset)
-    ends = (min(replica.end_offset, end), min(best.end_offset, end))
+def _compare(one: AuditedReplica, another: AuditedReplica, end: int) -> _Comparison:
+    assert one.digest is not None
+    assert another.digest is not None
+    starts = (one.start_offset, another.start_offset)
+    ends = (min(one.end_offset, end), min(another.end_offset, end))
     stretches = range(max(starts) // STRETCH_OFFSETS, -(-min(ends) // STRETCH_OFFSETS))
     # Most stretches of a log with a large gap have no batch.
-    filled = sorted(replica.digest.sums.keys() | best.digest.sums.keys())
-    wrong = []
+    filled = sorted(one.digest.sums.keys() | another.digest.sums.keys())
+    count = 0
     for stretch in (each for each in filled if each in stretches):
         first, last = stretch * STRETCH_OFFSETS, (stretch + 1) * STRETCH_OFFSETS
         # A stretch that is not whole in both compares only if both have the same part of it.
         has_start = first >= max(starts) or starts[0] == starts[1]
         has_end = last <= min(ends) or (
-            replica.end_offset == best.end_offset and replica.end_offset <= end
+            one.end_offset == another.end_offset and one.end_offset <= end
         )
-        sums = (replica.digest.sums.get(stretch), best.digest.sums.get(stretch))
-        if has_start and has_end and sums[0] != sums[1]:
-            wrong.append(max(first, max(starts)))
-    if wrong:
-        findings.replica = str(replica.place.path)
-        findings.add(
-            FindingKind.REPLICA_DIFFERS,
-            replica.place.path,
-            f"its batches from about offset {wrong[0]} on are not those of {best.place.path}, "
-            f"which {reason}",
-            offset=wrong[0],
-        )
+        if has_start and has_end:
+            count += 1
+            if one.digest.sums.get(stretch) != another.digest.sums.get(stretch):
+                return _Comparison(count, max(first, max(starts)))
+    return _Comparison(count, None)

@@ -11,11 +11,13 @@ from spindle.client.admin.cluster import (
     describe_brokers,
     describe_quorum,
 )
+from spindle.client.admin.topics import describe_topics
 from spindle.client.cluster import ClusterView, TopicView
 from spindle.client.configs import describe_configs_request, described_configs
 from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.every_broker import BROKER_FAILURES, ask_every_broker, log_dirs_of
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
@@ -52,19 +54,49 @@ def read_placement(client: WireClient) -> ClusterPlacement:
     """
     view = client.metadata()
     policies = _policies(client, sorted(view.topics))
+    eligible = _eligible(client, view)
     return ClusterPlacement(
-        {topic.topic_id: _placed(topic, policies.get(topic.name)) for topic in view.topics.values()}
+        {
+            topic.topic_id: _placed(topic, policies.get(topic.name), eligible)
+            for topic in view.topics.values()
+        }
     )
 
 
-def _placed(topic: TopicView, is_compacted: bool | None) -> PlacedTopic:
+def _eligible(client: WireClient, view: ClusterView) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the eligible leader replicas of the partitions without a replica in sync."""
+    names = [
+        topic.name
+        for topic in view.topics.values()
+        if any(not each.isr for each in topic.partitions.values())
+    ]
+    try:
+        topics, _ = describe_topics(client, names)
+    except BROKER_FAILURES:
+        return {}  # the comparison does without
+    return {
+        TopicPartition(topic.name, each.partition): each.eligible or ()
+        for topic in topics
+        for each in topic.partitions
+    }
+
+
+def _placed(
+    topic: TopicView,
+    is_compacted: bool | None,
+    eligible: Mapping[TopicPartition, tuple[int, ...]],
+) -> PlacedTopic:
     return PlacedTopic(
         topic.name,
         topic.topic_id,
         is_compacted,
         {
             number: PlacedPartition(
-                each.replicas, (ZERO_UUID,) * len(each.replicas), each.isr, each.leader
+                each.replicas,
+                (ZERO_UUID,) * len(each.replicas),
+                each.isr,
+                each.leader,
+                eligible.get(TopicPartition(topic.name, number), ()),
             )
             for number, each in topic.partitions.items()
         },

@@ -27,6 +27,7 @@ def result_document(replica: AuditedReplica) -> dict[str, Any]:
         "digest": None if replica.digest is None else list(replica.digest.sums.items()),
         "isCompacted": replica.is_compacted,
         "leftOut": replica.left_out,
+        "epochs": [list(each) for each in replica.epochs],
     }
 
 
@@ -49,4 +50,5 @@ def audited_replica(place: ReplicaPlace, document: Any) -> AuditedReplica:
         None if digest is None else LogDigest({int(at): int(value) for at, value in digest}),
         bool(document["isCompacted"]),
         int(document["leftOut"]),
+        tuple((int(e), int(first), int(last)) for e, first, last in document["epochs"]),
     )

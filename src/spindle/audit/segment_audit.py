@@ -12,6 +12,7 @@ from spindle.audit.batch_checks import BatchChecks
 from spindle.audit.digests import DigestBuilder
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.index_checks import IndexContent, OffsetIndexChecks, TimeIndexChecks, read_index
+from spindle.audit.index_tails import IndexTail
 from spindle.audit.log_join import SegmentPart
 from spindle.audit.producer_notes import ProducerNotes
 from spindle.audit.record_checks import RecordChecks
@@ -71,10 +72,11 @@ class SegmentAudit:
         self._batches = BatchChecks(self._findings, segment.path, segment.base_offset)
         self._producers = ProducerNotes(snapshot_offsets)
         self._index_path = segment.path.with_suffix(TRANSACTION_INDEX_SUFFIX)
-        self._transactions = TransactionNotes(self._index_path, segment.base_offset)
+        self._transactions = TransactionNotes(self._index_path, segment.base_offset, None)
         self._digest = DigestBuilder()
         self._records = RecordChecks(self._findings) if checks_records else None
         self._on_bytes = on_bytes
+        self._index_tail: IndexTail | None = None
         self._size_bytes = 0
         self._batch_count = 0
 
@@ -106,6 +108,7 @@ class SegmentAudit:
             self._size_bytes,
             self._batch_count,
             is_gone,
+            self._index_tail,
         )
 
     def _audit(self, *, is_finished: bool) -> None:
@@ -116,6 +119,8 @@ class SegmentAudit:
         offset_index = self._index(path, INDEX_SUFFIX) if is_plain else None
         time_index = self._index(path, TIME_INDEX_SUFFIX) if is_plain else None
         aborted_data = _read(path.with_suffix(TRANSACTION_INDEX_SUFFIX)) if is_plain else None
+        entries = self._aborted(self._index_path, aborted_data or b"")
+        self._transactions = TransactionNotes(self._index_path, segment.base_offset, entries)
         with path.open("rb", buffering=0) as file:
             base = segment.base_offset
             offsets = OffsetIndexChecks(
@@ -146,12 +151,12 @@ class SegmentAudit:
                 times.window(fields)
             self._batches.bad_spans(scan.bad_spans, may_be_torn=not is_finished)
             offsets.finish(scan)
-            if time_index is not None:
+            if is_finished and offset_index is not None:
+                self._index_tail = offsets.tail(scan, times)
+            # A damaged batch may have other timestamps than when its entry was made.
+            if time_index is not None and not self._batches.has_wrong_checksum:
                 times.finish(scan, must_be_complete=is_finished)
             self._size_bytes += scan.size_bytes
-        entries = self._aborted(self._index_path, aborted_data or b"")
-        if entries is not None:
-            self._transactions.entries(entries)
 
     def _read(self, path: Path, scan: SegmentScan) -> Iterator[Any]:
         """Yield the fields of the batches in each window, when their bytes are no longer needed."""

@@ -1,6 +1,7 @@
 """The transactions of one segment: their markers, and those that go on behind its end."""
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -35,11 +36,14 @@ class SeenMarker(NamedTuple):
         began_at: the first offset of its transaction in this segment, None if there is none.
         is_first: no marker of the producer is before it in this segment, so its transaction may
             have begun in an earlier one.
+        open_from: the first offset of the transactions of other producers that began in this
+            segment and are open at the marker, None if there is none.
     """
 
     marker: Marker
     began_at: int | None
     is_first: bool
+    open_from: int | None
 
 
 class TransactionPart(NamedTuple):
@@ -49,8 +53,10 @@ class TransactionPart(NamedTuple):
         entries: of its transaction index, None if they cannot be read.
         last_offset: the last offset that was seen among transactions, -1 for none.
         markers: of aborts, and those that the index names.
-        ended: the producers with a marker.
+        ended: the offset of the first marker of each producer with one, by producer id.
         still_open: the first offsets of transactions that have not ended, by producer id.
+        begun: the producers whose transactions begin at offsets that entries have as the last
+            stable offset, but that are behind their markers, by offset.
     """
 
     index_path: Path
@@ -58,8 +64,9 @@ class TransactionPart(NamedTuple):
     entries: Sequence[AbortedTransaction] | None
     last_offset: int
     markers: tuple[SeenMarker, ...]
-    ended: tuple[int, ...]
+    ended: dict[int, int]
     still_open: dict[int, int]
+    begun: dict[int, int]
 
 
 class TransactionNotes:
@@ -68,15 +75,25 @@ class TransactionNotes:
     Args:
         index: the path of its transaction index.
         base_offset: of the segment.
+        entries: of the index, None if they cannot be read.
     """
 
-    def __init__(self, index: Path, base_offset: int) -> None:
+    def __init__(
+        self, index: Path, base_offset: int, entries: Sequence[AbortedTransaction] | None
+    ) -> None:
         self._index_path = index
         self._base_offset = base_offset
-        self._entries: Sequence[AbortedTransaction] | None = None
+        self._entries = entries
         self._open: dict[int, int] = {}
+        self._by_first: list[tuple[int, int]] = []
         self._markers: list[SeenMarker] = []
-        self._ended: set[int] = set()
+        self._ended: dict[int, int] = {}
+        self._begun: dict[int, int] = {}
+        self._wanted = {
+            each.last_stable_offset
+            for each in entries or ()
+            if each.last_stable_offset > each.last_offset + 1
+        }
         self._last_offset = _NO_BATCH
 
     def window(self, fields: Any, markers: list[Marker]) -> None:
@@ -89,8 +106,9 @@ class TransactionNotes:
             self._begin(fields[:, start:end], is_data[start:end])
             producer_id = marker.producer_id
             began_at = self._open.pop(producer_id, None)
-            self._markers.append(SeenMarker(marker, began_at, producer_id not in self._ended))
-            self._ended.add(producer_id)
+            is_first = producer_id not in self._ended
+            self._markers.append(SeenMarker(marker, began_at, is_first, self._first_open()))
+            self._ended.setdefault(producer_id, marker.offset)
             start = end
         self._begin(fields[:, start:], is_data[start:])
         self._last_offset = int(fields[BASE_OFFSET, -1] + fields[LAST_DELTA, -1])
@@ -101,11 +119,21 @@ class TransactionNotes:
         ids, first = np.unique(fields[PRODUCER_ID][is_data], return_index=True)
         bases = fields[BASE_OFFSET][is_data][first]
         for producer_id, base in zip(ids.tolist(), bases.tolist(), strict=True):
-            self._open.setdefault(producer_id, base)
+            if producer_id in self._open:
+                continue
+            self._open[producer_id] = base
+            heappush(self._by_first, (base, producer_id))
+            if base in self._wanted:
+                self._begun[base] = producer_id
 
-    def entries(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Note the entries of the index."""
-        self._entries = entries
+    def _first_open(self) -> int | None:
+        """Return the first offset of all open transactions that began in this segment."""
+        while self._by_first:
+            first, producer_id = self._by_first[0]
+            if self._open.get(producer_id) == first:
+                return first
+            heappop(self._by_first)
+        return None
 
     def part(self) -> TransactionPart:
         """Return what was noted."""
@@ -120,6 +148,7 @@ class TransactionNotes:
                 for each in self._markers
                 if each.marker.is_abort or each.marker.offset in named
             ),
-            tuple(self._ended),
+            self._ended,
             self._open,
+            self._begun,
         )

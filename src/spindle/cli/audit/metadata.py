@@ -30,7 +30,12 @@ def load_placement(roots: Sequence[Path]) -> ClusterPlacement | None:
         return None
     newest = max(images, key=lambda image: image.provenance.last_offset)
     return ClusterPlacement(
-        {topic.topic_id: _placed(newest, topic) for topic in newest.topics.by_id.values()}
+        {topic.topic_id: _placed(newest, topic) for topic in newest.topics.by_id.values()},
+        {
+            directory: broker_id
+            for broker_id, broker in newest.cluster.brokers.items()
+            for directory in broker.directories
+        },
     )
 
 
@@ -42,7 +47,9 @@ def _placed(image: MetadataImage, topic: TopicImage) -> PlacedTopic:
         topic.topic_id,
         None if policy is None else "compact" in policy,
         {
-            number: PlacedPartition(each.replicas, each.directories, each.isr, each.leader)
+            number: PlacedPartition(
+                each.replicas, each.directories, each.isr, each.leader, each.elr
+            )
             for number, each in topic.partitions.items()
         },
     )

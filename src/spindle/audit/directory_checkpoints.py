@@ -1,0 +1,114 @@
+"""The offset checkpoints of a log directory: read them, and look for entries that are lost."""
+
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Final
+
+from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.odd_files import refuse_odd_file
+from spindle.audit.replica import CheckpointedOffsets
+from spindle.common.errors import CorruptLog
+from spindle.common.ids import TopicPartition
+from spindle.log.formats.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    OFFSET_CHECKPOINTS,
+    RECOVERY_POINTS,
+    read_offset_checkpoint,
+)
+from spindle.pipeline.segments.small_files import FILE_SYSTEM
+
+_WITH_ALL_LOGS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS)
+"""The checkpoints into which a broker writes each log when it stops in order."""
+_NAMED: Final = 3
+_MAX_MISSING: Final = 1000
+"""The most missing replicas that a checkpoint adds as findings."""
+_NO_OFFSETS: Final[Mapping[TopicPartition, int]] = {}
+
+
+class DirectoryCheckpoints:
+    """The checkpoints of one log directory; one that is damaged is a finding.
+
+    Args:
+        directory: the root of the log directory.
+    """
+
+    def __init__(self, findings: Collector, directory: Path) -> None:
+        self._findings = findings
+        self._directory = directory
+        self._offsets = {name: self._read(directory / name) for name in OFFSET_CHECKPOINTS}
+
+    def _read(self, path: Path) -> Mapping[TopicPartition, int] | None:
+        """Return the offsets in a file, None if it is damaged."""
+        try:
+            refuse_odd_file(path)
+            return read_offset_checkpoint(FILE_SYSTEM, str(path))
+        except FileNotFoundError:
+            return {}
+        except CorruptLog as error:
+            self._findings.add(FindingKind.CHECKPOINT_FILE, path, error.finding)
+        except OSError as error:
+            add_unreadable(self._findings, path, error)
+        return None
+
+    def _named(self, checkpoint: str) -> Mapping[TopicPartition, int]:
+        return self._offsets[checkpoint] or _NO_OFFSETS
+
+    def of(self, partition: TopicPartition) -> CheckpointedOffsets:
+        """Return the entries of a partition."""
+        return CheckpointedOffsets(
+            self._named(RECOVERY_POINTS).get(partition),
+            self._named(LOG_STARTS).get(partition),
+            self._named(HIGH_WATERMARKS).get(partition),
+            self._named(CLEANER_OFFSETS).get(partition),
+        )
+
+    def check(
+        self, current: Set[TopicPartition], known: Set[TopicPartition], *, is_closed: bool
+    ) -> None:
+        """Compare the entries with the directories of partitions.
+
+        Args:
+            current: the partitions with a log in use, without the metadata log.
+            known: the partitions with any directory.
+            is_closed: the broker stopped in order, so all logs in use have entries.
+        """
+        missing = sorted(self._named(RECOVERY_POINTS).keys() - known)
+        if len(missing) > _MAX_MISSING:
+            evidence = f"{len(missing) - _MAX_MISSING} more of its partitions have no directory"
+            self._findings.add(
+                FindingKind.CHECKPOINT_ENTRY, self._directory / RECOVERY_POINTS, evidence
+            )
+        for partition in missing[:_MAX_MISSING]:
+            self._findings.add(
+                FindingKind.REPLICA_MISSING,
+                self._directory / str(partition),
+                f"{RECOVERY_POINTS} names {partition}, which has no directory here",
+            )
+        for name in _WITH_ALL_LOGS if is_closed else ():
+            offsets = self._offsets[name]
+            if offsets is None:
+                continue  # the file is a finding already
+            lost = sorted(current - offsets.keys())
+            if lost:
+                # A damaged name: the entry of one partition names another one, that is not here.
+                foreign = sorted(offsets.keys() - known)
+                instead = f", but entries of {_names(foreign)}" if foreign else ""
+                self._findings.add(
+                    FindingKind.CHECKPOINT_ENTRY,
+                    self._directory / name,
+                    f"it has no entries of {_names(lost)}{instead}",
+                )
+
+
+def _names(partitions: list[TopicPartition]) -> str:
+    more = len(partitions) - _NAMED
+    named = ", ".join(map(str, partitions[:_NAMED]))
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def add_unreadable(findings: Collector, path: Path, error: OSError) -> None:
+    """Report that the disk, or a limit, refuses to read a file or directory."""
+    reason = error.strerror or str(error)
+    findings.add(FindingKind.UNREADABLE, path, f"it cannot be read: {reason}")

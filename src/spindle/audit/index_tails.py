@@ -1,0 +1,84 @@
+"""Offset indexes that lost entries at their end, which makes reads slower and breaks nothing.
+
+A broker makes an entry when some bytes were appended since the last one (`index.interval.bytes`),
+and an entry of the time index with it, if the timestamps rise. The interval is not known here: it
+is at most the smallest gap between two entries of the log.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from spindle.audit.findings import Collector, FindingKind
+
+_DEFAULT_INTERVAL_BYTES: Final = 4096
+_LOST_ENTRIES: Final = 4
+"""So many entries must be lost: each start of a broker begins to count the bytes anew, and each
+stop adds an entry to the time index alone."""
+_WIDE_GAPS: Final = 16
+_MIN_GAPS: Final = 8
+_MIN_TAIL_BYTES: Final = 4 << 20
+"""A follower of an older version makes at most one entry for all that it fetches at once."""
+
+
+class IndexTail(NamedTuple):
+    """The entries of the offset index of a finished segment, and what is behind the last of them.
+
+    Attributes:
+        gap_count, smallest_gap_bytes, largest_gap_bytes: of the gaps before its entries.
+        tail_bytes: from the last entry, or the start of the segment, to the last batch.
+        lost_gap_bytes: the least of the `_LOST_ENTRIES` largest distances between entries of the
+            time index behind the last entry; 0 if there are not so many.
+    """
+
+    path: Path
+    gap_count: int
+    smallest_gap_bytes: int
+    largest_gap_bytes: int
+    tail_bytes: int
+    lost_gap_bytes: int
+
+
+def index_tail(path: Path, positions: Any, last_batch: int, time_positions: Any) -> IndexTail:
+    """Return the tail of an index.
+
+    Args:
+        positions: ascending bytes of the segment that the entries name.
+        last_batch: the byte where the last batch begins.
+        time_positions: the bytes where the batches begin that the time index names, -1 for an entry
+            that names no batch.
+    """
+    gaps = np.diff(positions, prepend=0)
+    last = int(positions[-1]) if positions.size else 0
+    behind = np.sort(time_positions[time_positions > last])
+    lost = np.sort(np.diff(behind, prepend=last))
+    return IndexTail(
+        path,
+        int(gaps.size),
+        int(gaps.min()) if gaps.size else 0,
+        int(gaps.max()) if gaps.size else 0,
+        last_batch - last,
+        int(lost[-_LOST_ENTRIES]) if lost.size >= _LOST_ENTRIES else 0,
+    )
+
+
+def check_index_tails(findings: Collector, tails: Iterable[IndexTail]) -> None:
+    """Report the indexes of a log that lost entries at their end."""
+    tails = list(tails)
+    known = [each.smallest_gap_bytes for each in tails if each.gap_count]
+    interval_bytes = max(1, min(known, default=_DEFAULT_INTERVAL_BYTES))
+    for each in tails:
+        is_wide = (
+            each.gap_count >= _MIN_GAPS
+            and each.tail_bytes > _WIDE_GAPS * each.largest_gap_bytes
+            and each.tail_bytes > _MIN_TAIL_BYTES
+        )
+        if is_wide or each.lost_gap_bytes >= interval_bytes:
+            findings.add(
+                FindingKind.OFFSET_INDEX_SHORT,
+                each.path,
+                f"{each.tail_bytes} bytes of batches follow its last entry, but the log has an "
+                f"entry for each {interval_bytes} bytes or so: reads are slower",
+            )
