@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -12,13 +13,14 @@ import pytest
 from confluent_kafka import Producer
 from peers.clients import create, settings
 from peers.node import KafkaNode, Node
-from seeded_faults import flip
+from seeded_faults import flip, patch
 from test_segments_of_running_nodes import move
 
 from spindle.audit.findings import FindingKind
 from spindle.audit.report import AuditReport
 from spindle.audit.run import run_audit
 from spindle.cli.audit.metadata import load_placement
+from spindle.protocol.records.batch import HEADER_BYTES, batches
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -81,9 +83,12 @@ class Traffic(threading.Thread):
                     plain.produce(topic, value, key, number % 2)
                 codecs[number % 4].produce("plain", value, key, number % 2)
                 plain.poll(0)
+                codecs[number % 4].poll(0)
             in_transactions.begin_transaction()
             for number in range(20):
                 in_transactions.produce("transactional", b"." * 300, b"%d" % number, number % 2)
+            # An aborted transaction whose records are still in the queue would leave nothing.
+            assert in_transactions.flush(LIMIT_S) == 0
             if self.rounds % 3:
                 in_transactions.commit_transaction(LIMIT_S)
             else:
@@ -128,6 +133,69 @@ def test_no_finding_while_a_node_works_stops_and_is_killed(node: Node) -> None:
     assert {each.state.value for each in report.directories} == {"closed"}
     assert report.batch_count > traffic.rounds
     assert len(report.replicas) > 8
+
+
+def finished_segments(node: Node, partition: str) -> list[Path]:
+    """Return the segments of a partition that the node no longer writes."""
+    found = [path for root in node.log_dirs for path in root.glob(f"{partition}/*.log")]
+    return sorted(found)[:-1]
+
+
+def seed_faults(segments: list[Path], aborted: Path) -> dict[FindingKind, Path]:
+    """Damage files that a node no longer writes, each in another way.
+
+    Args:
+        segments: of a log with indexes, at least four.
+        aborted: a transaction index with entries.
+    """
+    rng = random.Random(5)
+    position, header = rng.choice(list(batches(segments[0].read_bytes())))
+    flip(rng, segments[0], position + HEADER_BYTES, position + header.size_bytes)
+    # Files that the node has mapped are changed in their place, and not cut.
+    offset_index = max(
+        (path.with_suffix(".index") for path in segments[1:]), key=lambda path: path.stat().st_size
+    )
+    position = offset_index.stat().st_size // 16 * 8 + 4
+    old = struct.unpack_from(">i", offset_index.read_bytes(), position)[0]
+    patch(offset_index, position, struct.pack(">i", old + 1))
+    time_index = segments[0].with_name(offset_index.name).with_suffix(".timeindex")
+    position = time_index.stat().st_size - 12
+    old = struct.unpack_from(">q", time_index.read_bytes(), position)[0]
+    patch(time_index, position, struct.pack(">q", old + 1))
+    stable = struct.unpack_from(">q", aborted.read_bytes(), 26)[0]
+    patch(aborted, 26, struct.pack(">q", stable - 1))
+    root = segments[0].parent.parent
+    (root / "photos").mkdir()
+    return {
+        FindingKind.BATCH_CHECKSUM: segments[0],
+        FindingKind.OFFSET_INDEX_ENTRY: offset_index,
+        FindingKind.TIME_INDEX_ENTRY: time_index,
+        FindingKind.TRANSACTION_INDEX_ENTRY: aborted,
+        FindingKind.DIRECTORY_NAME: root / "photos",
+    }
+
+
+def test_faults_of_several_kinds_under_traffic_are_found(node: Node) -> None:
+    for topic, config in TOPICS.items():
+        create(node, topic, 2, config=config)
+    traffic = Traffic(node)
+    traffic.start()
+    try:
+        aborted: list[Path] = []
+        while len(finished_segments(node, "plain-0")) < 4 or not aborted:
+            assert traffic.is_alive()
+            assert sentences(audited(node, second_look_ms=300)) == []
+            indexes = [
+                path.with_suffix(".txnindex") for path in finished_segments(node, "transactional-0")
+            ]
+            aborted = [path for path in indexes if path.exists() and path.stat().st_size]
+        expected = seed_faults(finished_segments(node, "plain-0"), aborted[0])
+        for _ in range(3):
+            report = audited(node, second_look_ms=300)
+            found = {finding.kind: Path(finding.path) for finding in report.findings}
+            assert found == expected, sentences(report)
+    finally:
+        traffic.stop()
 
 
 def test_damage_under_a_running_node_is_found(node: Node) -> None:
