@@ -113,7 +113,7 @@ def _field_name(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise BadValue(f"the field name {shown(name)!r} is no UTF-8") from None
+        raise BadValue(f"the field name {shown(repr(name))} is no UTF-8") from None
     return name
 
 
