@@ -127,7 +127,12 @@ def test_a_cluster_is_balanced_as_predicted(
     found = plan(trio, capsys, "balance", "--out", str(folder))
     for number in range(len(found["rounds"])):
         execute(trio, folder / f"round-{number + 1:04d}.json")
+    if found["preferredLeaders"]:
+        execute(trio, folder / "leaders.json")
     again = plan(trio, capsys, "balance")
+    assert [each["before"] for each in again["leaders"]] == [
+        each["after"] for each in found["leaders"]
+    ]
     assert again["spreadBefore"] == pytest.approx(found["spreadAfter"], abs=0.01)
     assert again["spreadBefore"] <= found["spreadBefore"]
 

@@ -1,6 +1,6 @@
 """Chooses the replicas that move, and their directories. It does not look at the order of moves."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from spindle.planner.evening import even_out
@@ -17,6 +17,8 @@ _LEAST_GAIN: Final = 0.001
 _ROUNDING: Final = 1e-12
 _MOST_TRIED: Final = 200
 """Replicas of one directory that are tried."""
+_MOST_PACKED: Final = 2000
+"""Replicas that are packed tightly if they have no place otherwise."""
 _MOST_SEARCHED: Final = 20
 """Directories that are searched after one of them had a replica that can move."""
 
@@ -39,7 +41,40 @@ def empty_directories(
     rooms = Rooms(layout, Rooms.ceilings(layout, limits.max_fill))
     for number, replica in enumerate(left):
         if not _put(layout, rooms, replica) and not _make_room(layout, rooms, replica):
+            if _pack(layout, leaving, limits):
+                return
             refuse_placement(layout, left[number:], limits)
+
+
+def _pack(layout: Layout, leaving: list[int], limits: PlanLimits) -> bool:
+    """Put each replica where the least room is left after it; return whether all have a place.
+
+    This fills directories less evenly, but finds a place for more replicas. Without one for all,
+    nothing has changed.
+    """
+    if len(leaving) > _MOST_PACKED:
+        return False
+    before = list(layout.place)
+    _put_back(layout, layout.origin)
+    rooms = Rooms(layout, Rooms.ceilings(layout, limits.max_fill))
+    receivers = [each for each, receives in enumerate(layout.receives) if receives]
+    for replica in leaving:
+        size = layout.size[replica]
+        fitting = sorted((rooms.room(each), each) for each in receivers if rooms.room(each) >= size)
+        target = next((each for _, each in fitting if layout.is_legal(replica, each)), None)
+        if target is not None:
+            _move(layout, rooms, replica, target)
+        elif not _make_room(layout, rooms, replica):
+            _put_back(layout, before)
+            return False
+    return True
+
+
+def _put_back(layout: Layout, places: Sequence[int]) -> None:
+    """Bring all replicas to the places that they had at another time."""
+    for replica, place in enumerate(places):
+        if layout.place[replica] != place:
+            layout.move(replica, place)
 
 
 def level_out(layout: Layout, spread: float, limits: PlanLimits) -> None:
@@ -66,9 +101,7 @@ def level_out(layout: Layout, spread: float, limits: PlanLimits) -> None:
         gain, closest, places = closest[0] - now[0], now, list(layout.place)
         if gain < _LEAST_GAIN or closest[0] <= max(spread, window.high - window.low):
             break
-    for replica, place in enumerate(places):
-        if layout.place[replica] != place:
-            layout.move(replica, place)
+    _put_back(layout, places)
 
 
 def _spread_out_largest(layout: Layout, window: FillWindow, limits: PlanLimits) -> None:
