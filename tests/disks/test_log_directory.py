@@ -61,7 +61,8 @@ def test_a_new_partition_has_kafkas_files() -> None:
     files = MemoryFileSystem()
     directory = opened(files)
     log = directory.create(A0, IDS["a"], LogConfig(), NOW_MS)
-    log.assign_epoch_start(0, 0)
+    directory.new_epochs.begin([(log, 0)])
+    directory.new_epochs.store_all()
     found = {name: files.size(f"{ROOT}/a-0/{name}") for name in files.list_directory(f"{ROOT}/a-0")}
     assert found == {
         "00000000000000000000.index": 10485760,

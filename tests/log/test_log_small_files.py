@@ -45,7 +45,7 @@ def epochs_of(*entries: tuple[int, int]) -> LeaderEpochs:
     files.make_directories("/log")
     epochs = LeaderEpochs(files, "/log")
     for epoch, start in entries:
-        epochs.assign(epoch, start)
+        epochs.note(epoch, start)
     return epochs
 
 
@@ -54,11 +54,15 @@ class TestLeaderEpochs:
         files = MemoryFileSystem()
         files.make_directories("/log")
         epochs = LeaderEpochs(files, "/log")
-        epochs.assign(1, 0)
+        epochs.note(1, 0)
+        epochs.make_durable()
         before = len(files.operations)
-        epochs.assign(1, 10)
+        epochs.note(1, 10)
+        epochs.make_durable()
         assert len(files.operations) == before
-        epochs.assign(4, 12)
+        epochs.note(4, 12)
+        assert not epochs.is_stored
+        epochs.store()
         assert files.read_bytes("/log/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 12\n"
 
     @pytest.mark.parametrize(
@@ -77,7 +81,7 @@ class TestLeaderEpochs:
         self, epoch: int, start: int, expected: list[tuple[int, int]]
     ) -> None:
         epochs = epochs_of((1, 0), (3, 10))
-        epochs.assign(epoch, start)
+        epochs.note(epoch, start)
         assert epochs.entries == expected
 
     @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ class TestLeaderEpochs:
         files.make_directories("/log")
         epochs = LeaderEpochs(files, "/log")
         for epoch, start in assigned:
-            epochs.assign(epoch, start)
+            epochs.note(epoch, start)
         for column in zip(*epochs.entries, strict=True):
             assert list(column) == sorted(set(column))
         epochs.make_durable()
@@ -152,7 +156,8 @@ class TestLeaderEpochs:
         epochs = LeaderEpochs(files, "/log")
         epochs.load()
         assert epochs.entries == []
-        epochs.assign(3, 0)
+        epochs.note(3, 0)
+        epochs.store()
         assert files.read_bytes("/log/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
 
     def test_impossible_entries_are_mistakes(self) -> None:

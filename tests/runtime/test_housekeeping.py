@@ -9,6 +9,7 @@ import pytest
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
+from spindle.disks.new_epochs import NewEpochs
 from spindle.log.cleaning.abort import CleaningSignal
 from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
 from spindle.replicas.replica_manager import Replicas
@@ -39,6 +40,7 @@ class Directory:
 
     def __init__(self) -> None:
         self.executor = self.cleaner = self.store = self
+        self.new_epochs = NewEpochs()
         self.passes = iter([FaultyPass()])
         self.given_up = asyncio.Event()
         self.flushed = asyncio.Event()

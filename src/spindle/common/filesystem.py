@@ -113,10 +113,12 @@ class OsFile:
         return total
 
     def pwrite(self, data: Bytes, position: int, /) -> None:
-        view = memoryview(data)
-        _write_at(self._fd, view, position)
+        size_bytes = len(data)
+        written = os.pwrite(self._fd, data, position)
+        if written < size_bytes:
+            _write_at(self._fd, memoryview(data)[written:], position + written)
         if self._end != _UNKNOWN:
-            self._end = max(self._end, position + len(view))
+            self._end = max(self._end, position + size_bytes)
 
     def reserve(self, size_bytes: int, position: int, /) -> bool:
         fallocate = _fallocate()

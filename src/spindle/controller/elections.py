@@ -110,6 +110,8 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Decis
 
 def elect_waiting(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
     """Elect leaders for partitions that have none; the response is True if more are left."""
+    if not any(broker.is_active for broker in image.cluster.brokers.values()):
+        return Decision(False, [])  # the first broker that is unfenced gets its elections then
     return _elect_many(image, settings, None, lambda _, p: p.leader == NO_LEADER)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
+from spindle.disks.new_epochs import NewEpochs
 from spindle.log.cleaning.clean_offsets import read_clean_offsets
 from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
 from spindle.log.flushing import FlushTask
@@ -77,6 +78,7 @@ class DirectoryStore:
         "deleted_at_start",
         "future_logs",
         "logs",
+        "new_epochs",
         "path",
         "storage",
         "stray_logs",
@@ -91,6 +93,7 @@ class DirectoryStore:
         self.logs: dict[TopicPartition, Log] = {}
         self.future_logs: dict[TopicPartition, Log] = {}
         self.stray_logs: dict[TopicPartition, Log] = {}
+        self.new_epochs = NewEpochs()
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         self._stored: dict[str, Mapping[TopicPartition, int]] = {}
         self._is_loaded = False
@@ -344,11 +347,6 @@ class DirectoryStore:
         """Remove renamed files and directories whose delay is over; return how many."""
         return self.storage.delete_expired(now_ms)
 
-    def start_epochs(self, leaders: Sequence[tuple[Log, int]]) -> None:
-        """Note in these logs that the leader epochs begin at their ends (KIP-101)."""
-        for log, epoch in leaders:
-            log.assign_epoch_start(epoch, log.log_end_offset)
-
     def capacity(self) -> tuple[int, int]:
         """Return (total, usable) bytes of the file system (KIP-827)."""
         return self.storage.file_system.capacity(self.path)
@@ -430,6 +428,7 @@ class DirectoryStore:
 
         A directory that was not loaded completely gets no clean-shutdown file.
         """
+        self.new_epochs.store_all()
         for log in self.all_logs():
             log.close()
         if self._is_loaded:

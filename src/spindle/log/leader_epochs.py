@@ -1,9 +1,9 @@
 """Which leader epoch wrote which offsets of a log: `leader-epoch-checkpoint` (KIP-101, KIP-279).
 
-Entries are (epoch, start offset), both strictly ascending. A new entry is in the file at once, and
-on the device before the first record of its epoch is written (`make_durable`). So a broker that
-becomes leader of a thousand idle partitions waits for no disk. Removed entries may reach the device
-later still, because loading removes epochs beyond the end of the log.
+Entries are (epoch, start offset), both strictly ascending. A new entry is on the device before the
+first record of its epoch is written (`make_durable`). So a broker that becomes leader of a thousand
+idle partitions writes no file. Removed entries may reach the device later still, because loading
+removes epochs beyond the end of the log.
 """
 
 from bisect import bisect_left, bisect_right
@@ -81,20 +81,14 @@ class LeaderEpochs:
         """(epoch, start offset), ascending."""
         return list(zip(self._epochs, self._starts, strict=True))
 
-    def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`, and store it; drop entries that contradict.
+    def note(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` begins at `start_offset`; drop entries that contradict.
 
-        Entries that contradict are dropped.
-        """
-        if self.note(epoch, start_offset):
-            self.store()
-
-    def note(self, epoch: int, start_offset: int) -> bool:
-        """Do as `assign` in memory only; `store` or `make_durable` must follow. Return whether the
-        history changed.
+        This changes memory only: `make_durable` must follow before a record of the epoch is
+        written.
         """
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
-            return False
+            return
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: want 0 or more")
         self._remove_from(epoch, start_offset)
@@ -102,7 +96,6 @@ class LeaderEpochs:
         self._starts.append(start_offset)
         self.is_stored = False
         self._is_durable = False
-        return True
 
     def _remove_from(self, epoch: int, start_offset: int) -> None:
         keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))

@@ -428,9 +428,9 @@ class Log:
         return self.epochs.latest
 
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
-        """Note that a leader of `epoch` begins to write at `offset`."""
+        """Note that a leader of `epoch` begins to write at `offset`; see `LeaderEpochs.note`."""
         self._refuse_if_deleted()
-        self.epochs.assign(epoch, offset)
+        self.epochs.note(epoch, offset)
 
     def update_high_watermark(self, offset: int) -> None:
         """Set the high watermark, kept within log start and log end."""

@@ -319,7 +319,7 @@ class Partition:
         terms: TransactionTerms,
     ) -> AppendInfo:
         log = self.log
-        latest = log.latest_epoch()
+        latest = log.epochs.latest
         if latest is not None and latest > leader_epoch:
             # A newer epoch has begun in the log since the append was submitted.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -347,15 +347,16 @@ class Partition:
         end_offset = info.last_offset + 1
         has_grown = end_offset > leader.log_end_offset
         has_moved = has_grown and leader.on_append(end_offset, self._context.steady_ms())
-        fresh = LastAppend(info.first_offset, end_offset, info.records)
-        info = info._replace(records=b"")  # an append that waits for its commit holds no memory
         if required_acks != ACKS_ALL or leader.high_watermark > info.last_offset:
             callback(info, None)
         else:
             self._waiter_count += 1
-            waiter = (info.last_offset, self._waiter_count, callback, info)
+            # An append that waits for its commit holds no memory.
+            waiting = info._replace(records=b"")
+            waiter = (info.last_offset, self._waiter_count, callback, waiting)
             heappush(self._commit_waiters, waiter)
-        self._last_append = fresh
+        if self._watchers:
+            self._last_append = LastAppend(info.first_offset, end_offset, info.records)
         if has_grown and self._append_watchers:
             self._tell_log_moved()
         if has_moved:

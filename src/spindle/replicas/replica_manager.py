@@ -385,7 +385,7 @@ class Replicas:
             directory = work[0][0].directory
             epochs = [(partition.log, epoch) for partition, epoch in work]
             try:
-                await directory.executor.submit(directory.store.start_epochs, epochs)
+                await directory.executor.submit(directory.store.new_epochs.begin, epochs)
             except LogDirectoryFailed as failure:
                 log.error("cannot lead %d partitions: %s", len(work), failure)
 

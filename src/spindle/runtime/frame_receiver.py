@@ -94,7 +94,15 @@ class FrameReceiver:
             ProtocolViolation: after the frames before it, a size that is not accepted.
         """
         if not self.large_bytes:
-            self._end += count
+            self._end = end = self._end + count
+            if not self._start and end > 4:
+                (size,) = _SIZE.unpack_from(self._small)
+                if size + 4 == end and size <= self._max_frame_bytes:
+                    # The common case: just one whole frame has come.
+                    frame = memoryview(self._small[4:end])
+                    self._end = 0
+                    self._drop_small()
+                    return (frame,)
             return self._cut()
         self._large_end += count
         if self._large_end < self.large_bytes:

@@ -54,7 +54,9 @@ async def run(
         await node.start()
         if not node.is_stopping:
             log.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
-            _keep_for_good()
+            # Exclude the metadata image from later garbage collections. To collect before finds
+            # next to nothing, and clients would wait for it.
+            gc.freeze()
             if on_ready is not None:
                 on_ready(node)
         fatal = await node.wait_stopped()
@@ -67,12 +69,6 @@ async def run(
     if fatal is not None:
         return EXIT_FAILED
     return EXIT_TERMINATED if was_terminated else EXIT_OK
-
-
-def _keep_for_good() -> None:
-    """Exclude the present objects, modules and metadata image, from later garbage collections."""
-    gc.collect()
-    gc.freeze()
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -99,7 +95,9 @@ def run_node(
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     keep_large_buffers()
     raise_limit()
+    gc.freeze()  # modules stay
     # Reference counts free the objects of records and requests; cycles are rare.
     gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(run(config, on_ready, machine))

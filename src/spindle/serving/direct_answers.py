@@ -12,8 +12,10 @@ from spindle.common.ports import Bytes
 from spindle.log.segments.file_range import FileRange
 from spindle.protocol.api import response_header_version
 from spindle.protocol.codec import encode_parts
-from spindle.protocol.framing import response_prefix
+from spindle.protocol.framing import SIZE, response_prefix
 from spindle.protocol.message import Message
+from spindle.protocol.messages.produce import ProduceResponse
+from spindle.protocol.single_produce import write_single_produced
 
 Part: TypeAlias = Bytes | FileRange
 """A piece of an answer."""
@@ -74,7 +76,14 @@ class SocketOwner(Protocol):
 
 def frame_of(message: Message, api_key: int, api_version: int, correlation_id: int) -> list[Bytes]:
     """Return the frame of a response, in pieces. Large records are the message's own objects."""
-    parts = encode_parts(message, api_version)
-    header_version = response_header_version(api_key, api_version)
-    prefix = response_prefix(sum(map(len, parts)), correlation_id, header_version)
-    return [prefix, *parts]
+    prefix = response_prefix(0, correlation_id, response_header_version(api_key, api_version))
+    if isinstance(message, ProduceResponse):
+        frame = bytearray(prefix)
+        if write_single_produced(message, api_version, frame):
+            SIZE.pack_into(frame, 0, len(frame) - SIZE.size)
+            return [frame]
+    parts = encode_parts(message, api_version, prefix)
+    first = parts[0]
+    assert not isinstance(first, bytes), "the codec writes to a buffer"
+    SIZE.pack_into(first, 0, sum(map(len, parts)) - SIZE.size)
+    return parts

@@ -19,9 +19,19 @@ def must_roll(
     size = segment.size_bytes
     if size == 0:
         return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+    first_timestamp = segment.roll_timestamp
+    if first_timestamp is None:
+        first_timestamp = segment.first_timestamp()
+    # How much newer the incoming records are than the first ones, or than the file.
+    age_ms = (
+        max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
+    )
+    limit_ms = config.segment_ms
+    if config.segment_jitter_ms:
+        limit_ms -= _jitter_ms(segment, config)
     return (
         size > config.segment_bytes - incoming_bytes
-        or _age_ms(segment, max_timestamp, now_ms) > config.segment_ms - _jitter_ms(segment, config)
+        or age_ms > limit_ms
         or segment.offset_index.is_full
         or segment.time_index.is_full
         or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
@@ -33,14 +43,4 @@ def _jitter_ms(segment: Segment, config: LogConfig) -> int:
 
     The amount is spread evenly over 0 to `segment.jitter.ms`, by a hash of the segment's path.
     """
-    if config.segment_jitter_ms == 0:
-        return 0
     return crc32(segment.path.encode()) % min(config.segment_jitter_ms, config.segment_ms)
-
-
-def _age_ms(segment: Segment, max_timestamp: int, now_ms: int) -> int:
-    """Return how much newer incoming records are than the first ones (or than the file)."""
-    first_timestamp = segment.first_timestamp()
-    if first_timestamp >= 0:
-        return max_timestamp - first_timestamp
-    return now_ms - segment.created_ms

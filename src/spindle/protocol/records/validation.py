@@ -14,12 +14,15 @@ from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ports import Bytes
 from spindle.protocol.records.batch import (
     CODEC_MASK,
+    CONTROL_FLAG,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_POSITION,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     check_crc,
     patch_timestamp,
@@ -114,7 +117,7 @@ def check_produce_request(records: Bytes | None, api_version: int) -> None:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce version {_ZSTD_SINCE_PRODUCE_VERSION}; version {api_version} came",
         )
-    if header.size_bytes < size:
+    if header.batch_length + LOG_OVERHEAD_BYTES < size:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {api_version} carry exactly one record batch per "
@@ -169,7 +172,7 @@ def validate_for_append(
             valid.append((position, header))
         else:
             valid.append((position, replacement))
-        position += header.size_bytes
+        position += header.batch_length + LOG_OVERHEAD_BYTES
     if origin is AppendOrigin.CLIENT and len(valid) != 1:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
@@ -192,7 +195,7 @@ def _read_header(records: Bytes, position: int) -> BatchHeader:
         header = read_header(records, position)
     except CorruptRecords as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if header.size_bytes > left:
+    if header.batch_length + LOG_OVERHEAD_BYTES > left:
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,
             f"A batch says that it has {header.size_bytes} bytes; {left} bytes came",
@@ -208,7 +211,8 @@ def _check_batch(
     origin: AppendOrigin,
     where: object,
 ) -> None:
-    if header.size_bytes > rules.max_batch_bytes:
+    # Here and below the header's properties are written out: they are a tenth of an append's calls.
+    if header.batch_length + LOG_OVERHEAD_BYTES > rules.max_batch_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"The record batch size in the append to {where} is {header.size_bytes} bytes which "
@@ -220,7 +224,7 @@ def _check_batch(
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt in the append to {where}: {error}"
         ) from error
-    if header.codec > Codec.ZSTD:
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Compression codec {header.codec} in the append to {where} is not defined",
@@ -236,16 +240,17 @@ def _check_batch(
 
 
 def _check_client_batch(header: BatchHeader, where: object) -> None:
+    attributes = header.attributes
     if header.base_offset != 0:
         finding = f"the base offset is {header.base_offset}, a client writes 0"
-    elif header.is_control:
+    elif attributes & CONTROL_FLAG:
         finding = "clients are not allowed to write control records"
-    elif header.has_producer_id and header.base_sequence < 0:
+    elif header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
         finding = (
             f"sequence number {header.base_sequence} with producer id {header.producer_id}, "
             "want 0 or more"
         )
-    elif header.is_transactional and not header.has_producer_id:
+    elif attributes & TRANSACTIONAL_FLAG and header.producer_id <= NO_PRODUCER_ID:
         finding = "a transactional batch has no producer id"
     else:
         return
@@ -263,7 +268,12 @@ def _apply_rules(
 ) -> BatchHeader | bytes:
     """Return the header after patches in place, or the bytes of a rebuilt batch."""
     # Control records stay as their coordinator wrote them, as in Kafka.
-    must_convert = rules.codec not in (None, header.codec) and not header.is_control
+    attributes = header.attributes
+    must_convert = (
+        rules.codec is not None
+        and rules.codec != attributes & CODEC_MASK
+        and not attributes & CONTROL_FLAG
+    )
     # Records of this broker itself are not decoded: coordinators write keys and current times.
     is_foreign = origin is AppendOrigin.CLIENT
     if must_convert or (is_foreign and _must_see_records(header, rules, now_ms)):
@@ -276,18 +286,18 @@ def _apply_rules(
         newest = header.max_timestamp
     if rules.uses_log_append_time:
         return patch_timestamp(records, position, header, now_ms, is_log_append_time=True)
-    if header.has_log_append_time or newest != header.max_timestamp:
+    if attributes & TIMESTAMP_TYPE_FLAG or newest != header.max_timestamp:
         return patch_timestamp(records, position, header, newest, is_log_append_time=False)
     return header
 
 
 def _must_see_records(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
-    if rules.is_compacted and not header.is_control:
+    if rules.is_compacted and not header.attributes & CONTROL_FLAG:
         return True
     if rules.uses_log_append_time:
         return False
     return (
-        header.has_log_append_time
+        header.attributes & TIMESTAMP_TYPE_FLAG != 0
         or header.max_timestamp > now_ms + rules.timestamp_after_max_ms
         or rules.timestamp_before_max_ms != NO_LIMIT_MS
     )

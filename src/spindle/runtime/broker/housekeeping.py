@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 _DELETION_CHECK_MS: Final = 1000
 _FLUSH_CHECK_MS: Final = 1000
 """How soon a finished segment is flushed; log.flush.scheduler.interval.ms is for the active one."""
+_NEW_EPOCHS_CHECK_MS: Final = 1000
+_NEW_EPOCHS_PAUSE_S: Final = 0.02
+"""The time that a directory's thread has for other work between the files of a few logs."""
 _LONGEST_SLEEP_S: Final = 86_400.0
 
 
@@ -43,6 +46,7 @@ class Housekeeping:
             (initial_ms, integer("log.retention.check.interval.ms"), self._retain),
             (initial_ms, integer("log.flush.scheduler.interval.ms"), self._flush),
             (0, _FLUSH_CHECK_MS, self._flush_finished_segments),
+            (0, _NEW_EPOCHS_CHECK_MS, self._store_new_epochs),
             (
                 initial_ms,
                 integer("log.flush.offset.checkpoint.interval.ms"),
@@ -69,6 +73,7 @@ class Housekeeping:
         self.compaction = Compaction(replicas, now_ms)
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: dict[LogDirectory, asyncio.Task[None]] = {}
+        self._storing_epochs: dict[LogDirectory, asyncio.Task[None]] = {}
         self._is_started = False
 
         self.update(BrokerValues(config))
@@ -99,7 +104,7 @@ class Housekeeping:
         """End all tasks; return when none of them submits anything more."""
         self._is_started = False
         await self.compaction.stop()
-        await background.end(*self._tasks, *self._flushing.values())
+        await background.end(*self._tasks, *self._flushing.values(), *self._storing_epochs.values())
 
     async def _turn(self, period_ms: int, function: Callable[[LogDirectory], None]) -> None:
         await asyncio.sleep(min(period_ms / 1000, _LONGEST_SLEEP_S))
@@ -138,6 +143,26 @@ class Housekeeping:
                 await executor.submit(directory.store.complete_flushes, tasks)
         except LogDirectoryFailed as failure:
             log.warning("flush: %s", failure)
+
+    # Leader epochs that have begun.
+
+    def _store_new_epochs(self, directory: LogDirectory) -> None:
+        if directory.store.new_epochs.is_empty or directory in self._storing_epochs:
+            return
+        task = background.run_once(
+            self._store_epochs_of(directory), f"leader epochs of {directory.path}"
+        )
+        self._storing_epochs[directory] = task
+        task.add_done_callback(lambda _: self._storing_epochs.pop(directory, None))
+
+    async def _store_epochs_of(self, directory: LogDirectory) -> None:
+        try:
+            are_left = True
+            while are_left:
+                are_left = await directory.executor.submit(directory.store.new_epochs.store_some)
+                await asyncio.sleep(_NEW_EPOCHS_PAUSE_S)
+        except LogDirectoryFailed as failure:
+            log.warning("leader epochs: %s", failure)
 
     # The rest: short work on the directories' threads.
 

@@ -15,12 +15,13 @@ from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.common.log_text import quoted
 from spindle.common.ports import Bytes
 from spindle.common.seldom import Seldom
-from spindle.protocol.api import API_VERSIONS, APIS, FETCH, PRODUCE, request_class
-from spindle.protocol.codec import TooManyElements, decode, encode_parts
+from spindle.protocol.api import API_VERSIONS, APIS, FETCH, PRODUCE
+from spindle.protocol.codec import TooManyElements, encode_parts
 from spindle.protocol.framing import RequestHeader, read_request_header, response_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchRequest
+from spindle.protocol.requests import read_request
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Answer, Connection, Deferred
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
@@ -41,8 +42,6 @@ _LOGIN_S: Final = 60.0
 """Time that a connection has for its first authentication."""
 _BACKLOG: Final = 512
 _SMALL_FETCH_BYTES: Final = 64 * 1024
-_JOINED_BYTES: Final = 4096
-"""Up to this size, a copy is cheaper than a second piece for the socket."""
 
 
 class RequestServer:
@@ -269,10 +268,9 @@ class RequestServer:
                 f"{api.name} version {version} is not supported, "
                 f"versions {api.first_version} to {api.last_version} are"
             )
-        cls = request_class(api_key)
         started_s = perf_counter()
         try:
-            request, _ = decode(cls, version, frame, header.body, INLINE_ELEMENTS)
+            request = read_request(api_key, version, frame, header.body, INLINE_ELEMENTS)
         except TooManyElements:
             context = self._context(connection, header)
             # No other request is started meanwhile, so that its place among the connection's
@@ -327,15 +325,15 @@ class RequestServer:
         self, connection: Connection, context: RequestContext, frame: Bytes, body: int
     ) -> Answer:
         """Serve a large request beside the event loop where possible (see `large_requests`)."""
-        cls, version = request_class(context.api_key), context.api_version
+        api_key, version = context.api_key, context.api_version
         context.socket_owner = None  # the answer is encoded beside the event loop
         large = self._large
         async with large.turn(len(frame)):
             started_s = perf_counter()
-            request, _ = await large.on_thread(
-                lambda: decode(cls, version, frame, body, max_elements(context.api_key))
+            request = await large.on_thread(
+                lambda: read_request(api_key, version, frame, body, max_elements(api_key))
             )
-            result = self._listener.handlers[context.api_key](context, request)
+            result = self._listener.handlers[api_key](context, request)
             if self._quotas.is_active:
                 self._quotas.charge_time(context, perf_counter() - started_s)
             response: Response
@@ -346,7 +344,7 @@ class RequestServer:
             if self._quotas.is_active:
                 self._throttle(connection, context, len(frame), response)
             parts = await large.on_thread(lambda: answer(context, response))
-            self._times[context.api_key].observe(perf_counter() - started_s)
+            self._times[api_key].observe(perf_counter() - started_s)
             return parts
 
     def _unknown_api_versions(self, correlation_id: int) -> Answer:
@@ -374,7 +372,4 @@ def answer(context: RequestContext, response: Response) -> Answer:
     """Return the frame of a response, in pieces."""
     if not isinstance(response, Message):
         return None
-    frame = frame_of(response, context.api_key, context.api_version, context.correlation_id)
-    if len(frame) == 2 and len(frame[1]) <= _JOINED_BYTES:
-        return [b"".join(frame)]
-    return frame
+    return frame_of(response, context.api_key, context.api_version, context.correlation_id)
