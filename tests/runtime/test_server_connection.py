@@ -11,7 +11,8 @@ from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.runtime.frame_receiver import FrameReceiver
-from spindle.runtime.network.connection import Answer, Connection, Deferred
+from spindle.runtime.network.connection import Connection
+from spindle.runtime.network.pending_answers import Answer, Deferred
 from spindle.runtime.network.request_limits import RequestLimits
 
 PRODUCE, METADATA = 0, 3

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from spindle.common.errors import ErrorCode
+from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.replication.fetch_session import FetchContext, PartitionKey
 from spindle.serving.context import RequestContext
@@ -75,6 +76,21 @@ def _is_news(read: PartitionRead) -> bool:
     data = read.data
     return read.state is ReadState.REFUSED or read.wanted.is_news(
         data.high_watermark, data.log_start_offset
+    )
+
+
+def charge(
+    services: BrokerServices,
+    context: RequestContext,
+    fetcher: FetchRequester,
+    response: FetchResponse,
+) -> int:
+    """Return how many ms the client's quotas make it wait."""
+    if fetcher.is_replica or not services.quotas.is_active:
+        return 0
+    version = context.api_version
+    return services.quotas.charge_fetch(
+        context, lambda: sum(map(len, encode_parts(response, version)))
     )
 
 

@@ -5,11 +5,12 @@ from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError
 from spindle.common.ports import Bytes
+from spindle.disks.executor import DirectoryExecutor
 from spindle.log.locating import locate
 from spindle.log.log import Log
 from spindle.log.segments.file_range import FileRange
 from spindle.protocol.records.batch import HEADER_BYTES
-from spindle.serving.direct_answers import SentAnswer, SocketLoan
+from spindle.serving.direct_answers import RestOfAnswer, SentAnswer, SocketLoan
 from spindle.serving.partition_read import Found, ReadResult
 
 LEAST_SENT_BYTES: Final = 64 * 1024
@@ -59,10 +60,12 @@ class ReadAndSend(NamedTuple):
     """A read on a directory's thread, which sends the answer itself if its records are large.
 
     Attributes:
+        executor: the directory's.
         missing_bytes: the least that is an answer; less is returned as `read_logs` returns it.
         compose: makes the frame of the answer from the results.
     """
 
+    executor: DirectoryExecutor
     loan: SocketLoan
     missing_bytes: int
     compose: Callable[[list[ReadResult]], list[Bytes]]
@@ -80,7 +83,8 @@ class ReadAndSend(NamedTuple):
         if not any(isinstance(each.records, FileRange) for each in found):
             return results
         if sum(len(each.records) for each in found) >= self.missing_bytes:
-            return self.loan.send(lambda: self.compose(results))
+            answer = RestOfAnswer(self.executor, lambda: self.compose(results))
+            return answer.send_on(self.loan)
         return [_in_memory(result) for result in results]
 
 

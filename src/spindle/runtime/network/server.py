@@ -22,10 +22,11 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.network.connection import Answer, Connection, Deferred
+from spindle.runtime.network.connection import Connection
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
 from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.login_log import LoginLog
+from spindle.runtime.network.pending_answers import Answer, Deferred
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.sasl_state import LoginFailed, SaslState, SessionExpired
 from spindle.serving.context import RequestContext, Response
@@ -296,7 +297,7 @@ class RequestServer:
             frame: Answer
             if isinstance(response, SentAnswer):
                 self.bytes_sent(response.sent_bytes)
-                frame = response.rest
+                frame = connection.go_on_with(response)
             elif quotas.is_active:
                 frame = self._throttled(connection, context, frame_bytes, response)
             else:

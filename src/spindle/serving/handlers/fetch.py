@@ -13,7 +13,6 @@ from typing import Any
 from spindle.common.errors import error_code
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
-from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replication.fetch_session import (
     INVALID_SESSION_ID,
@@ -25,6 +24,7 @@ from spindle.replication.fetch_session import (
 from spindle.serving.context import RequestContext
 from spindle.serving.direct_answers import AnswerCutOff, SentAnswer, SocketLoan, frame_of
 from spindle.serving.fetch_answers import (
+    charge,
     count_consumed,
     count_replicated,
     fetch_answer,
@@ -269,8 +269,11 @@ class _Fetch:
             directory.executor.call(done, read_logs, items, room, has_any, is_committed)
             return
         missing_bytes = 0 if self._must_answer() else self._min_bytes() - found_bytes(self.reads)
-        work = ReadAndSend(loan, missing_bytes, lambda results: self._compose(group, results))
-        directory.executor.call(done, work.run, items, room, has_any, is_committed)
+        executor = directory.executor
+        work = ReadAndSend(
+            executor, loan, missing_bytes, lambda results: self._compose(group, results)
+        )
+        executor.call(done, work.run, items, room, has_any, is_committed)
 
     def _borrow(self, room: int) -> SocketLoan | None:
         """Return the connection's socket if records may go straight from a file to the client.
@@ -303,9 +306,12 @@ class _Fetch:
         return frame_of(response, context.api_key, context.api_version, context.correlation_id)
 
     def _done_sending(self, sent: SentAnswer | None, error: BaseException | None) -> None:
-        """Go on after the directory's thread has sent the answer, as far as the client took it."""
+        """Go on after the directory's thread has sent the answer, as far as the socket took it."""
         self.memory.give_back(self.granted)
         if self.state is FetchState.ANSWERED:
+            # If the loan was taken back, the result may be that of a read.
+            if isinstance(sent, SentAnswer) and sent.rest is not None:
+                sent.rest.give_up()
             return
         self.state = FetchState.ANSWERED
         if sent is None:
@@ -338,7 +344,7 @@ class _Fetch:
     def _answer(self) -> None:
         self.state = FetchState.ANSWERED
         response, shown = self._response()
-        wait_ms = self._charge(response) if self.services.quotas.is_active else 0
+        wait_ms = charge(self.services, self.context, self.fetcher, response)
         if wait_ms:
             response = self._throttled(wait_ms)
         else:
@@ -374,15 +380,6 @@ class _Fetch:
                 dirty[key] = read.wanted
         for wanted in served:
             dirty.setdefault(wanted.key, wanted)
-
-    def _charge(self, response: FetchResponse) -> int:
-        """Return how many ms the client's quotas make it wait."""
-        if self.fetcher.is_replica:
-            return 0
-        version = self.context.api_version
-        return self.services.quotas.charge_fetch(
-            self.context, lambda: sum(map(len, encode_parts(response, version)))
-        )
 
     def _throttled(self, wait_ms: int) -> FetchResponse:
         """Return nothing but the time to wait; give up a session that begins here (KIP-219)."""
