@@ -444,9 +444,9 @@ def test_a_thread_that_hung_before_it_sent_sends_nothing(
         async with hanging(node) as (hang, begun), connected(node) as other:
             find = locating.locate
 
-            def slow_find(*arguments: Any) -> FileRange | None:
+            def slow_find(*arguments: Any, **named: Any) -> FileRange | None:
                 hang()
-                return find(*arguments)
+                return find(*arguments, **named)
 
             monkeypatch.setattr("spindle.serving.log_reads.locate", slow_find)
             fetch = asyncio.ensure_future(other.fetch("t", 0, 0))

@@ -17,7 +17,7 @@ from spindle.log.handles import FileHandles
 from spindle.log.segments.file_range import FileRange
 from spindle.runtime.disks.open_files import share_out
 from spindle.runtime.network import socket_loan
-from spindle.runtime.network.socket_loan import LentSocket, lend_socket
+from spindle.runtime.network.socket_loan import LentSocket, Loan, NoSocket, lend_socket
 from spindle.serving.answer_parts import AnswerParts
 
 HEAD, TAIL = b"head" * 10, b"tail"
@@ -47,7 +47,7 @@ class Pair:
         self.path.write_bytes(b"before" + CONTENT + b"after")
         self.handles = FileHandles(OsFileSystem())
 
-    def lend(self) -> LentSocket | None:
+    def lend(self) -> Loan | None:
         return lend_socket(Transport(self.own))
 
     def parts(self, size_bytes: int = len(CONTENT)) -> AnswerParts:
@@ -181,7 +181,11 @@ def test_nothing_is_lent_where_bytes_must_go_through_the_transport(
         raise OSError(errno.EMFILE, "too many open files")
 
     monkeypatch.setattr(socket_loan.os, "dup", no_descriptor)
-    assert pair.lend() is None
+    loan, parts = pair.lend(), pair.parts()
+    assert isinstance(loan, NoSocket)
+    assert loan.send(lambda: parts) == (0, False)
+    assert loan.send(lambda: parts) is None
+    assert not loan.take_back()
     monkeypatch.undo()
     monkeypatch.setattr(socket_loan, "CAN_SEND_FILES", False)
     assert pair.lend() is None
@@ -209,7 +213,7 @@ def test_loans_of_all_connections_leave_descriptors_for_files(
         try:
             for number in range(shares.by_directory):
                 handles.get(f"{tmp_path}/{number}", create=True)
-            assert any(loans)
+            assert any(isinstance(loan, LentSocket) for loan in loans)
         finally:
             handles.close()
             for loan in loans:

@@ -64,7 +64,13 @@ class SocketRoom(NamedTuple):
 
 
 class SocketOwner(Protocol):
-    """A connection that may lend its socket."""
+    """A connection that may lend its socket.
+
+    Attributes:
+        is_prompt: the client has taken the last large answer, and asks for more only then.
+    """
+
+    is_prompt: bool
 
     def lend(self) -> SocketLoan | None:
         """Return a loan, which must be used or taken back; None if answers can only be handed over.

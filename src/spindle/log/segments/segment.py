@@ -408,13 +408,13 @@ class Segment:
         """Return the bytes between two positions of the data, which are not read."""
         return FileRange(self._handles, self.path, position, end - position, self.cuts)
 
-    def base_offset_at(self, position: int) -> int:
-        """Return the base offset of the batch that starts there; -1 if none does."""
+    def batch_at(self, position: int) -> BatchHeader | None:
+        """Return the header of the batch that starts there; None if none does."""
         data = self._handles.get(self.path).pread(HEADER_BYTES, position)
         try:
-            return read_header(data, 0).base_offset
+            return read_header(data, 0)
         except CorruptRecords:
-            return -1
+            return None
 
     def _position_of(self, offset: int) -> int | None:
         """Return where the batch with `offset` starts, or the first batch after it; None if there
@@ -443,7 +443,8 @@ class Segment:
         """Return whether a batch starts there that begins at `offset` or before."""
         if not 0 < position <= self.size_bytes - HEADER_BYTES:
             return False
-        return self.base_offset <= self.base_offset_at(position) <= offset
+        header = self.batch_at(position)
+        return header is not None and self.base_offset <= header.base_offset <= offset
 
     def _rebuild_offset_index(self) -> None:
         self.offset_index.reset()

@@ -19,11 +19,11 @@ from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.protocol.api import PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
-from spindle.runtime.network.answer_rest import AnswerRest, limit_writes
+from spindle.runtime.network.answer_rest import MOST_UNCOUNTED_BYTES, AnswerRest, limit_writes
 from spindle.runtime.network.pending_answers import Answer, Deferred, PendingAnswer
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.sasl_state import SaslState
-from spindle.runtime.network.socket_loan import LentSocket
+from spindle.runtime.network.socket_loan import Loan
 from spindle.runtime.task_promise import promise_of
 from spindle.security.server.mechanism import LoggedIn
 from spindle.serving.direct_answers import AnswerCutOff, SentAnswer
@@ -68,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         sasl: the state of its authentication; None without SASL, and after an authentication that
             lasts as long as the connection.
         opened_s: when it was opened, by the loop's clock.
+        is_prompt: see `SocketOwner`.
     """
 
     def __init__(
@@ -99,14 +100,14 @@ class Connection(asyncio.BufferedProtocol):
         self._frames: deque[Bytes] = deque()
         self._pending: deque[PendingAnswer] = deque()
         self._pending_bytes = 0
-        self._unsent_bytes = 0
+        self.is_prompt = False
         self._is_write_paused = False
         self._is_read_paused = False
         self._is_closing = False
         self._is_advancing = False
         self._mute: asyncio.TimerHandle | None = None
         self._farewell: asyncio.TimerHandle | None = None
-        self._rest = AnswerRest(self)
+        self._rest = AnswerRest(self, self._limits.unsent)
 
     # -- the transport's callbacks
 
@@ -134,7 +135,6 @@ class Connection(asyncio.BufferedProtocol):
         self._limits.forget(self._flow)
         self._limits.release(sum(map(len, self._frames)))
         self._frames.clear()
-        self.note_unsent(0)
         for pending in self._pending:
             if pending.promise is not None and not pending.is_produce:
                 pending.promise.cancel()
@@ -147,20 +147,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
-        if self._transport is not None:
-            self.note_unsent(self._transport.get_write_buffer_size())
+        self._rest.count()
         self._flow()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
-        self.note_unsent(0)
+        self._rest.all_taken()
         self._rest.go_on()
         self._advance()
         self._flow()
-
-    def note_unsent(self, count: int) -> None:
-        self._limits.unsent_bytes += count - self._unsent_bytes
-        self._unsent_bytes = count
 
     def get_buffer(self, sizehint: int) -> memoryview:
         try:
@@ -197,6 +192,7 @@ class Connection(asyncio.BufferedProtocol):
             self._release_large()
         if self._is_closing:
             return
+        self.is_prompt = self._rest.takes_answers and not (self._frames or self._pending)
         self._frames.append(frame)
         self._limits.hold(len(frame))
         self._advance()
@@ -308,17 +304,20 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if not answer or transport is None or self._is_closing:
             return
-        self._dispatcher.bytes_sent(sum(map(len, answer)))
+        size_bytes = sum(map(len, answer))
+        self._dispatcher.bytes_sent(size_bytes)
         self.last_active_s = self._loop.time()
         if len(answer) == 1:
             transport.write(answer[0])
         else:
             transport.writelines(answer)
+        if size_bytes > MOST_UNCOUNTED_BYTES:
+            self._rest.large_given(size_bytes)
         self._rest.go_on()
 
     # -- answers that a directory's thread sends
 
-    def lend(self) -> LentSocket | None:
+    def lend(self) -> Loan | None:
         """See `SocketOwner`: nothing may be under way that has to be sent before the answer."""
         transport = self.open_transport
         return None if transport is None or len(self._pending) > 1 else self._rest.lend(transport)
@@ -372,12 +371,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_idle_since(self, time_s: float) -> bool:
         """Return True if the connection was idle since `time_s` of the loop's clock."""
-        if self._is_write_paused and self._transport is not None:
-            unsent_bytes = self._transport.get_write_buffer_size()
-            if unsent_bytes != self._unsent_bytes:
-                # The peer reads, if slowly.
-                self.note_unsent(unsent_bytes)
-                self.last_active_s = self._loop.time()
+        if self._is_write_paused and self._rest.count():
+            self.last_active_s = self._loop.time()  # the peer reads, if slowly
         is_waiting = bool(self._frames) and not (self._is_write_paused or self._mute)
         return not self._pending and not is_waiting and self.last_active_s < time_s
 

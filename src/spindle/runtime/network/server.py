@@ -20,7 +20,6 @@ from spindle.protocol.codec import TooManyElements, decode, encode_parts
 from spindle.protocol.framing import RequestHeader, read_request_header, response_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spindle.protocol.messages.fetch import FetchRequest
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Connection
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
@@ -41,7 +40,6 @@ _LAST_ANSWERS_S: Final = 0.1
 _LOGIN_S: Final = 60.0
 """Time that a connection has for its first authentication."""
 _BACKLOG: Final = 512
-_SMALL_FETCH_BYTES: Final = 64 * 1024
 _JOINED_BYTES: Final = 4096
 """Up to this size, a copy is cheaper than a second piece for the socket."""
 
@@ -284,9 +282,6 @@ class RequestServer:
             if version >= 3:
                 connection.client_software_name = request.client_software_name
                 connection.client_software_version = request.client_software_version
-        elif api_key == FETCH and self.limits.is_unsent_much:
-            assert isinstance(request, FetchRequest)
-            request.max_bytes = min(request.max_bytes, _SMALL_FETCH_BYTES)
         context = self._context(connection, header)
         quotas, frame_bytes, times = self._quotas, len(frame), self._times[api_key]
         result = handler(context, request)

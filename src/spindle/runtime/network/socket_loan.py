@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from spindle.serving.answer_parts import AnswerParts
 from spindle.serving.direct_answers import SocketRoom
@@ -55,6 +55,34 @@ class LentSocket:
             _end_loan(taken)
 
 
+class NoSocket:
+    """Stands for a loan while none can be made: the next piece of the answer is then read.
+
+    See `serving.direct_answers.SocketLoan`.
+    """
+
+    __slots__ = ("_uses",)
+
+    def __init__(self) -> None:
+        self._uses = [None]
+
+    def take_back(self) -> bool:
+        try:
+            self._uses.pop()
+        except IndexError:
+            return False
+        return True
+
+    def send(self, begin: Callable[[], AnswerParts]) -> SocketRoom | None:
+        if not self.take_back():
+            return None
+        begin()
+        return SocketRoom(0, is_full=False)
+
+
+Loan: TypeAlias = LentSocket | NoSocket
+
+
 def _end_loan(taken: socket.socket) -> None:
     taken.close()
     _permits.append(None)
@@ -88,23 +116,25 @@ def _send(taken: socket.socket, parts: AnswerParts) -> int:
     return taken.sendmsg(front, (), 0 if is_last else socket.MSG_MORE)
 
 
-def lend_socket(transport: Any) -> LentSocket | None:
+def lend_socket(transport: Any) -> Loan | None:
     """Return a loan of the transport's socket; None if its bytes must go through the transport.
 
-    That is so for TLS, for transports that are no sockets, while no descriptor is free, and while
-    there are 64 loans.
+    That is so for TLS and for transports that are no sockets. While no descriptor is free, and
+    while there are 64 loans, the loan has no socket.
     """
     if not CAN_SEND_FILES or transport.get_extra_info("sslcontext") is not None:
         return None
     own = transport.get_extra_info("socket")
-    if own is None or not _permits:
+    if own is None:
         return None
+    if not _permits:
+        return NoSocket()
     _permits.pop()  # only the event loop takes one
     try:
         return LentSocket(_duplicate(own))
     except OSError:
         _permits.append(None)
-        return None
+        return NoSocket()
 
 
 def shut_down(transport: Any) -> None:
