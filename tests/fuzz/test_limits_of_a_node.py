@@ -16,6 +16,7 @@ import pytest
 from spindle.protocol.codec import encode
 from spindle.protocol.framing import request_prefix
 from spindle.protocol.message import Message
+from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.describe_configs import DescribeConfigsRequest
@@ -288,20 +289,43 @@ def fetch(max_bytes: int, *, max_wait_ms: int = 100, min_bytes: int = 1) -> Fetc
     )
 
 
-def test_consumers_that_stop_reading_take_bounded_memory(start_node: StartNode) -> None:
+async def read_into_memory(client: RawConnection) -> None:
+    """Set a quota that nobody reaches: answers of clients with quotas are not sent from files."""
+    quotas = AlterClientQuotasRequest.EntryData
+    entry = quotas(
+        entity=[quotas.EntityData(entity_type="client-id", entity_name=None)],
+        ops=[quotas.OpData(key="consumer_byte_rate", value=1e12)],
+    )
+    answer = await client.ask(AlterClientQuotasRequest(entries=[entry]))
+    assert answer.entries[0].error_code == 0
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["from-files", "from-memory"])
+@pytest.mark.parametrize("max_bytes", [5_000, 2**31 - 1])
+def test_consumers_that_stop_reading_take_bounded_memory(
+    start_node: StartNode, max_bytes: int, is_read: bool
+) -> None:
+    """A batch is given whole, however little is asked for; a client that reads goes on."""
     node = start_node()
 
     async def story() -> None:
-        await fill(node, 24)
+        await fill(node, 8)
+        reader = await RawConnection.connect(node.host, node.port)
+        if is_read:
+            await read_into_memory(reader)
+        await reader.ask(fetch(2_000_000), 12)
         before = node.rss_bytes()
         async with canary_beside(node):
-            with connections(node, 40) as deaf:
+            with connections(node, 250) as deaf:
                 for one in deaf:
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                    one.sendall(b"".join(framed(fetch(2**31 - 1), 12, n) for n in range(3)))
-                await asyncio.sleep(2)
-                # Without a limit, 40 connections would take 24 MiB each.
-                assert node.rss_bytes() - before < 500 * MIB
+                    one.sendall(b"".join(framed(fetch(max_bytes), 12, n) for n in range(3)))
+                for _ in range(20):
+                    answer = await reader.ask(fetch(2_000_000, max_wait_ms=5_000), 12)
+                    assert answer.responses[0].partitions[0].records
+                # Without limits, they would take 250 MB and 2 GB.
+                assert node.rss_bytes() - before < 180 * MIB
+        reader.close()
 
     run(story)
 

@@ -25,6 +25,7 @@ from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replicas.partition import Partition
 from spindle.runtime.disks.serial_executor import SerialExecutor
 from spindle.runtime.node import Node
+from spindle.serving.direct_answers import RestOfAnswer
 
 BATCH_BYTES = 200_000
 BATCHES = 16
@@ -35,17 +36,27 @@ def value_of(number: int) -> bytes:
 
 
 class Sends:
-    """Counts what goes from files to sockets, and lets a test interfere with it."""
+    """Counts what goes from files to sockets, and lets a test interfere with it.
+
+    With `most_bytes`, a job sends at most so many from a file: then the socket seems to be full.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent_bytes = 0
         self.calls = 0
+        self.most_bytes = 0
         self.before: Callable[[OsFile, int], None] = lambda file, descriptor: None
+        self._was_full = True
         send = OsFile.send
 
         def counted(file: OsFile, descriptor: int, size_bytes: int, position: int) -> int:
             self.calls += 1
             self.before(file, descriptor)
+            if self.most_bytes:
+                self._was_full = not self._was_full
+                if self._was_full:
+                    raise BlockingIOError
+                size_bytes = min(size_bytes, self.most_bytes)
             count = send(file, descriptor, size_bytes, position)
             self.sent_bytes += count
             return count
@@ -182,6 +193,108 @@ def test_a_client_that_reads_late_gets_everything_and_holds_up_nobody(
                 assert [
                     record.value for record in records_in(memoryview(records or b""))
                 ] == EXPECTED
+
+    play(tmp_path, scenario)
+
+
+def change_between_jobs(
+    monkeypatch: pytest.MonkeyPatch, node: Node, change: Callable[[Partition], object]
+) -> None:
+    """Change the log once after an answer has begun, before the rest of it is sent."""
+    assert node.broker is not None
+    partition = node.broker.replicas.lookup("t", 0)
+    assert partition is not None
+    go_on, changes = RestOfAnswer.go_on, [change]
+
+    def go_on_after_change(rest: RestOfAnswer, done: Any, loan: Any) -> None:
+        if changes:
+            partition.directory.executor.submit_nowait(changes.pop(), partition)
+        go_on(rest, done, loan)
+
+    monkeypatch.setattr(RestOfAnswer, "go_on", go_on_after_change)
+
+
+def remove_all(partition: Partition) -> None:
+    """Move the log start to the end, and remove the segments at once."""
+    partition.log.increment_log_start_offset(partition.log.log_end_offset)
+    partition.log.delete_old_segments(1)
+    assert partition.directory.store.delete_expired(1 << 60)
+
+
+def rename(partition: Partition) -> None:
+    partition.log.rename("t-0.00000000000000000000000000000000-stray")
+
+
+def delete(partition: Partition) -> None:
+    partition.log.mark_deleted("t-0.00000000000000000000000000000000-delete")
+    partition.log.delete()
+
+
+def truncate_above(partition: Partition) -> None:
+    partition.log.truncate_to(BATCHES - 1)
+
+
+def replace_records(partition: Partition) -> None:
+    """Put other records in the place of those that are on their way."""
+    log = partition.log
+    log.truncate_to(6)
+    for number in range(6, BATCHES):
+        log.append_as_leader(batch_of(value_of(100 + number)), leader_epoch=1, now_ms=1 << 42)
+
+
+@pytest.mark.parametrize("change", [remove_all, rename, delete, truncate_above])
+def test_an_answer_goes_on_while_its_file_is_renamed_removed_or_cut_behind_it(
+    tmp_path: Path,
+    sends: Sends,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Partition], object],
+) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        open_before = descriptors()
+        sends.most_bytes = BATCH_BYTES // 2
+        change_between_jobs(monkeypatch, node, change)
+        request = fetch_request("t", 0, 0)
+        request.topics[0].partitions[0].partition_max_bytes = 15 * BATCH_BYTES + 10_000
+        answer = (await client.ask(request, version=12)).responses[0].partitions[0]
+        assert [record.value for record in records_in(answer.records)] == EXPECTED[:15]
+        assert sends.calls > 20
+        await client.fetch("t", 0, BATCHES, max_wait_ms=1)  # the thread has closed all by now
+        assert descriptors() <= open_before + 2
+
+    play(tmp_path, scenario)
+
+
+def test_an_answer_is_cut_off_if_its_records_are_truncated(
+    tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        sends.most_bytes = BATCH_BYTES
+        change_between_jobs(monkeypatch, node, replace_records)
+        async with connected(node) as other:
+            with pytest.raises(asyncio.IncompleteReadError):
+                await other.fetch("t", 0, 0)
+        assert node.broker is not None
+        assert not any(d.is_offline for d in node.broker.replicas.directories)
+
+    play(tmp_path, scenario)
+
+
+def test_requests_behind_an_answer_are_answered_in_order(tmp_path: Path, sends: Sends) -> None:
+    async def scenario(node: Node, client: Client) -> None:
+        sends.most_bytes = BATCH_BYTES
+        frames = [
+            request_prefix(1, 12, number, "c") + encode(fetch_request("t", 0, 0), 12)
+            for number in range(4)
+        ]
+        async with connected(node) as other:
+            for frame in frames:
+                await other.send(frame)
+            for number in range(4):
+                frame = await other.receive()
+                assert int.from_bytes(frame[:4]) == number
+                answer, _ = decode(FetchResponse, 12, frame, 5)
+                records = memoryview(answer.responses[0].partitions[0].records or b"")
+                assert [record.value for record in records_in(records)] == EXPECTED
 
     play(tmp_path, scenario)
 
@@ -331,9 +444,9 @@ def test_a_thread_that_hung_before_it_sent_sends_nothing(
         async with hanging(node) as (hang, begun), connected(node) as other:
             find = locating.locate
 
-            def slow_find(*arguments: Any) -> FileRange | None:
+            def slow_find(*arguments: Any, **named: Any) -> FileRange | None:
                 hang()
-                return find(*arguments)
+                return find(*arguments, **named)
 
             monkeypatch.setattr("spindle.serving.log_reads.locate", slow_find)
             fetch = asyncio.ensure_future(other.fetch("t", 0, 0))
@@ -346,10 +459,12 @@ def test_a_thread_that_hung_before_it_sent_sends_nothing(
     play(tmp_path, scenario, directories=2)
 
 
+@pytest.mark.parametrize("most_bytes", [0, BATCH_BYTES // 3])
 def test_nothing_wrong_is_sent_while_segments_come_go_and_move(
-    tmp_path: Path, sends: Sends
+    tmp_path: Path, sends: Sends, most_bytes: int
 ) -> None:
     """Records tell their offset, and every checksum is checked, while files change all the time."""
+    sends.most_bytes = most_bytes
 
     async def scenario(node: Node, client: Client) -> None:
         assert node.broker is not None

@@ -11,7 +11,8 @@ from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.runtime.frame_receiver import FrameReceiver
-from spindle.runtime.network.connection import Answer, Connection, Deferred
+from spindle.runtime.network.connection import Connection
+from spindle.runtime.network.pending_answers import Answer, Deferred
 from spindle.runtime.network.request_limits import RequestLimits
 
 PRODUCE, METADATA = 0, 3
@@ -375,17 +376,17 @@ def test_a_peer_that_does_not_read_is_idle_unless_it_reads_slowly() -> None:
     async def scenario(session: Session) -> None:
         session.server.answers_at_once = True
         connection, limits = session.connection, session.server.limits
-        session.transport.unsent_bytes = 5_000
+        session.transport.unsent_bytes = 50_000
         connection.pause_writing()
         session.receive(frame(METADATA, b"1"))
-        assert limits.unsent_bytes == 5_000
+        assert limits.unsent.total_bytes == 50_000
         connection.last_active_s = 0.0
         assert connection.is_idle_since(10.0)
-        session.transport.unsent_bytes = 4_000
+        session.transport.unsent_bytes = 40_000
         assert not connection.is_idle_since(asyncio.get_running_loop().time() - 1)
-        assert limits.unsent_bytes == 4_000
+        assert limits.unsent.total_bytes == 40_000
         session.transport.unsent_bytes = 0
         connection.resume_writing()
-        assert limits.unsent_bytes == 0
+        assert limits.unsent.total_bytes == 0
 
     run(scenario)

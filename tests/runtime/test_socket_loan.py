@@ -1,4 +1,4 @@
-"""A socket that a connection lends to a directory's thread for one answer."""
+"""A socket that a connection lends to a directory's thread for one job."""
 
 import errno
 import os
@@ -7,19 +7,18 @@ import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 
 from spindle.common import filesystem
-from spindle.common.errors import ShortRead
 from spindle.common.filesystem import OsFile, OsFileSystem
 from spindle.log.handles import FileHandles
 from spindle.log.segments.file_range import FileRange
 from spindle.runtime.disks.open_files import share_out
 from spindle.runtime.network import socket_loan
-from spindle.runtime.network.socket_loan import LentSocket, Patience, lend_socket
+from spindle.runtime.network.socket_loan import LentSocket, Loan, NoSocket, lend_socket
+from spindle.serving.answer_parts import AnswerParts
 
 HEAD, TAIL = b"head" * 10, b"tail"
 CONTENT = bytes(range(256)) * 32 * 1024  # 8 MiB, more than a socket takes
@@ -47,13 +46,13 @@ class Pair:
         self.path = path
         self.path.write_bytes(b"before" + CONTENT + b"after")
         self.handles = FileHandles(OsFileSystem())
-        self.patience = Patience()
 
-    def lend(self) -> LentSocket | None:
-        return lend_socket(Transport(self.own), self.patience)
+    def lend(self) -> Loan | None:
+        return lend_socket(Transport(self.own))
 
-    def parts(self, size_bytes: int = len(CONTENT)) -> list[Any]:
-        return [HEAD, FileRange(self.handles, str(self.path), 6, size_bytes), TAIL]
+    def parts(self, size_bytes: int = len(CONTENT)) -> AnswerParts:
+        records = FileRange(self.handles, str(self.path), 6, size_bytes)
+        return AnswerParts([HEAD, b"", HEAD, records, TAIL])
 
     def received(self, size_bytes: int) -> bytes:
         data = bytearray()
@@ -86,37 +85,28 @@ def test_an_answer_goes_out_in_order(pair: Pair) -> None:
     assert loan is not None
     pair.handles.get(str(pair.path))
     before = descriptors()
-    sent = loan.send(lambda: pair.parts(100_000))
-    expected = HEAD + CONTENT[:100_000] + TAIL
-    assert sent == (len(expected), [])
+    expected = HEAD + HEAD + CONTENT[:100_000] + TAIL
+    assert loan.send(lambda: pair.parts(100_000)) == (len(expected), False)
     assert pair.received(len(expected)) == expected
     assert descriptors() == before - 1
 
 
-def test_what_a_slow_client_does_not_take_is_read_and_comes_back_soon(pair: Pair) -> None:
-    loan = pair.lend()
-    assert loan is not None
-    began_s = monotonic()
-    sent = loan.send(pair.parts)
-    assert monotonic() - began_s < 2
-    assert sent is not None
-    assert 0 < sent.sent_bytes < len(CONTENT)
-    rest = b"".join(sent.rest)
-    assert pair.received(sent.sent_bytes) + rest == HEAD + CONTENT + TAIL
-
-
-def test_a_client_that_is_slow_again_is_waited_for_less_and_less() -> None:
-    patience = Patience()
-    waits = []
-    for _ in range(10):
-        wait_s = patience.wait_s(1 << 20)
-        waits.append(wait_s > 0)
-        if wait_s:
-            patience.note(took_all=False)
-    assert waits == [True, False, True, False, False, True, False, False, False, False]
-    patience.note(took_all=True)
-    patience.note(took_all=False)
-    assert [patience.wait_s(1) > 0 for _ in range(2)] == [False, True]
+def test_several_jobs_send_what_a_slow_client_takes(pair: Pair) -> None:
+    parts, received = pair.parts(), b""
+    whole = HEAD + HEAD + CONTENT + TAIL
+    fulls = 0
+    while parts.size_bytes:
+        loan = pair.lend()
+        assert loan is not None
+        room = loan.send(lambda: parts)
+        assert room is not None
+        parts.hold()
+        fulls += room.is_full
+        received += pair.received(room.sent_bytes)
+        received += b"".join(parts.take(1000 if room.is_full else 0))
+    assert fulls
+    assert received == whole
+    assert len(pair.handles) == 1
 
 
 def test_a_loan_that_was_taken_back_sends_nothing(pair: Pair) -> None:
@@ -156,60 +146,46 @@ def test_a_client_that_has_gone_is_no_failure_of_the_disk(pair: Pair) -> None:
     assert loan is not None
     pair.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     pair.client.close()
-    sent = loan.send(pair.parts)
-    assert sent is not None
-    assert sent.sent_bytes + sum(map(len, sent.rest)) == len(HEAD) + len(CONTENT) + len(TAIL)
+    parts = pair.parts()
+    room = loan.send(lambda: parts)
+    assert room is not None
+    assert not room.is_full
+    assert room.sent_bytes + parts.size_bytes == 2 * len(HEAD) + len(CONTENT) + len(TAIL)
 
 
-def test_a_file_that_cannot_be_sent_is_read(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_sent_from_its_file_is_left(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> int:
         raise OSError(errno.EINVAL, "not with this file system")
 
     monkeypatch.setattr(OsFile, "send", refuse)
     loan = pair.lend()
     assert loan is not None
-    sent = loan.send(lambda: pair.parts(1000))
-    assert sent is not None
-    assert pair.received(sent.sent_bytes) + b"".join(sent.rest) == HEAD + CONTENT[:1000] + TAIL
-
-
-def test_a_dead_disk_is_seen_by_the_read_of_the_rest(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> Any:
-        raise OSError(errno.EIO, "dead")
-
-    loan = pair.lend()
-    assert loan is not None
-    before = descriptors()
     pair.handles.get(str(pair.path))
-    monkeypatch.setattr(OsFile, "send", fail)
-    monkeypatch.setattr(OsFile, "pread", fail)
-    with pytest.raises(OSError, match="dead"):
-        loan.send(pair.parts)
-    assert descriptors() == before
-
-
-def test_a_file_that_was_cut_ends_the_answer(pair: Pair) -> None:
-    loan = pair.lend()
-    assert loan is not None
-    os.truncate(pair.path, 50_000)
-    with pytest.raises(ShortRead, match="ends at byte 50000"):
-        loan.send(lambda: pair.parts(100_000))
+    before = descriptors()
+    parts = pair.parts(1000)
+    assert loan.send(lambda: parts) == (2 * len(HEAD), False)
+    assert descriptors() == before - 1
+    assert b"".join(parts.take(2000)) == CONTENT[:1000] + TAIL
 
 
 def test_nothing_is_lent_where_bytes_must_go_through_the_transport(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert lend_socket(Transport(None), pair.patience) is None
+    assert lend_socket(Transport(None)) is None
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    assert lend_socket(Transport(pair.own, tls), pair.patience) is None
+    assert lend_socket(Transport(pair.own, tls)) is None
 
     def no_descriptor(_: int) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
     monkeypatch.setattr(socket_loan.os, "dup", no_descriptor)
-    assert pair.lend() is None
+    loan, parts = pair.lend(), pair.parts()
+    assert isinstance(loan, NoSocket)
+    assert loan.send(lambda: parts) == (0, False)
+    assert loan.send(lambda: parts) is None
+    assert not loan.take_back()
     monkeypatch.undo()
     monkeypatch.setattr(socket_loan, "CAN_SEND_FILES", False)
     assert pair.lend() is None
@@ -233,11 +209,11 @@ def test_loans_of_all_connections_leave_descriptors_for_files(
     connections = [socket.socket() for _ in range(shares.by_brokers_clients)]
     handles = FileHandles(OsFileSystem(), shares.by_directory)
     for _ in range(2):  # the loans that ended make room for others
-        loans = [lend_socket(Transport(each), Patience()) for each in connections]
+        loans = [lend_socket(Transport(each)) for each in connections]
         try:
             for number in range(shares.by_directory):
                 handles.get(f"{tmp_path}/{number}", create=True)
-            assert any(loans)
+            assert any(isinstance(loan, LentSocket) for loan in loans)
         finally:
             handles.close()
             for loan in loans:

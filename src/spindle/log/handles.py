@@ -1,7 +1,8 @@
 """Open files of one log directory, as many as a limit allows, least recently used closed first.
 
 A partition without reads and writes holds no descriptor, so a directory may have thousands of
-partitions under any limit of open files.
+partitions under any limit of open files. A file of which an answer is under way may be held: it
+stays open when its path is renamed or removed, within the same limit.
 """
 
 from contextlib import suppress
@@ -11,12 +12,14 @@ from spindle.common.ports import File, FileSystem
 from spindle.log.reserved_space import ReservedSpace
 
 DEFAULT_OPEN_FILES: Final = 512
+_SHARE_LEFT_OPEN: Final = 4
+"""At most one of so many files may be open only because it is held."""
 
 
 class FileHandles:
     """A cache of open files by path, and the space that is reserved for some of them."""
 
-    __slots__ = ("_capacity", "_open", "file_system", "reserved")
+    __slots__ = ("_capacity", "_held", "_left_open", "_open", "file_system", "reserved")
 
     def __init__(self, file_system: FileSystem, capacity: int = DEFAULT_OPEN_FILES) -> None:
         if capacity < 1:
@@ -24,6 +27,8 @@ class FileHandles:
         self.file_system = file_system
         self._capacity = capacity
         self._open: dict[str, File] = {}
+        self._held: dict[File, int] = {}
+        self._left_open: dict[File, None] = {}
         self.reserved = ReservedSpace(file_system, self.get)
 
     def get(self, path: str, *, create: bool = False) -> File:
@@ -34,41 +39,80 @@ class FileHandles:
         file = self._open.pop(path, None)
         if file is None:
             file = self.file_system.open(path, create=create)
-            while len(self._open) >= self._capacity:
-                self._open.pop(next(iter(self._open))).close()
+            self._shrink_to(self._capacity - 1)
         self._open[path] = file
         return file
+
+    def hold(self, path: str) -> File:
+        """Return the open file at `path`, which stays open until `drop`.
+
+        If too many files are open only for that, it may be closed before: see `is_held`.
+        """
+        file = self.get(path)
+        self._held[file] = self._held.get(file, 0) + 1
+        return file
+
+    def is_held(self, file: File) -> bool:
+        """Return True if a file that `hold` returned is still open."""
+        return file in self._held
+
+    def drop(self, file: File) -> None:
+        """End one `hold` of the file."""
+        count = self._held.pop(file, 0)
+        if count > 1:
+            self._held[file] = count - 1
+        elif file in self._left_open:
+            del self._left_open[file]
+            file.close()
 
     def limit(self, capacity: int) -> None:
         """Keep at most `capacity` files open from now on."""
         self._capacity = capacity
-        while len(self._open) > capacity:
-            self._open.pop(next(iter(self._open))).close()
+        self._shrink_to(capacity)
+
+    def _shrink_to(self, count: int) -> None:
+        while self._open and len(self._open) + len(self._left_open) > count:
+            self._let_go(self._open.pop(next(iter(self._open))))
+
+    def _let_go(self, file: File) -> None:
+        """Close a file that has no path any more, unless it is held."""
+        if file in self._held and len(self._left_open) < self._capacity // _SHARE_LEFT_OPEN:
+            self._left_open[file] = None
+            return
+        self._held.pop(file, None)
+        file.close()
 
     def release(self, path: str) -> None:
-        """Close the file if it is open (before it is renamed or removed)."""
+        """Close the file if it is open and not held (before it is renamed or removed)."""
         self.reserved.forget(path)
         file = self._open.pop(path, None)
         if file is not None:
-            file.close()
+            self._let_go(file)
 
     def release_below(self, directory: str) -> None:
         """Close every open file in `directory` (before it is renamed or removed)."""
         self.reserved.forget_below(directory)
         prefix = directory + "/"
         for path in [path for path in self._open if path.startswith(prefix)]:
-            self._open.pop(path).close()
+            self._let_go(self._open.pop(path))
 
     def close(self) -> None:
-        """Close all files; the cache can be used again."""
-        while self._open:
-            self._open.popitem()[1].close()
+        """Close all files, held or not; the cache can be used again."""
+        for file in self._take_all():
+            file.close()
 
     def abandon(self) -> None:
         """Close all files of a dead disk, where closing may fail as well."""
-        while self._open:
+        for file in self._take_all():
             with suppress(OSError):
-                self._open.popitem()[1].close()
+                file.close()
+
+    def _take_all(self) -> list[File]:
+        files = [*self._open.values(), *self._left_open]
+        self._open.clear()
+        self._left_open.clear()
+        self._held.clear()
+        return files
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._open) + len(self._left_open)

@@ -1,36 +1,28 @@
 """Answers whose records go from a file to the socket, sent by the thread of a log directory.
 
-Finding the batches, writing the answer and sending it is one job of the directory's thread. Nothing
-else can truncate, rename or remove the file meanwhile, so the bytes that were found are the bytes
-that are sent. A connection lends its socket for one answer, if nothing else is to be sent on it.
+Finding the batches, writing the answer and sending its beginning is one job of the directory's
+thread. A connection lends its socket for a job, if nothing else is to be sent on it. The thread
+sends as much as the socket takes at once. The connection sends a small piece after that; when the
+client has taken it, the socket has room again, and another job goes on.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol
 
 from spindle.common.ports import Bytes
-from spindle.log.segments.file_range import FileRange
+from spindle.disks.executor import Callback, DirectoryExecutor
 from spindle.protocol.api import response_header_version
 from spindle.protocol.codec import encode_parts
 from spindle.protocol.framing import SIZE, response_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.produce import ProduceResponse
 from spindle.protocol.single_produce import write_single_produced
+from spindle.serving.answer_parts import AnswerParts, Part
 
-Part: TypeAlias = Bytes | FileRange
-"""A piece of an answer."""
-
-
-class SentAnswer(NamedTuple):
-    """An answer of which some bytes, or all, were sent already.
-
-    Attributes:
-        sent_bytes: how many.
-        rest: what the connection still has to send.
-    """
-
-    sent_bytes: int
-    rest: list[Bytes]
+_LAST_PIECE_BYTES: Final = 64 * 1024
+"""A rest that is so small is read and handed to the connection as a whole."""
+_PROBE_BYTES: Final = 4096
+"""Handed to the connection while the socket is full; when they are sent, it has room."""
 
 
 class AnswerCutOff(Exception):
@@ -38,23 +30,21 @@ class AnswerCutOff(Exception):
 
 
 class SocketLoan(Protocol):
-    """A socket that a connection lends for one answer."""
+    """A socket that a connection lends for one job."""
 
-    def send(self, compose: Callable[[], Sequence[Part]]) -> SentAnswer | None:
-        """Send an answer on the directory's thread, without waiting for a slow client.
+    def send(self, begin: Callable[[], AnswerParts]) -> "SocketRoom | None":
+        """Send of an answer what the socket takes at once, on the directory's thread.
 
-        The bytes that the socket does not take are read, and returned. An error of the socket is
-        left to the connection, which meets it when it sends the rest.
+        An error of the socket is left to the connection, which meets it when it sends.
 
         Args:
-            compose: makes the frame.
+            begin: returns the answer.
 
         Returns:
             None if the loan was taken back before.
 
         Raises:
-            OSError: of the disk.
-            ShortRead: a file is shorter than it was.
+            RangeLost: bytes of an earlier job were cut from the log meanwhile.
         """
         ...
 
@@ -63,8 +53,26 @@ class SocketLoan(Protocol):
         ...
 
 
+class SocketRoom(NamedTuple):
+    """How a job left the socket.
+
+    Attributes:
+        sent_bytes: how many it took.
+        is_full: it takes nothing more now; False if all is sent, or if sending failed.
+    """
+
+    sent_bytes: int
+    is_full: bool
+
+
 class SocketOwner(Protocol):
-    """A connection that may lend its socket."""
+    """A connection that may lend its socket.
+
+    Attributes:
+        is_prompt: the client has taken the last large answer, and asks for more only then.
+    """
+
+    is_prompt: bool
 
     def lend(self) -> SocketLoan | None:
         """Return a loan, which must be used or taken back; None if answers can only be handed over.
@@ -72,6 +80,87 @@ class SocketOwner(Protocol):
         Call it while the answer to the request is the next thing to be sent.
         """
         ...
+
+
+class SentAnswer(NamedTuple):
+    """An answer of which some bytes, or all, were sent already.
+
+    Attributes:
+        sent_bytes: how many.
+        next: what the connection has to send now.
+        rest: what a job sends after that; None at the end of the answer.
+    """
+
+    sent_bytes: int
+    next: list[Bytes]
+    rest: "RestOfAnswer | None"
+
+
+class RestOfAnswer:
+    """An answer that jobs of a directory's thread send; at first the whole answer.
+
+    Args:
+        compose: makes the frame, on the directory's thread.
+    """
+
+    __slots__ = ("_compose", "_executor", "_parts")
+
+    def __init__(self, executor: DirectoryExecutor, compose: Callable[[], Sequence[Part]]) -> None:
+        self._executor = executor
+        self._compose = compose
+        self._parts: AnswerParts | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return how many of its bytes are in memory. Call it between two jobs."""
+        return 0 if self._parts is None else self._parts.memory_bytes
+
+    def go_on(self, done: Callback[SentAnswer | None], loan: SocketLoan | None) -> None:
+        """Start the next job. Call it when the connection has nothing left to send.
+
+        Args:
+            done: called on the event loop with the result of `send_on`, or its error.
+            loan: None if no socket can be lent at present: a piece is then read instead.
+        """
+        self._executor.call(done, self.send_on, loan)
+
+    def send_on(self, loan: SocketLoan | None) -> SentAnswer | None:
+        """Send as much as the socket takes; None if the loan was taken back before.
+
+        Raises:
+            OSError: of the disk.
+            ShortRead: a file is shorter than it was.
+            RangeLost: the bytes were cut from the log after the answer had begun.
+        """
+        try:
+            room = SocketRoom(0, False) if loan is None else loan.send(self._begun)
+            if room is None:
+                self._let_go()
+                return None
+            parts = self._begun()
+            is_probe = room.is_full and parts.size_bytes > _LAST_PIECE_BYTES
+            piece = parts.take(_PROBE_BYTES if is_probe else _LAST_PIECE_BYTES)
+            if not parts.size_bytes:
+                return SentAnswer(room.sent_bytes, piece, None)
+            parts.hold()
+        except BaseException:
+            self._let_go()
+            raise
+        return SentAnswer(room.sent_bytes, piece, self)
+
+    def _begun(self) -> AnswerParts:
+        parts = self._parts
+        if parts is None:
+            parts = self._parts = AnswerParts(self._compose())
+        return parts
+
+    def _let_go(self) -> None:
+        if self._parts is not None:
+            self._parts.let_go()
+
+    def give_up(self) -> None:
+        """Let the files go, because the client has gone. Call it between two jobs."""
+        self._executor.let_go(self._let_go)
 
 
 def frame_of(message: Message, api_key: int, api_version: int, correlation_id: int) -> list[Bytes]:

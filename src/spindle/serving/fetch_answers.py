@@ -3,8 +3,14 @@
 from collections.abc import Iterable, Mapping
 
 from spindle.common.errors import ErrorCode
+from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchResponse
-from spindle.replication.fetch_session import FetchContext, PartitionKey
+from spindle.replication.fetch_session import (
+    FetchContext,
+    FetchedPartition,
+    FetchSession,
+    PartitionKey,
+)
 from spindle.serving.context import RequestContext
 from spindle.serving.fetch_states import ReadState
 from spindle.serving.partition_read import FIRST_TOPIC_ID_VERSION, FetchRequester, PartitionRead
@@ -78,6 +84,21 @@ def _is_news(read: PartitionRead) -> bool:
     )
 
 
+def charge(
+    services: BrokerServices,
+    context: RequestContext,
+    fetcher: FetchRequester,
+    response: FetchResponse,
+) -> int:
+    """Return how many ms the client's quotas make it wait."""
+    if fetcher.is_replica or not services.quotas.is_active:
+        return 0
+    version = context.api_version
+    return services.quotas.charge_fetch(
+        context, lambda: sum(map(len, encode_parts(response, version)))
+    )
+
+
 def count_consumed(services: BrokerServices, shown: Iterable[PartitionRead]) -> None:
     """Add what a consumer is told to the traffic of its topics."""
     of = services.traffic.of
@@ -111,3 +132,18 @@ def has_bytes(reads: Mapping[PartitionKey, PartitionRead], min_bytes: int) -> bo
     if found_bytes(reads) >= min_bytes:
         return True
     return sum(read.counted_bytes for read in reads.values()) >= min_bytes
+
+
+def mark_unsettled(session: FetchSession, reads: Mapping[PartitionKey, PartitionRead]) -> None:
+    """Have the next fetch look at what is not settled: first what found no room here."""
+    dirty = session.dirty
+    served: list[FetchedPartition] = []
+    for key, read in reads.items():
+        if read.is_settled:
+            continue
+        if read.data.records:
+            served.append(read.wanted)
+        else:
+            dirty[key] = read.wanted
+    for wanted in served:
+        dirty.setdefault(wanted.key, wanted)

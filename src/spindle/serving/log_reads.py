@@ -5,11 +5,12 @@ from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError
 from spindle.common.ports import Bytes
+from spindle.disks.executor import DirectoryExecutor
 from spindle.log.locating import locate
 from spindle.log.log import Log
 from spindle.log.segments.file_range import FileRange
 from spindle.protocol.records.batch import HEADER_BYTES
-from spindle.serving.direct_answers import SentAnswer, SocketLoan
+from spindle.serving.direct_answers import RestOfAnswer, SentAnswer, SocketLoan
 from spindle.serving.partition_read import Found, ReadResult
 
 LEAST_SENT_BYTES: Final = 64 * 1024
@@ -23,13 +24,14 @@ def read_logs(
     is_committed: bool,
     *,
     may_locate: bool = False,
+    may_read: bool = True,
 ) -> list[ReadResult]:
     """Read several logs of one directory, on its thread, within `room` bytes.
 
     The first batch of an answer is given whole, however large (KIP-74), so that a consumer can
     always get on. The result is None for a log for which no room was left. `is_committed` asks for
     the aborted transactions, too (KIP-98). With `may_locate`, large records are not read; the
-    result then has their range in the file.
+    result then has their range in the file. Without `may_read`, there is no memory for others.
     """
     results: list[ReadResult] = []
     for log, offset, max_bytes, end_offset in items:
@@ -40,7 +42,17 @@ def read_logs(
         size_bytes = min(max_bytes, room)
         try:
             if may_locate:
-                records = locate(log, offset, size_bytes, end_offset, LEAST_SENT_BYTES)
+                records = locate(
+                    log,
+                    offset,
+                    size_bytes,
+                    end_offset,
+                    LEAST_SENT_BYTES,
+                    min_one_batch=not has_any,
+                )
+            if records is None and not may_read:
+                results.append(None)
+                continue
             if records is None:
                 found = log.read(offset, size_bytes, end_offset, min_one_batch=not has_any)
                 records = found.records
@@ -59,13 +71,17 @@ class ReadAndSend(NamedTuple):
     """A read on a directory's thread, which sends the answer itself if its records are large.
 
     Attributes:
+        executor: the directory's.
         missing_bytes: the least that is an answer; less is returned as `read_logs` returns it.
         compose: makes the frame of the answer from the results.
+        may_read: False if there is no memory for records that are not sent from their file.
     """
 
+    executor: DirectoryExecutor
     loan: SocketLoan
     missing_bytes: int
     compose: Callable[[list[ReadResult]], list[Bytes]]
+    may_read: bool
 
     def run(
         self,
@@ -75,13 +91,15 @@ class ReadAndSend(NamedTuple):
         is_committed: bool,
     ) -> list[ReadResult] | SentAnswer | None:
         """Return the results of the read, or the answer; None if the loan was taken back."""
-        results = read_logs(items, room, has_any, is_committed, may_locate=True)
+        may_read = self.may_read
+        results = read_logs(items, room, has_any, is_committed, may_locate=True, may_read=may_read)
         found = [result for result in results if isinstance(result, Found)]
         if not any(isinstance(each.records, FileRange) for each in found):
             return results
         if sum(len(each.records) for each in found) >= self.missing_bytes:
-            return self.loan.send(lambda: self.compose(results))
-        return [_in_memory(result) for result in results]
+            answer = RestOfAnswer(self.executor, lambda: self.compose(results))
+            return answer.send_on(self.loan)
+        return [_in_memory(result) if may_read else None for result in results]
 
 
 def _in_memory(result: ReadResult) -> ReadResult:

@@ -146,6 +146,11 @@ class PartitionRead:
         return self.state.can_read and self.wanted.fetch_offset < self.end_offset
 
     @property
+    def largest_batch(self) -> int:
+        """Return the size that a batch may have."""
+        return 0 if self.partition is None else self.partition.log.config.max_message_bytes
+
+    @property
     def is_settled(self) -> bool:
         """Return True if the partition needs no look before something happens to it."""
         return self.state.can_settle and self.wanted.fetch_offset >= self.end_offset

@@ -1,43 +1,88 @@
 """A range of a segment's file that is sent as a part of an answer, without being read."""
 
+from collections.abc import Sequence
+
 from spindle.common.errors import ShortRead
+from spindle.common.ports import File
 from spindle.log.handles import FileHandles
 
 
-class FileRange:
-    """Whole batches in a file.
+class RangeLost(Exception):
+    """The bytes of a range are not to be had any more: they were cut from the log, or too many
+    files were open.
+    """
 
-    Use it only within the job of the directory's thread that made it: only that thread cuts,
-    renames and removes files, so the range cannot change before the job ends.
+
+class FileRange:
+    """Whole batches in a file, for the thread of the log directory.
+
+    Only that thread cuts, renames and removes files, so the range cannot change within the job that
+    made it. `hold` it to use it in later jobs: the file then stays open until `let_go`, whatever
+    happens to its name, and a range that was cut meanwhile is `RangeLost`.
 
     Attributes:
         position: of the first byte in the file.
     """
 
-    __slots__ = ("_handles", "_path", "_size_bytes", "position")
+    __slots__ = ("_cuts", "_file", "_handles", "_path", "_seen_cuts", "_size_bytes", "position")
 
-    def __init__(self, handles: FileHandles, path: str, position: int, size_bytes: int) -> None:
+    def __init__(
+        self,
+        handles: FileHandles,
+        path: str,
+        position: int,
+        size_bytes: int,
+        cuts: Sequence[int] = (),
+    ) -> None:
+        """Take a range; `cuts` grows by the new size whenever the file is cut."""
         self._handles = handles
         self._path = path
         self.position = position
         self._size_bytes = size_bytes
+        self._cuts = cuts
+        self._seen_cuts = len(cuts)
+        self._file: File | None = None
 
     def __len__(self) -> int:
         return self._size_bytes
 
+    def hold(self) -> None:
+        """Keep the file open for later jobs."""
+        if self._file is None:
+            self._file = self._handles.hold(self._path)
+
+    def let_go(self) -> None:
+        """End `hold`; the range must not be used any more."""
+        if self._file is not None:
+            self._handles.drop(self._file)
+
+    def _opened(self) -> File:
+        file = self._file
+        if file is None:
+            return self._handles.get(self._path)
+        end = self.position + self._size_bytes
+        if any(size_bytes < end for size_bytes in self._cuts[self._seen_cuts :]):
+            raise RangeLost(f"{self._path} was truncated below byte {end}")
+        if not self._handles.is_held(file):
+            raise RangeLost(f"{self._path} had to be closed")
+        return file
+
     def send(self, socket_descriptor: int, start: int) -> int:
         """Send the bytes from `start` on to a socket; see `File.send`."""
-        file = self._handles.get(self._path)
-        return file.send(socket_descriptor, self._size_bytes - start, self.position + start)
+        count = self._size_bytes - start
+        return self._opened().send(socket_descriptor, count, self.position + start)
 
-    def read(self, start: int = 0) -> memoryview:
-        """Return the bytes from `start` on.
+    def read(self, start: int = 0, most_bytes: int | None = None) -> memoryview:
+        """Return the bytes from `start` on, at most `most_bytes`.
 
         Raises:
             ShortRead: the file ends before.
+            RangeLost: a range that was held cannot be read any more.
         """
         size_bytes = self._size_bytes - start
-        data = self._handles.get(self._path).pread(size_bytes, self.position + start)
+        if most_bytes is not None:
+            size_bytes = min(size_bytes, most_bytes)
+        data = self._opened().pread(size_bytes, self.position + start)
         if len(data) < size_bytes:
             raise ShortRead(self._path, self.position + start + len(data))
         return memoryview(data)

@@ -62,7 +62,8 @@ class Segment:
 
     `max_timestamp` is the largest timestamp of its batches (-1: none), `max_timestamp_offset` the
     last offset of the batch that has it. `roll_timestamp` is that of the first batch, None as long
-    as it was not looked at, -1 if the segment is empty or its first batch has no timestamp.
+    as it was not looked at, -1 if the segment is empty or its first batch has no timestamp. `cuts`
+    has the size after each truncation, for the ranges that are on their way to clients.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class Segment:
         "_space",
         "base_offset",
         "created_ms",
+        "cuts",
         "index_interval_bytes",
         "max_timestamp",
         "max_timestamp_offset",
@@ -111,6 +113,7 @@ class Segment:
         self._is_dirty = False
         self._space = SpaceAhead(handles, config.segment_bytes)
         self.positions = ReadPositions()
+        self.cuts: list[int] = []
 
     # Life of the files.
 
@@ -161,6 +164,7 @@ class Segment:
 
     def cut(self, size_bytes: int) -> None:
         """Cut the data to `size_bytes`, the end of a batch that the indexes reach."""
+        self.cuts.append(size_bytes)
         self._handles.get(self.path).truncate(size_bytes)
         self._is_dirty = True
         self._space.given_back()
@@ -236,6 +240,7 @@ class Segment:
 
     def delete(self) -> None:
         """Remove all files at once; an index may be missing."""
+        self.cuts.append(0)
         files = self._handles.file_system
         indexes = (self.offset_index.file, self.time_index.file, self.transaction_index)
         for path in (self.path, *(index.path for index in indexes)):
@@ -401,15 +406,15 @@ class Segment:
 
     def range_of(self, position: int, end: int) -> FileRange:
         """Return the bytes between two positions of the data, which are not read."""
-        return FileRange(self._handles, self.path, position, end - position)
+        return FileRange(self._handles, self.path, position, end - position, self.cuts)
 
-    def base_offset_at(self, position: int) -> int:
-        """Return the base offset of the batch that starts there; -1 if none does."""
+    def batch_at(self, position: int) -> BatchHeader | None:
+        """Return the header of the batch that starts there; None if none does."""
         data = self._handles.get(self.path).pread(HEADER_BYTES, position)
         try:
-            return read_header(data, 0).base_offset
+            return read_header(data, 0)
         except CorruptRecords:
-            return -1
+            return None
 
     def _position_of(self, offset: int) -> int | None:
         """Return where the batch with `offset` starts, or the first batch after it; None if there
@@ -438,7 +443,8 @@ class Segment:
         """Return whether a batch starts there that begins at `offset` or before."""
         if not 0 < position <= self.size_bytes - HEADER_BYTES:
             return False
-        return self.base_offset <= self.base_offset_at(position) <= offset
+        header = self.batch_at(position)
+        return header is not None and self.base_offset <= header.base_offset <= offset
 
     def _rebuild_offset_index(self) -> None:
         self.offset_index.reset()

@@ -116,13 +116,13 @@ class BrokerServer:
             self._steady_ms,
         )
         self.capacities = DirectoryCapacities()
+        self.limits = RequestLimits.of(config, env.most_descriptors)
         self.services = self._make_services()
         handlers = broker_handlers(self.services, self._env.kraft_version)
         self.listeners = [
             Listener(e.listener, e.host, e.port, handlers, env.tls.security_of(e), env.sasl_of(e))
             for e in config.broker_listeners
         ]
-        self.limits = RequestLimits.of(config, env.most_descriptors)
         self._servers = [self._server(listener) for listener in self.listeners]
         self.lifecycle = self.directory_reports.lifecycle = self._make_lifecycle()
         self._cordons = self._make_cordon_keeper()
@@ -226,7 +226,7 @@ class BrokerServer:
             verification=self.verification,
             transactions=self.coordinators.transactions,
             ensure_internal_topic=self._ensure_internal_topic,
-            fetch_memory=FetchMemory(config.integer("fetch.max.bytes")),
+            fetch_memory=FetchMemory(config.integer("fetch.max.bytes"), unsent=self.limits.unsent),
             replica_memory=FetchMemory(config.integer("fetch.max.bytes")),
             leader_throttle=self.replication_quotas.leader,
             move_throttle=self.replication_quotas.directories,

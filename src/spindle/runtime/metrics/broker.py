@@ -24,7 +24,7 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
     yield gauge(
         "kafka_network_socket_server_unsent_bytes",
         "Bytes of answers that clients have not read yet.",
-        broker.limits.unsent_bytes,
+        broker.limits.unsent.total_bytes,
     )
     prefix = "kafka_server_broker_all_topics_metrics_replication_bytes"
     yield counter(

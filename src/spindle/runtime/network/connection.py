@@ -9,22 +9,24 @@ its answers, the connection reads nothing from the peer.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.protocol.api import PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
+from spindle.runtime.network.answer_rest import MOST_UNCOUNTED_BYTES, AnswerRest, limit_writes
+from spindle.runtime.network.pending_answers import Answer, Deferred, PendingAnswer
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.sasl_state import SaslState
-from spindle.runtime.network.socket_loan import LentSocket, Patience, lend_socket, shut_down
+from spindle.runtime.network.socket_loan import Loan
 from spindle.runtime.task_promise import promise_of
 from spindle.security.server.mechanism import LoggedIn
-from spindle.serving.direct_answers import AnswerCutOff
+from spindle.serving.direct_answers import AnswerCutOff, SentAnswer
 
 log = logging.getLogger(__name__)
 
@@ -35,20 +37,6 @@ _LAST_ANSWER_S: Final = 0.05
 """Time between a last answer and the end of its connection, because kafka-python does not read an
 answer that arrives together with the end."""
 _PIPELINED_BYTES: Final = 64 * 1024 * 1024
-
-Answer = list[Bytes] | None
-"""The frame to send, in pieces; None for a request without an answer (acks=0)."""
-
-
-class Deferred(NamedTuple):
-    """An answer that comes later: `finish` makes the frame of the result of `result`, on the event
-    loop."""
-
-    result: Awaitable[Any]
-    finish: Callable[[Any], Answer]
-    is_alone: bool = False
-    """True if no later request is started before it is answered, not even if both are produce
-    requests."""
 
 
 class Dispatcher(Protocol):
@@ -73,19 +61,6 @@ class Dispatcher(Protocol):
     def bytes_sent(self, count: int, /) -> None: ...
 
 
-class _Pending:
-    """A request that was started and is not answered."""
-
-    __slots__ = ("answer", "is_done", "is_produce", "promise", "size_bytes")
-
-    def __init__(self, is_produce: bool, size_bytes: int) -> None:
-        self.is_produce = is_produce
-        self.size_bytes = size_bytes
-        self.is_done = False
-        self.answer: Answer = None
-        self.promise: Promise[Any] | None = None
-
-
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket.
 
@@ -93,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         sasl: the state of its authentication; None without SASL, and after an authentication that
             lasts as long as the connection.
         opened_s: when it was opened, by the loop's clock.
+        is_prompt: see `SocketOwner`.
     """
 
     def __init__(
@@ -123,17 +99,16 @@ class Connection(asyncio.BufferedProtocol):
         self._strangers = None if sasl is None else sasl.rules.strangers
         self._large_held_bytes = 0
         self._frames: deque[Bytes] = deque()
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[PendingAnswer] = deque()
         self._pending_bytes = 0
-        self._unsent_bytes = 0
+        self.is_prompt = False
         self._is_write_paused = False
         self._is_read_paused = False
         self._is_closing = False
         self._is_advancing = False
         self._mute: asyncio.TimerHandle | None = None
         self._farewell: asyncio.TimerHandle | None = None
-        self._patience = Patience()
-        self._loan: LentSocket | None = None
+        self._rest = AnswerRest(self, self._limits.unsent)
 
     # -- the transport's callbacks
 
@@ -143,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client_address = peer[0] if peer else ""
-        transport.set_write_buffer_limits(high=1024 * 1024)
+        limit_writes(transport)
         self.opened_s = self.last_active_s = self._loop.time()
         if not self._dispatcher.connection_opened(self):
             self._is_closing = True
@@ -151,8 +126,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
-        if self._loan is not None and not self._loan.take_back():
-            shut_down(self._transport)
+        self._rest.close(self._transport)
         if self._mute is not None:
             self._mute.cancel()
         if self._farewell is not None:
@@ -164,7 +138,6 @@ class Connection(asyncio.BufferedProtocol):
         self._limits.forget(self._flow)
         self._limits.release(sum(map(len, self._frames)))
         self._frames.clear()
-        self._note_unsent(0)
         for pending in self._pending:
             if pending.promise is not None and not pending.is_produce:
                 pending.promise.cancel()
@@ -177,19 +150,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
-        if self._transport is not None:
-            self._note_unsent(self._transport.get_write_buffer_size())
+        self._rest.count()
         self._flow()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
-        self._note_unsent(0)
+        self._rest.all_taken()
+        self._rest.go_on()
         self._advance()
         self._flow()
-
-    def _note_unsent(self, count: int) -> None:
-        self._limits.unsent_bytes += count - self._unsent_bytes
-        self._unsent_bytes = count
 
     def get_buffer(self, sizehint: int) -> memoryview:
         try:
@@ -228,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             self._release_large()
         if self._is_closing:
             return
+        self.is_prompt = self._rest.takes_answers and not (self._frames or self._pending)
         self._frames.append(frame)
         self._limits.hold(len(frame))
         self._advance()
@@ -249,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_advancing = True
         try:
-            while self._frames and not (self._is_write_paused or self._is_closing or self._mute):
+            while self._frames and not (self._must_not_begin or self._is_closing):
                 frame = self._frames[0]
                 is_produce = len(frame) >= 2 and _API_KEY.unpack_from(frame)[0] == PRODUCE
                 if self._pending and not (is_produce and self._pending[-1].is_produce):
@@ -260,6 +230,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._begin(frame, is_produce)
         finally:
             self._is_advancing = False
+
+    @property
+    def _must_not_begin(self) -> bool:
+        """Return True while no request is started, although one may be there."""
+        return self._is_write_paused or self._rest.is_there or self._mute is not None
 
     def _begin(self, frame: Bytes, is_produce: bool) -> None:
         try:
@@ -278,11 +253,11 @@ class Connection(asyncio.BufferedProtocol):
             if not self._pending:
                 self._send(result)
                 return
-            done = _Pending(is_produce, 0)
+            done = PendingAnswer(is_produce, 0)
             done.is_done, done.answer = True, result
             self._pending.append(done)
             return
-        pending = _Pending(is_produce and not result.is_alone, len(frame))
+        pending = PendingAnswer(is_produce and not result.is_alone, len(frame))
         self._pending_bytes += pending.size_bytes
         self._pending.append(pending)
         promise = result.result
@@ -293,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finished(
         self,
-        pending: _Pending,
+        pending: PendingAnswer,
         finish: Callable[[Any], Answer],
         result: Any,
         error: BaseException | None,
@@ -311,6 +286,8 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         if self._is_closing:
+            if isinstance(result, SentAnswer) and result.rest is not None:
+                result.rest.give_up()
             return
         try:
             pending.answer = finish(result)
@@ -319,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         pending.is_done = True
-        self._loan = None
+        self._rest.end_loan()
         queue = self._pending
         while queue and queue[0].is_done:
             self._send(queue.popleft().answer)
@@ -332,24 +309,48 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if not answer or transport is None or self._is_closing:
             return
-        self._dispatcher.bytes_sent(sum(map(len, answer)))
+        size_bytes = sum(map(len, answer))
+        self._dispatcher.bytes_sent(size_bytes)
         self.last_active_s = self._loop.time()
         if len(answer) == 1:
             transport.write(answer[0])
         else:
             transport.writelines(answer)
+        if size_bytes > MOST_UNCOUNTED_BYTES:
+            self._rest.large_given(size_bytes)
+        self._rest.go_on()
 
     # -- answers that a directory's thread sends
 
-    def lend(self) -> LentSocket | None:
+    def lend(self) -> Loan | None:
         """See `SocketOwner`: nothing may be under way that has to be sent before the answer."""
-        transport = self._transport
-        if transport is None or self._is_closing or len(self._pending) > 1:
-            return None
-        if transport.get_write_buffer_size():
-            return None
-        self._loan = lend_socket(transport, self._patience)
-        return self._loan
+        transport = self.open_transport
+        return None if transport is None or len(self._pending) > 1 else self._rest.lend(transport)
+
+    def go_on_with(self, sent: SentAnswer) -> list[Bytes]:
+        """Return what is to be sent now of an answer that a directory's thread has begun to send.
+
+        When the client has taken that, the thread goes on. No request is started before the end.
+        """
+        return self._rest.begin(sent)
+
+    @property
+    def open_transport(self) -> asyncio.Transport | None:
+        """See `RestSender`."""
+        return None if self._is_closing else self._transport
+
+    def went_on(self, sent_bytes: int, answer: list[Bytes]) -> None:
+        """See `RestSender`."""
+        self._dispatcher.bytes_sent(sent_bytes)
+        self._send(answer)
+        self._advance()
+        self._flow()
+
+    def cut_off(self, error: object) -> None:
+        """See `RestSender`."""
+        if self._transport is not None:
+            log.warning("closing the connection of %s: %s", self.client_address, error)
+            self.abort()
 
     def _flow(self) -> None:
         """Read from the peer only while its requests can be handled."""
@@ -375,12 +376,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_idle_since(self, time_s: float) -> bool:
         """Return True if the connection was idle since `time_s` of the loop's clock."""
-        if self._is_write_paused and self._transport is not None:
-            unsent_bytes = self._transport.get_write_buffer_size()
-            if unsent_bytes != self._unsent_bytes:
-                # The peer reads, if slowly.
-                self._note_unsent(unsent_bytes)
-                self.last_active_s = self._loop.time()
+        if self._is_write_paused and self._rest.count():
+            self.last_active_s = self._loop.time()  # the peer reads, if slowly
         is_waiting = bool(self._frames) and not (self._is_write_paused or self._mute)
         return not self._pending and not is_waiting and self.last_active_s < time_s
 

@@ -5,16 +5,14 @@ answered count against `queued.max.request.bytes`. Above it, no connection is re
 them are answered, except that a frame that has begun may be completed.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
 
 from spindle.config.broker_values import BrokerValues
 from spindle.config.endpoints import parse_address_limits
 from spindle.config.node_config import NodeConfig
-
-_MOST_UNSENT_BYTES: Final = 128 * 1024 * 1024
-"""Above this many bytes of unread answers, fetches are answered in small pieces."""
+from spindle.runtime.network.unsent_answers import UnsentAnswers
 
 
 class RequestLimits:
@@ -24,7 +22,7 @@ class RequestLimits:
         max_request_bytes: `socket.request.max.bytes`.
         max_idle_ms: `connections.max.idle.ms`; 0 or less for no limit.
         held_bytes: bytes of requests that were read, or are being read, and are not answered.
-        unsent_bytes: bytes of answers that peers have not read.
+        unsent: the answers that peers have not read.
     """
 
     def __init__(
@@ -41,7 +39,7 @@ class RequestLimits:
         self.max_request_bytes = max_request_bytes
         self.max_idle_ms = max_idle_ms
         self.held_bytes = 0
-        self.unsent_bytes = 0
+        self.unsent = UnsentAnswers(lambda: asyncio.get_running_loop().time())
         self._max_connections = max_connections
         self._most_descriptors = most_descriptors
         self._max_connections_per_ip = max_connections_per_ip
@@ -108,11 +106,6 @@ class RequestLimits:
     def is_full(self) -> bool:
         """True if no further request may be read."""
         return 0 <= self._max_held_bytes <= self.held_bytes
-
-    @property
-    def is_unsent_much(self) -> bool:
-        """True if peers have not read so many bytes that answers should be small."""
-        return self.unsent_bytes > _MOST_UNSENT_BYTES
 
     def hold(self, count: int) -> None:
         self.held_bytes += count

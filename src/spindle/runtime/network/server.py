@@ -20,13 +20,13 @@ from spindle.protocol.codec import TooManyElements, encode_parts
 from spindle.protocol.framing import RequestHeader, read_request_header, response_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.requests import read_request
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.network.connection import Answer, Connection, Deferred
+from spindle.runtime.network.connection import Connection
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
 from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.login_log import LoginLog
+from spindle.runtime.network.pending_answers import Answer, Deferred
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.sasl_state import LoginFailed, SaslState, SessionExpired
 from spindle.serving.context import RequestContext, Response
@@ -41,7 +41,6 @@ _LAST_ANSWERS_S: Final = 0.1
 _LOGIN_S: Final = 60.0
 """Time that a connection has for its first authentication."""
 _BACKLOG: Final = 512
-_SMALL_FETCH_BYTES: Final = 64 * 1024
 
 
 class RequestServer:
@@ -281,9 +280,6 @@ class RequestServer:
             if version >= 3:
                 connection.client_software_name = request.client_software_name
                 connection.client_software_version = request.client_software_version
-        elif api_key == FETCH and self.limits.is_unsent_much:
-            assert isinstance(request, FetchRequest)
-            request.max_bytes = min(request.max_bytes, _SMALL_FETCH_BYTES)
         context = self._context(connection, header)
         quotas, frame_bytes, times = self._quotas, len(frame), self._times[api_key]
         result = handler(context, request)
@@ -294,7 +290,7 @@ class RequestServer:
             frame: Answer
             if isinstance(response, SentAnswer):
                 self.bytes_sent(response.sent_bytes)
-                frame = response.rest
+                frame = connection.go_on_with(response)
             elif quotas.is_active:
                 frame = self._throttled(connection, context, frame_bytes, response)
             else:

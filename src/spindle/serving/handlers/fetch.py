@@ -13,7 +13,6 @@ from typing import Any
 from spindle.common.errors import error_code
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
-from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replication.fetch_session import (
     INVALID_SESSION_ID,
@@ -25,13 +24,15 @@ from spindle.replication.fetch_session import (
 from spindle.serving.context import RequestContext
 from spindle.serving.direct_answers import AnswerCutOff, SentAnswer, SocketLoan, frame_of
 from spindle.serving.fetch_answers import (
+    charge,
     count_consumed,
     count_replicated,
     fetch_answer,
     found_bytes,
     has_bytes,
+    mark_unsettled,
 )
-from spindle.serving.fetch_memory import FetchMemory
+from spindle.serving.fetch_memory import FetchShare
 from spindle.serving.fetch_states import (
     ON_CHANGE,
     ON_DUE,
@@ -40,7 +41,7 @@ from spindle.serving.fetch_states import (
     FetchState,
     ReadState,
 )
-from spindle.serving.log_reads import LEAST_SENT_BYTES, ReadAndSend, read_logs
+from spindle.serving.log_reads import ReadAndSend, read_logs
 from spindle.serving.partition_read import (
     FIRST_TOPIC_ID_VERSION,
     FetchRequester,
@@ -57,8 +58,7 @@ class _Fetch:
 
     Attributes:
         reads: the partitions that it has looked at.
-        memory: limits what this fetch may read into.
-        granted: bytes of it that the present read may use.
+        memory: what this fetch may read into.
         waits_for_metadata: it looks again when this broker has newer metadata.
         is_looking: what happens to a partition now is seen by the look under way.
         loan: the socket of the client, while a directory's thread may use it.
@@ -79,14 +79,12 @@ class _Fetch:
         self.fetched = fetched
         self.session = fetched.session
         self.fetcher = fetcher
-        self.memory: FetchMemory = (
-            services.replica_memory if fetcher.is_replica else services.fetch_memory
-        )
+        memory = services.replica_memory if fetcher.is_replica else services.fetch_memory
+        self.memory = FetchShare(memory, context.socket_owner)
         self.promise: Promise[Any] = Promise(services.loop)
         self.promise.on_cancel = self.close
         self.timer: Any = None
         self.state = FetchState.PARKED
-        self.granted = 0
         self.waits_for_metadata = False
         self.is_looking = False
         self.reads: dict[PartitionKey, PartitionRead] = {}
@@ -202,14 +200,18 @@ class _Fetch:
             if read.has_data:
                 ready.append(read)
                 wanted += max(read.wanted.max_bytes, 0)
-        self.granted = self.memory.grant(min(wanted, self._max_bytes()))
-        room = self.granted
-        from_disk: list[PartitionRead] = []
+        wanted = min(wanted, self._max_bytes())
+        if self.fetcher.is_replica or not ready:
+            self.memory.take(wanted)
+        else:
+            self.memory.forget(self._on_room)
+            self.memory.ask(wanted, max(read.largest_batch for read in ready))
+        room, from_disk = self.memory.room, list[PartitionRead]()
         for read in ready:
             partition = read.partition
             assert partition is not None
             appended = None
-            if not self.fetcher.is_committed:
+            if not (self.fetcher.is_committed or self.memory.is_refused):
                 appended = partition.just_appended(read.wanted.fetch_offset, read.end_offset)
             if appended is not None and len(appended) <= min(room, read.wanted.max_bytes):
                 read.data.records = appended
@@ -217,7 +219,7 @@ class _Fetch:
             else:
                 from_disk.append(read)
         if from_disk:
-            self._read_logs(from_disk, room, room < self.granted)
+            self._read_logs(from_disk, room, room < self.memory.room)
         else:
             self._done_reading()
 
@@ -240,7 +242,10 @@ class _Fetch:
         directory = reads[0].directory
         group = [read for read in reads if read.directory is directory]
         rest = [read for read in reads if read.directory is not directory]
-        self.loan = loan = None if rest else self._borrow(room)
+        self.loan = loan = None if rest else self._borrow()
+        if loan is None and self.memory.is_refused:
+            self._read_logs(rest, room, has_any)
+            return
         items = [
             (r.partition.log, r.wanted.fetch_offset, r.wanted.max_bytes, r.end_offset)
             for r in group
@@ -269,17 +274,24 @@ class _Fetch:
             directory.executor.call(done, read_logs, items, room, has_any, is_committed)
             return
         missing_bytes = 0 if self._must_answer() else self._min_bytes() - found_bytes(self.reads)
-        work = ReadAndSend(loan, missing_bytes, lambda results: self._compose(group, results))
-        directory.executor.call(done, work.run, items, room, has_any, is_committed)
+        executor = directory.executor
+        work = ReadAndSend(
+            executor,
+            loan,
+            missing_bytes,
+            lambda results: self._compose(group, results),
+            not self.memory.is_refused,
+        )
+        executor.call(done, work.run, items, room, has_any, is_committed)
 
-    def _borrow(self, room: int) -> SocketLoan | None:
+    def _borrow(self) -> SocketLoan | None:
         """Return the connection's socket if records may go straight from a file to the client.
 
         A follower may be sent records that a truncation replaces, and the answer to a client with a
         quota is charged before it is sent: both are answered from memory.
         """
         owner = self.context.socket_owner
-        if owner is None or room < LEAST_SENT_BYTES or self.fetcher.is_replica:
+        if owner is None or self.fetcher.is_replica:
             return None
         return None if self.services.quotas.is_active else owner.lend()
 
@@ -292,7 +304,7 @@ class _Fetch:
         return False
 
     def _min_bytes(self) -> int:
-        return min(self.request.min_bytes, self.granted)
+        return min(self.request.min_bytes, self.memory.room)
 
     def _compose(self, group: list[PartitionRead], results: list[ReadResult]) -> list[Bytes]:
         """Make the answer on the directory's thread; nothing else uses the reads meanwhile."""
@@ -303,9 +315,12 @@ class _Fetch:
         return frame_of(response, context.api_key, context.api_version, context.correlation_id)
 
     def _done_sending(self, sent: SentAnswer | None, error: BaseException | None) -> None:
-        """Go on after the directory's thread has sent the answer, as far as the client took it."""
-        self.memory.give_back(self.granted)
+        """Go on after the directory's thread has sent the answer, as far as the socket took it."""
+        self.memory.give_back()
         if self.state is FetchState.ANSWERED:
+            # If the loan was taken back, the result may be that of a read.
+            if isinstance(sent, SentAnswer) and sent.rest is not None:
+                sent.rest.give_up()
             return
         self.state = FetchState.ANSWERED
         if sent is None:
@@ -318,11 +333,13 @@ class _Fetch:
 
     def _done_reading(self) -> None:
         """Answer, or park again if that is too little."""
-        self.memory.give_back(self.granted)
+        self.memory.give_back()
         if self.state is FetchState.ANSWERED:
             return
         was_changed = self.state is FetchState.READING_AGAIN
-        is_enough = self._must_answer() or has_bytes(self.reads, self._min_bytes())
+        is_enough = self._must_answer() or (
+            not self.memory.is_refused and has_bytes(self.reads, self._min_bytes())
+        )
         self.state = ON_TOO_LITTLE[self.state]
         if is_enough or self.state is not FetchState.PARKED:
             self._answer()
@@ -330,15 +347,20 @@ class _Fetch:
         # A parked fetch holds no memory; it reads anew when there is more.
         for read in self.reads.values():
             read.put_back()
+        self.memory.wait(self._on_room)
         if was_changed:
             self._on_dirty()
+
+    def _on_room(self) -> None:
+        """Read soon: there may be memory to read into."""
+        self.services.loop.call_later(0, self._on_dirty)
 
     # -- answering
 
     def _answer(self) -> None:
         self.state = FetchState.ANSWERED
         response, shown = self._response()
-        wait_ms = self._charge(response) if self.services.quotas.is_active else 0
+        wait_ms = charge(self.services, self.context, self.fetcher, response)
         if wait_ms:
             response = self._throttled(wait_ms)
         else:
@@ -358,31 +380,8 @@ class _Fetch:
             count_consumed(self.services, shown)
         for read in shown:
             read.wanted.remember(read.data.high_watermark, read.data.log_start_offset)
-        self._mark_unsettled()
-
-    def _mark_unsettled(self) -> None:
-        """Have the next fetch look at what is not settled: first what found no room here."""
-        dirty = self.session.dirty
         reads, self.reads = self.reads, {}
-        served: list[FetchedPartition] = []
-        for key, read in reads.items():
-            if read.is_settled:
-                continue
-            if read.data.records:
-                served.append(read.wanted)
-            else:
-                dirty[key] = read.wanted
-        for wanted in served:
-            dirty.setdefault(wanted.key, wanted)
-
-    def _charge(self, response: FetchResponse) -> int:
-        """Return how many ms the client's quotas make it wait."""
-        if self.fetcher.is_replica:
-            return 0
-        version = self.context.api_version
-        return self.services.quotas.charge_fetch(
-            self.context, lambda: sum(map(len, encode_parts(response, version)))
-        )
+        mark_unsettled(self.session, reads)
 
     def _throttled(self, wait_ms: int) -> FetchResponse:
         """Return nothing but the time to wait; give up a session that begins here (KIP-219)."""
@@ -402,6 +401,7 @@ class _Fetch:
             self.timer.cancel()
         if self.loan is not None:
             self.loan.take_back()
+        self.memory.forget(self._on_room)
         if self.waits_for_metadata:
             self.services.metadata.forget(self._on_metadata)
         if self.session.on_dirty == self._on_dirty:
