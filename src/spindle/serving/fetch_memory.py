@@ -13,7 +13,7 @@ _TOGETHER_BYTES: Final = 128 * 1024 * 1024
 SMALL_FETCH_BYTES: Final = 64 * 1024
 
 
-class UnsentAnswers(Protocol):
+class UnsentMemory(Protocol):
     """The answers that clients have not taken yet, of all connections.
 
     Attributes:
@@ -56,7 +56,7 @@ class FetchMemory:
         self,
         max_bytes: int,
         together_bytes: int = _TOGETHER_BYTES,
-        unsent: UnsentAnswers | None = None,
+        unsent: UnsentMemory | None = None,
     ) -> None:
         self.granted_bytes = 0
         self.max_bytes = max_bytes

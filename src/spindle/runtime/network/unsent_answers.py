@@ -21,7 +21,7 @@ class Sender(Protocol):
 
 
 class UnsentAnswers:
-    """Counts the bytes. See `serving.fetch_memory.UnsentAnswers`.
+    """Counts the bytes. See `serving.fetch_memory.UnsentMemory`.
 
     Args:
         clock_s: the time of the event loop.
