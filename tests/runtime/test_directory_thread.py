@@ -61,6 +61,28 @@ def test_callbacks_run_on_the_loop_in_order() -> None:
     run(scenario)
 
 
+def test_a_callback_that_raises_does_not_hold_up_those_behind_it() -> None:
+    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+        loop = asyncio.get_running_loop()
+        mistakes: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, context: mistakes.append(context))
+
+        def mistaken(*_: object) -> None:
+            raise ValueError("a mistake")
+
+        # The loop is held up until both jobs are done, so that one turn finds both results.
+        thread.call(mistaken, int)
+        done = loop.create_future()
+        thread.call(lambda *_: done.set_result(None), int)
+        both_done = threading.Event()
+        thread.submit_nowait(both_done.set)
+        assert both_done.wait(10)
+        await done
+        assert [str(each["exception"]) for each in mistakes] == ["a mistake"]
+
+    run(scenario)
+
+
 def test_a_note_waits_for_the_next_work_and_the_last_one_counts() -> None:
     seen: list[int] = []
 

@@ -115,11 +115,15 @@ class DirectoryThread(SerialExecutor):
         # The flag is cleared first: a job that is added from here on schedules its own drain.
         self._is_drain_due = False
         done, callbacks = self._done, self._callbacks
-        while done:
-            number, result, error = done.popleft()
-            callback = callbacks.pop(number, None)
-            if callback is not None:
-                callback(result, error)
+        try:
+            while done:
+                number, result, error = done.popleft()
+                callback = callbacks.pop(number, None)
+                if callback is not None:
+                    callback(result, error)
+        finally:
+            if done:  # a callback has raised: those behind it do not wait for the next job
+                self._loop.call_soon(self._drain)
 
     def _start_beside(self, job: Job) -> None:
         """Start a daemon thread, which does not delay the end of the process if it hangs."""
