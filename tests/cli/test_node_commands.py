@@ -1,5 +1,6 @@
 """`spindle server start` and refusals of `spindle up`, with a stand-in for the node itself."""
 
+import gc
 import socket
 import sys
 from collections.abc import Callable
@@ -81,6 +82,14 @@ def test_a_start_that_is_refused(
     assert run(["server", "start", *given]) == 1
     assert capsys.readouterr().err == message
     assert nodes.started == []
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_start_leaves_the_garbage_collector_on(
+    nodes: Nodes, property_file: Path, is_right: bool
+) -> None:
+    run(["server", "start", str(property_file) if is_right else "/no/such/file"])
+    assert gc.isenabled()
 
 
 def test_up_on_a_port_in_use(nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:

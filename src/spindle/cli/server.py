@@ -26,13 +26,18 @@ def start(file: str, overrides: tuple[str, ...]) -> int:
     Exits with 143 after a clean stop by SIGTERM, with 1 if the node cannot start.
     """
     # Modules and configuration stay: to look for garbage among them is a quarter of the time of
-    # the imports. `run_node` enables the collector.
+    # the imports.
     gc.disable()
-    config = load_node_config(file, parse_overrides(overrides), must_run=True)
-    for warning in config.warnings:
-        click.echo(f"WARN {warning}", err=True)
-    # Imported here, because no other command needs the server.
-    from spindle.runtime.process import run_node
+    try:
+        config = load_node_config(file, parse_overrides(overrides), must_run=True)
+        for warning in config.warnings:
+            click.echo(f"WARN {warning}", err=True)
+        # Imported here, because no other command needs the server.
+        from spindle.runtime.process import run_node
+
+        gc.freeze()
+    finally:
+        gc.enable()
 
     code = run_node(config)
     if code == 1:

@@ -95,9 +95,7 @@ def run_node(
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     keep_large_buffers()
     raise_limit()
-    gc.freeze()  # modules stay
     # Reference counts free the objects of records and requests; cycles are rare.
     gc.set_threshold(*_GC_THRESHOLDS)
-    gc.enable()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(run(config, on_ready, machine))

@@ -2,8 +2,10 @@
 
 A lost segment is one that comes later; a cut holds what is under way until it heals; a broken
 connection shows both ends an error, at different times; one that has gone silent never does, as
-where a box in between has forgotten it. Cuts have a direction. A request that is answered by nobody
-is asked again by its sender: so it arrives twice where the answer was lost.
+where a box in between has forgotten it. A host that lost its power is silent until it serves again;
+from then on it resets old connections on which something comes. Cuts have a direction. A request
+that is answered by nobody is asked again by its sender: so it arrives twice where the answer was
+lost.
 """
 
 import asyncio
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from spindle.testing.simulation.loop import SimulatedLoop
 
 _CONNECT_TIMEOUT_S: Final = 2.0
+_RESET_S: Final = 0.001
 _HIGH_WATER_BYTES: Final = 64 * 1024
 
 
@@ -86,9 +89,14 @@ class Network:
             del self._sockets[address]
         for end in [end for end in self._ends if end.host == host]:
             self._ends.pop(end, None)
+            end.went_silently = is_silent
             delay_s = self.random.uniform(1.0, 20.0) if is_silent else self.latency_s()
             if not end.is_silent:
                 end.peer.break_later(delay_s)
+
+    def has_forgotten(self, end: "Transport") -> bool:
+        """Return True if the host of a silent end serves again, and so resets the connection."""
+        return end.went_silently and any(host == end.host for host, _ in self._sockets)
 
     def latency_s(self) -> float:
         chances, random = self.chances, self.random
@@ -189,7 +197,7 @@ class Transport(asyncio.Transport):
     def __init__(self, network: Network, life: Life, context: Context) -> None:
         super().__init__()
         self._network = network
-        self.is_silent = False
+        self.is_silent = self.went_silently = False
         self._life = life
         self._context = context
         self._protocol: Any = None
@@ -239,6 +247,9 @@ class Transport(asyncio.Transport):
             return
         peer = self.peer
         network = self._network
+        if network.has_forgotten(peer):
+            self.break_later(_RESET_S)
+            return
         if network.chances.breaking and network.random.random() < network.chances.breaking:
             self.break_later(network.latency_s())
             peer.break_later(network.latency_s())
