@@ -323,7 +323,9 @@ def one_record_each(node: Node, names: list[str]) -> None:
     for name in names:
         for partition in range(10):
             producer.produce(name, b"x" * 100, partition=partition)
-    assert producer.flush(60) == 0
+    left = producer.flush(LIMIT_S)
+    if left:
+        raise RuntimeError(f"{node.kind}: {left} records have no answer after {LIMIT_S} s")
 
 
 def wait_for_leaders(node: Node, wanted: int, prefix: str) -> None:
