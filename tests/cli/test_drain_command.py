@@ -9,7 +9,7 @@ import pytest
 
 from spindle.cli.drain import drain_run
 from spindle.cli.drain.taking_out import TakingOut, take_out
-from spindle.cli.execution import cordons
+from spindle.cli.execution import cordons, planning
 from spindle.cli.execution import executor as executor_module
 from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
@@ -148,7 +148,7 @@ def test_a_drain_that_cannot_go_on_leaves_no_throttles(
         raise CommandFailed("the answers of the brokers contradict each other")
 
     if fails_early:
-        monkeypatch.setattr(drain_run, "read_snapshot", refuse)
+        monkeypatch.setattr(planning, "read_snapshot", refuse)
     state = tmp_path / "drain.json"
     run(("topic", "create", "held", "-p", "1", "-r", "1"))
     with connect(bootstrap, {}) as client:

@@ -1,21 +1,14 @@
 """Executes a balance: plan, move one round, and plan again until nothing is left to move."""
 
-from pathlib import Path
 from typing import Final
 
 from spindle.cli.execution.execution_file import ExecutionFile
-from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.filling_targets import highest_fill
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
+from spindle.cli.execution.planning import ExecutionPlanning
 from spindle.cli.execution.steps import ExecutionStep, Tell
-from spindle.cli.failure import CommandFailed
-from spindle.cli.history.looking_ahead import look_ahead
-from spindle.cli.plan.snapshot import read_snapshot
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.leaders import preferred_orders
-from spindle.planner.limits import PlanLimits
-from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
 from spindle.planner.plans import balance
 
@@ -23,38 +16,16 @@ GOAL: Final = "balance"
 
 
 class BalanceRun:
-    """One run of a balance.
-
-    Args:
-        capacity_bytes: of each directory; None to believe the brokers.
-        history: the folder of a history; None to look at the present sizes only.
-        horizon_ms: how long after its end the limits of each plan must hold.
-    """
+    """One run of a balance."""
 
     def __init__(
-        self,
-        client: WireClient,
-        file: ExecutionFile,
-        limits: PlanLimits,
-        capacity_bytes: int | None,
-        history: Path | None,
-        horizon_ms: int,
-        tell: Tell,
+        self, client: WireClient, file: ExecutionFile, planning: ExecutionPlanning, tell: Tell
     ) -> None:
         self._client = client
         self._file = file
-        self._limits = limits
-        self._capacity_bytes = capacity_bytes
-        self._history = history
-        self._horizon_ms = horizon_ms
+        self._planning = planning
         self._tell = tell
-        self._executor = RoundExecutor(
-            client,
-            file,
-            limits.throttle_bytes_per_second,
-            tell,
-            highest_fill=highest_fill(limits, capacity_bytes),
-        )
+        self._executor = planning.executor(client, file, tell)
 
     def finish(self) -> None:
         """Bring the fills as close together as plans can.
@@ -94,14 +65,5 @@ class BalanceRun:
         self._executor.tell_throttles(command)
 
     def _plan(self) -> PlacementPlan:
-        snapshot = read_snapshot(self._client, self._capacity_bytes)
-        ahead = look_ahead(self._history, self._horizon_ms, snapshot, self._capacity_bytes)
-
-        def make(model: ClusterModel) -> PlacementPlan:
-            return balance(model, self._limits)
-
-        try:
-            found = snapshot.model
-            return make(found) if ahead is None else ahead.plan(found, make).today
-        except ValueError as error:
-            raise CommandFailed(str(error)) from None
+        limits = self._planning.limits
+        return self._planning.plan(self._client, lambda model: balance(model, limits))

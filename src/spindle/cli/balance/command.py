@@ -8,6 +8,7 @@ from spindle.cli.balance.balance_run import GOAL, BalanceRun
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.interruption import undone_by_interrupt
+from spindle.cli.execution.planning import ExecutionPlanning
 from spindle.cli.execution.steps import printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import ahead_options
@@ -57,7 +58,8 @@ def balance_command(
         if cancel and not state.exists():
             raise CommandFailed(f"there is no balance to cancel: {state} does not exist")
         file = open_execution_file(state, cluster_id, GOAL)
-        run = BalanceRun(client, file, limits, capacity, history, horizon_ms, tell)
+        planning = ExecutionPlanning(limits, capacity, history, horizon_ms)
+        run = BalanceRun(client, file, planning, tell)
         if cancel:
             run.cancel()
             return

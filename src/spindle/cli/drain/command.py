@@ -9,6 +9,7 @@ from spindle.cli.drain.drain_run import DrainRun
 from spindle.cli.drain.taking_out import TakingOut, check_taking_out, take_out
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.interruption import undone_by_interrupt
+from spindle.cli.execution.planning import ExecutionPlanning
 from spindle.cli.execution.steps import Tell, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import ahead_options
@@ -74,7 +75,8 @@ def drain_command(
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)
     with locked(path, "drain"):
         found = open_execution_file(path, cluster_id, f"drain {place}")
-        run = DrainRun(client, found, place, limits, capacity, tell, history, horizon_ms)
+        planning = ExecutionPlanning(limits, capacity, history, horizon_ms)
+        run = DrainRun(client, found, place, planning, tell)
         if not cancel:
             _finish(run, path, tell)
             if last_step is not None:

@@ -2,19 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from spindle.cli.execution.cordons import remove_cordons, set_cordon
 from spindle.cli.execution.execution_file import ExecutionFile
-from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.filling_targets import highest_fill
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
+from spindle.cli.execution.planning import ExecutionPlanning
 from spindle.cli.execution.steps import ExecutionStep, Tell
-from spindle.cli.failure import CommandFailed
-from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.place import find_directories, parse_place, place_text
-from spindle.cli.plan.snapshot import read_snapshot
 from spindle.client.admin.cluster import finalized_level
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
@@ -24,7 +19,6 @@ from spindle.metadata.features import (
     metadata_version_name,
 )
 from spindle.planner.leaders import even_leaders, preferred_orders
-from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
 from spindle.planner.plans import drain, moved_to_other_brokers
@@ -62,9 +56,6 @@ class DrainRun:
 
     Args:
         place: `BROKER` or `BROKER:DIR`.
-        capacity_bytes: of each directory; None to believe the brokers.
-        history: the folder of a history; None to look at the present sizes only.
-        horizon_ms: how long after its end the limits of each plan must hold.
     """
 
     def __init__(
@@ -72,31 +63,18 @@ class DrainRun:
         client: WireClient,
         file: ExecutionFile,
         place: str,
-        limits: PlanLimits,
-        capacity_bytes: int | None,
+        planning: ExecutionPlanning,
         tell: Tell,
-        history: Path | None = None,
-        horizon_ms: int = 0,
     ) -> None:
         self._client = client
         self._file = file
         self._place = place
-        self._limits = limits
-        self._capacity_bytes = capacity_bytes
+        self._planning = planning
         self._tell = tell
-        self._history = history
-        self._horizon_ms = horizon_ms
         self._can_cordon = True
         self._moved: set[TopicPartition] = set()
         self._broker_id, self._path = parse_place(place)
-        self._executor = RoundExecutor(
-            client,
-            file,
-            limits.throttle_bytes_per_second,
-            tell,
-            highest_fill=highest_fill(limits, capacity_bytes),
-            while_uncordoned=self._while_uncordoned,
-        )
+        self._executor = planning.executor(client, file, tell, self._while_uncordoned)
 
     def finish(self) -> None:
         """Empty the place; the cordon stays.
@@ -173,19 +151,11 @@ class DrainRun:
         )
 
     def _plan(self) -> PlacementPlan:
-        snapshot = read_snapshot(self._client, self._capacity_bytes)
-        places = find_directories(snapshot.model, self._broker_id, self._path)
-        ahead = look_ahead(self._history, self._horizon_ms, snapshot, self._capacity_bytes)
-
         def make(model: ClusterModel) -> PlacementPlan:
-            return drain(model, places, self._limits)
+            places = find_directories(model, self._broker_id, self._path)
+            return drain(model, places, self._planning.limits)
 
-        if ahead is None:
-            return make(snapshot.model)
-        try:
-            return ahead.plan(snapshot.model, make).today
-        except ValueError as error:
-            raise CommandFailed(str(error)) from None
+        return self._planning.plan(self._client, make)
 
     def _cordon(self, plan: PlacementPlan) -> None:
         """Cordon what is not cordoned yet; the file names a cordon before it is set."""

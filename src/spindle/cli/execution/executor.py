@@ -60,6 +60,13 @@ _HAS_ENDED: Final = (
 )
 """Refusals to cancel a move that has ended a moment ago."""
 
+WhileUncordoned = Callable[[Callable[[], object]], None]
+"""Calls a function while the cordons of an execution are removed."""
+
+
+def without_cordons(_stop: Callable[[], object]) -> None:
+    """Call nothing: an execution without cordons has none that could be removed."""
+
 
 class RoundExecutor:
     """Executes rounds one after the other; the file says at each moment what is to be undone.
@@ -70,7 +77,7 @@ class RoundExecutor:
     Args:
         throttle_bytes_per_second: for each broker: into it, out of it, and between directories.
         highest_fill: copies into a directory are given up before its file system is fuller.
-        while_uncordoned: calls a function while the cordons of this execution are removed.
+        while_uncordoned: removes the cordons of this execution, and sets them again.
     """
 
     def __init__(
@@ -81,7 +88,7 @@ class RoundExecutor:
         tell: Tell,
         *,
         highest_fill: float = 1.0,
-        while_uncordoned: Callable[[Callable[[], object]], None] = lambda stop: None,
+        while_uncordoned: WhileUncordoned = without_cordons,
     ) -> None:
         self.client = client
         self.file = file

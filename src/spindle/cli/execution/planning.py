@@ -1,0 +1,71 @@
+"""The plans of an execution, each made for the cluster as it is at that moment."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spindle.cli.execution.execution_file import ExecutionFile
+from spindle.cli.execution.executor import RoundExecutor, WhileUncordoned, without_cordons
+from spindle.cli.execution.filling_targets import highest_fill
+from spindle.cli.execution.steps import Tell
+from spindle.cli.failure import CommandFailed
+from spindle.cli.history.looking_ahead import look_ahead
+from spindle.cli.plan.snapshot import read_snapshot
+from spindle.client.wire.cluster import WireClient
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import ClusterModel
+from spindle.planner.plan import PlacementPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionPlanning:
+    """The options by which an execution plans.
+
+    Attributes:
+        limits: of each plan.
+        capacity_bytes: of each directory; None to believe the brokers.
+        history: the folder of a history; None to look at the present sizes only.
+        horizon_ms: how long after its end the limits of each plan must hold.
+    """
+
+    limits: PlanLimits
+    capacity_bytes: int | None
+    history: Path | None
+    horizon_ms: int
+
+    def plan(
+        self, client: WireClient, make: Callable[[ClusterModel], PlacementPlan]
+    ) -> PlacementPlan:
+        """Read the cluster, and return a plan for it.
+
+        Args:
+            make: makes a plan for the cluster of today, or of a later day.
+
+        Raises:
+            Infeasible: a replica has no other place.
+            CommandFailed: partitions grow too fast, or there is no history of the cluster.
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        snapshot = read_snapshot(client, self.capacity_bytes)
+        ahead = look_ahead(self.history, self.horizon_ms, snapshot, self.capacity_bytes)
+        try:
+            return make(snapshot.model) if ahead is None else ahead.plan(snapshot.model, make).today
+        except ValueError as error:
+            raise CommandFailed(str(error)) from None
+
+    def executor(
+        self,
+        client: WireClient,
+        file: ExecutionFile,
+        tell: Tell,
+        while_uncordoned: WhileUncordoned = without_cordons,
+    ) -> RoundExecutor:
+        """Return an executor that keeps the throttle and the highest fill of the plans."""
+        return RoundExecutor(
+            client,
+            file,
+            self.limits.throttle_bytes_per_second,
+            tell,
+            highest_fill=highest_fill(self.limits, self.capacity_bytes),
+            while_uncordoned=while_uncordoned,
+        )
