@@ -1,13 +1,19 @@
 """The last step of an execution: other replicas come first and are elected as leaders."""
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 import pytest
 
+from spindle.cli.balance import balance_run
+from spindle.cli.drain import drain_run
 from spindle.cli.execution import leaderships
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.main import run
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -77,3 +83,25 @@ def test_refusals_and_replicas_that_cannot_lead_yet_are_told(
     assert list(controller.elected) == [SECOND]
     assert told[0].startswith("the cluster refused another order of t-0")
     assert told[1].endswith("1 of them cannot be led by it yet, such as t-1")
+
+
+@pytest.mark.parametrize("module", [drain_run, balance_run], ids=["drain", "balance"])
+def test_leaders_are_kept_if_that_is_wanted(
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    module: ModuleType,
+) -> None:
+    changes: list[object] = []
+    monkeypatch.setattr(module, "give_leaderships", lambda *given: changes.append(given))
+    state = ("--capacity", "1GiB", "--state", str(tmp_path / "state.json"))
+    words = ("balance", *state)
+    if module is drain_run:
+        assert run(("disks", "list", "--json")) == 0
+        (broker,) = json.loads(capsys.readouterr().out)["brokers"]
+        words = ("drain", f"1:{broker['directories'][0]['path']}", *state)
+    assert run((*words, "--keep-leaders")) == 0
+    assert changes == []
+    assert run(words) == 0
+    assert len(changes) == 1

@@ -16,15 +16,26 @@ GOAL: Final = "balance"
 
 
 class BalanceRun:
-    """One run of a balance."""
+    """One run of a balance.
+
+    Args:
+        keeps_leaders: change no preferred leader at the end.
+    """
 
     def __init__(
-        self, client: WireClient, file: ExecutionFile, planning: ExecutionPlanning, tell: Tell
+        self,
+        client: WireClient,
+        file: ExecutionFile,
+        planning: ExecutionPlanning,
+        tell: Tell,
+        *,
+        keeps_leaders: bool,
     ) -> None:
         self._client = client
         self._file = file
         self._planning = planning
         self._tell = tell
+        self._keeps_leaders = keeps_leaders
         self._executor = planning.executor(client, file, tell)
 
     def finish(self) -> None:
@@ -42,7 +53,8 @@ class BalanceRun:
             stays="the fills do not get closer together: partitions grow as fast as they move, or "
             "see the logs of the brokers; --cancel removes the throttles",
         )
-        give_leaderships(self._client, preferred_orders(plan), self._tell)
+        if not self._keeps_leaders:
+            give_leaderships(self._client, preferred_orders(plan), self._tell)
         self._undo_throttles("the same command")
         for remark in plan.remarks:
             self._tell(ExecutionStep("remark", remark, {"remark": remark}))

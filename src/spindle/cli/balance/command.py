@@ -8,6 +8,7 @@ from spindle.cli.balance.balance_run import GOAL, BalanceRun
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.interruption import undone_by_interrupt
+from spindle.cli.execution.leaderships import KEEP_LEADERS
 from spindle.cli.execution.planning import ExecutionPlanning
 from spindle.cli.execution.steps import printing
 from spindle.cli.failure import CommandFailed
@@ -27,6 +28,7 @@ from spindle.client.wire.cluster import WireClient
     metavar="FILE",
     help="File that a later run reads to go on or to undo.",
 )
+@KEEP_LEADERS
 @SPREAD
 @limit_options
 @ahead_options
@@ -36,6 +38,7 @@ def balance_command(
     as_json: bool,
     cancel: bool,
     state: Path,
+    keeps_leaders: bool,
     spread: float,
     max_fill: float,
     throttle: int,
@@ -59,7 +62,7 @@ def balance_command(
             raise CommandFailed(f"there is no balance to cancel: {state} does not exist")
         file = open_execution_file(state, cluster_id, GOAL)
         planning = ExecutionPlanning(limits, capacity, history, horizon_ms)
-        run = BalanceRun(client, file, planning, tell)
+        run = BalanceRun(client, file, planning, tell, keeps_leaders=keeps_leaders)
         if cancel:
             run.cancel()
             return

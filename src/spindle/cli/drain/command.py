@@ -9,6 +9,7 @@ from spindle.cli.drain.drain_run import DrainRun
 from spindle.cli.drain.taking_out import TakingOut, check_taking_out, take_out
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.interruption import undone_by_interrupt
+from spindle.cli.execution.leaderships import KEEP_LEADERS
 from spindle.cli.execution.planning import ExecutionPlanning
 from spindle.cli.execution.steps import Tell, printing
 from spindle.cli.failure import CommandFailed
@@ -37,6 +38,7 @@ from spindle.planner.plan import Infeasible
     "must be down then.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask about --then.")
+@KEEP_LEADERS
 @limit_options
 @ahead_options
 @cluster_command
@@ -48,6 +50,7 @@ def drain_command(
     state: Path | None,
     then: str | None,
     yes: bool,
+    keeps_leaders: bool,
     max_fill: float,
     throttle: int,
     parallel: int,
@@ -76,7 +79,7 @@ def drain_command(
     with locked(path, "drain"):
         found = open_execution_file(path, cluster_id, f"drain {place}")
         planning = ExecutionPlanning(limits, capacity, history, horizon_ms)
-        run = DrainRun(client, found, place, planning, tell)
+        run = DrainRun(client, found, place, planning, tell, keeps_leaders=keeps_leaders)
         if not cancel:
             _finish(run, path, tell)
             if last_step is not None:

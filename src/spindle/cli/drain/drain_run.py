@@ -56,6 +56,7 @@ class DrainRun:
 
     Args:
         place: `BROKER` or `BROKER:DIR`.
+        keeps_leaders: change no preferred leader at the end.
     """
 
     def __init__(
@@ -65,12 +66,15 @@ class DrainRun:
         place: str,
         planning: ExecutionPlanning,
         tell: Tell,
+        *,
+        keeps_leaders: bool,
     ) -> None:
         self._client = client
         self._file = file
         self._place = place
         self._planning = planning
         self._tell = tell
+        self._keeps_leaders = keeps_leaders
         self._can_cordon = True
         self._moved: set[TopicPartition] = set()
         self._broker_id, self._path = parse_place(place)
@@ -93,7 +97,8 @@ class DrainRun:
             # Topics that were created until now may have replicas there.
             self._cordon(plan)
             plan = self._move_all()
-        self._even_leaders(plan)
+        if not self._keeps_leaders:
+            self._even_leaders(plan)
         self._executor.unthrottle()
         self._file.cordoned = []
         self._file.end()

@@ -1,6 +1,9 @@
 """The last step of a plan: other replicas come first, and these are elected as leaders."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
+
+import click
 
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.tools.reassignment_moves import current_replicas
@@ -10,6 +13,13 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.counted import counted
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+
+KEEP_LEADERS: Final = click.option(
+    "--keep-leaders",
+    "keeps_leaders",
+    is_flag=True,
+    help="Do not change preferred leaders at the end.",
+)
 
 
 def give_leaderships(
