@@ -66,13 +66,9 @@ def heal(
         healer.evacuate(directory)
     for directory in healer.too_full():
         healer.relieve(directory)
-    layout = healer.layout
-    targets = {
-        replica: place
-        for replica, place in enumerate(layout.place)
-        if place != layout.origin[replica]
-    }
-    done = RoundPlanner(Layout(ahead, keeps_racks=limits.keeps_racks), targets, limits)
+    done = RoundPlanner(
+        Layout(ahead, keeps_racks=limits.keeps_racks), healer.layout.moved(), limits
+    )
     done.run()
     later = PlacementPlan(
         cluster=ahead,
@@ -107,8 +103,8 @@ class _Healer:
 
     def evacuate(self, directory: int) -> None:
         """Move all replicas out of a directory, as far as they have a place and a copy."""
-        held = self._largest_first(directory)
-        left = [replica for replica in held if not self._put(replica)]
+        held = self.layout.largest_first([directory])
+        left = [replica for replica in held if not self._rooms.put(replica)]
         if left:
             model = self.layout.cluster.partitions[self.layout.partition[left[0]]]
             self.remarks.append(
@@ -128,14 +124,14 @@ class _Healer:
 
     def relieve(self, directory: int) -> None:
         """Move replicas out of a directory until it is full no longer, with few bytes."""
-        for replica in self._largest_first(directory)[:_MOST_TRIED]:
+        for replica in self.layout.largest_first([directory])[:_MOST_TRIED]:
             if 0 < self.layout.size[replica] <= self._above(directory):
-                self._put(replica)
-        for replica in self._largest_first(directory)[::-1][:_MOST_TRIED]:
+                self._rooms.put(replica)
+        for replica in self.layout.largest_first([directory])[::-1][:_MOST_TRIED]:
             if self._above(directory) <= 0:
                 return
             if self.layout.size[replica] > 0:
-                self._put(replica)
+                self._rooms.put(replica)
         if self._above(directory) > 0 and self.layout.fill(directory) > self._healing.above_fill:
             self.remarks.append(
                 f"{self._name(directory)} stays at {self.layout.fill(directory):.1%}, above "
@@ -146,19 +142,6 @@ class _Healer:
     def _above(self, directory: int) -> float:
         capacity_bytes = self.layout.cluster.directories[directory].capacity_bytes
         return self.layout.used[directory] - self._healing.down_to_fill * capacity_bytes
-
-    def _largest_first(self, directory: int) -> list[int]:
-        held = self.layout.held[directory]
-        return sorted(held, key=lambda replica: (-self.layout.size[replica], replica))
-
-    def _put(self, replica: int) -> bool:
-        target, source = self._rooms.best(replica), self.layout.place[replica]
-        if target is None:
-            return False
-        self.layout.move(replica, target)
-        self._rooms.update(source)
-        self._rooms.update(target)
-        return True
 
     def _name(self, directory: int) -> str:
         return str(self.layout.cluster.directories[directory])

@@ -56,6 +56,19 @@ class Layout:
         self.origin: Sequence[int] = tuple(self.place)
         self.replica_bytes = [sum(self.size[each] for each in held) for held in self.held]
 
+    def moved(self) -> dict[int, int]:
+        """Return the present places of the replicas that are not where they were at first."""
+        return {
+            replica: place
+            for replica, place in enumerate(self.place)
+            if place != self.origin[replica]
+        }
+
+    def largest_first(self, directories: Iterable[int]) -> list[int]:
+        """Return the replicas of directories, the largest one first."""
+        held = [replica for each in directories for replica in self.held[each]]
+        return sorted(held, key=lambda replica: (-self.size[replica], replica))
+
     def places(self) -> list[list[int]]:
         """Return the places of the replicas of each partition."""
         return [self.place[begin:end] for begin, end in pairwise(self.first)]

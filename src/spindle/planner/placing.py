@@ -34,13 +34,13 @@ def empty_directories(
     Raises:
         Infeasible: a replica has no place.
     """
-    leaving = _largest_first(layout, layout.leaving)
+    leaving = layout.largest_first(layout.leaving)
     refuse_offline(layout, leaving)
     rooms = Rooms(layout, _lacking(layout, zones, window, limits))
-    left = [replica for replica in leaving if not _put(layout, rooms, replica)]
+    left = [replica for replica in leaving if not rooms.put(replica)]
     rooms = Rooms(layout, Rooms.ceilings(layout, limits.max_fill))
     for number, replica in enumerate(left):
-        if not _put(layout, rooms, replica) and not _make_room(layout, rooms, replica):
+        if not rooms.put(replica) and not _make_room(layout, rooms, replica):
             if _pack(layout, leaving, limits):
                 return
             refuse_placement(layout, left[number:], limits)
@@ -63,7 +63,7 @@ def _pack(layout: Layout, leaving: list[int], limits: PlanLimits) -> bool:
         fitting = sorted((rooms.room(each), each) for each in receivers if rooms.room(each) >= size)
         target = next((each for _, each in fitting if layout.is_legal(replica, each)), None)
         if target is not None:
-            _move(layout, rooms, replica, target)
+            rooms.move(replica, target)
         elif not _make_room(layout, rooms, replica):
             _put_back(layout, before)
             return False
@@ -113,7 +113,7 @@ def _spread_out_largest(layout: Layout, window: FillWindow, limits: PlanLimits) 
     highs = Rooms.ceilings(layout, min(window.high, limits.max_fill))
     large = [
         replica
-        for replica in _largest_first(layout, layout.staying())
+        for replica in layout.largest_first(layout.staying())
         if layout.size[replica] > window.high * directories[layout.place[replica]].capacity_bytes
     ]
     for replica in large:
@@ -134,9 +134,8 @@ def _return_home(layout: Layout, window: FillWindow) -> None:
     width = window.high - window.low
     low = max(min(window.low, *fills), max(fills) - width)
     low, high = min(low, *fills) + _ROUNDING, max(low + width, *fills) - _ROUNDING
-    moved = [each for each, place in enumerate(layout.place) if place != layout.origin[each]]
     directories = layout.cluster.directories
-    for replica in sorted(moved, key=lambda each: (-layout.size[each], each)):
+    for replica in sorted(layout.moved(), key=lambda each: (-layout.size[each], each)):
         size, here, home = layout.size[replica], layout.place[replica], layout.origin[replica]
         has_room = layout.used[home] + size <= high * directories[home].capacity_bytes
         is_spare = layout.used[here] - size >= low * directories[here].capacity_bytes
@@ -183,33 +182,12 @@ def _lacking(
     }
 
 
-def _largest_first(layout: Layout, directories: Iterable[int]) -> list[int]:
-    held = [replica for each in directories for replica in layout.held[each]]
-    return sorted(held, key=lambda replica: (-layout.size[replica], replica))
-
-
-def _put(layout: Layout, rooms: Rooms, replica: int) -> bool:
-    """Move a replica to the directory with the most room, and return whether there was one."""
-    target = rooms.best(replica)
-    if target is None:
-        return False
-    _move(layout, rooms, replica, target)
-    return True
-
-
-def _move(layout: Layout, rooms: Rooms, replica: int, target: int) -> None:
-    source = layout.place[replica]
-    layout.move(replica, target)
-    rooms.update(source)
-    rooms.update(target)
-
-
 def _give(layout: Layout, excess: dict[int, float], ceilings: Mapping[int, int]) -> None:
     """Move the largest replicas that neither give nor fill too much."""
     rooms = Rooms(layout, ceilings)
-    for replica in _largest_first(layout, excess):
+    for replica in layout.largest_first(excess):
         source, size = layout.place[replica], layout.size[replica]
-        if 0 < size <= excess[source] and _put(layout, rooms, replica):
+        if 0 < size <= excess[source] and rooms.put(replica):
             excess[source] -= size
 
 
@@ -225,11 +203,11 @@ def _give_rest(layout: Layout, window: FillWindow, limits: PlanLimits) -> None:
 
 def _give_one(layout: Layout, rooms: Rooms, directory: int, above: float) -> bool:
     """Move the largest replica that is not too large, or else the smallest larger one."""
-    ordered = _largest_first(layout, [directory])
+    ordered = layout.largest_first([directory])
     enough = [replica for replica in ordered if layout.size[replica] >= above][::-1]
     less = [replica for replica in ordered if 0 < layout.size[replica] < above]
     tried = [*less[:_MOST_TRIED], *enough[:_MOST_TRIED]]
-    return any(_put(layout, rooms, replica) for replica in tried)
+    return any(rooms.put(replica) for replica in tried)
 
 
 def _fill_up(layout: Layout, window: FillWindow) -> None:
@@ -283,16 +261,16 @@ def _make_room(layout: Layout, rooms: Rooms, replica: int) -> bool:
     targets = [each for each in range(len(layout.receives)) if layout.is_legal(replica, each)]
     for target in sorted(targets, key=lambda each: (-rooms.room(each), each)):
         moved = []
-        for other in _largest_first(layout, [target])[:_MOST_TRIED]:
+        for other in layout.largest_first([target])[:_MOST_TRIED]:
             if rooms.room(target) >= size:
                 break
             found = rooms.best(other)
             if found is not None and found != target and layout.size[other] > 0:
                 moved.append(other)
-                _move(layout, rooms, other, found)
+                rooms.move(other, found)
         if rooms.room(target) >= size:
-            _move(layout, rooms, replica, target)
+            rooms.move(replica, target)
             return True
         for other in moved[::-1]:
-            _move(layout, rooms, other, target)
+            rooms.move(other, target)
     return False

@@ -68,12 +68,9 @@ def _plan(
     empty_directories(layout, zones, window, limits)
     if window is not None:
         level_out(layout, limits.spread, limits)
-    targets = {
-        replica: place
-        for replica, place in enumerate(layout.place)
-        if place != layout.origin[replica]
-    }
-    done = RoundPlanner(Layout(cluster, leaving, keeps_racks=limits.keeps_racks), targets, limits)
+    done = RoundPlanner(
+        Layout(cluster, leaving, keeps_racks=limits.keeps_racks), layout.moved(), limits
+    )
     done.run()
     if is_levelled and done.layout.spread() > limits.spread:
         done.drop_rounds_that_worsen()

@@ -59,7 +59,22 @@ class Rooms:
             heapq.heappush(self._racks, (room, rack))
         return found
 
-    def update(self, directory: int) -> None:
+    def put(self, replica: int) -> bool:
+        """Move a replica to a directory with much room, and return whether there was one."""
+        target = self.best(replica)
+        if target is None:
+            return False
+        self.move(replica, target)
+        return True
+
+    def move(self, replica: int, target: int) -> None:
+        """Move a replica to a directory."""
+        source = self._layout.place[replica]
+        self._layout.move(replica, target)
+        self._update(source)
+        self._update(target)
+
+    def _update(self, directory: int) -> None:
         """Take note of a changed use."""
         if directory not in self._ceilings:
             return

@@ -106,12 +106,10 @@ class LookAhead:
     def times_to_full(self, plan: PlacementPlan, *, is_after: bool) -> list[TimeToFull]:
         """Return when each directory is full, without a plan or after it."""
         model = plan.cluster
-        places = [list(each.directories) for each in model.partitions]
-        used = [each.used_bytes for each in model.directories]
+        places: Sequence[Sequence[int]] = [each.directories for each in model.partitions]
+        used: Sequence[int] = [each.used_bytes for each in model.directories]
         if is_after:
-            used = list(plan.used_bytes)
-            for move in (move for each in plan.rounds for move in each.moves):
-                places[move.partition][move.slot] = move.target
+            places, used = plan.places(), plan.used_bytes
         held: dict[tuple[int, str], list[TopicPartition]] = {
             (each.broker_id, each.path): [] for each in model.directories
         }
