@@ -73,9 +73,9 @@ def _best_between(
     before = layout.fill(source) - layout.fill(target)
     if before <= 0:
         return None
-    capacity = layout.cluster.directories[target].capacity_bytes
+    capacity = layout.capacity_bytes[target]
     room = max_fill * capacity - layout.used[target]
-    change = 1 / layout.cluster.directories[source].capacity_bytes + 1 / capacity
+    change = 1 / layout.capacity_bytes[source] + 1 / capacity
     held = _sizes(layout, sizes, source)
     for tried, (size, replica) in enumerate(_nearest(held, before / change)):
         after = abs(before - size * change)

@@ -140,7 +140,7 @@ class _Healer:
             )
 
     def _above(self, directory: int) -> float:
-        capacity_bytes = self.layout.cluster.directories[directory].capacity_bytes
+        capacity_bytes = self.layout.capacity_bytes[directory]
         return self.layout.used[directory] - self._healing.down_to_fill * capacity_bytes
 
     def _name(self, directory: int) -> str:

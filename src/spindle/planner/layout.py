@@ -38,6 +38,7 @@ class Layout:
             each.is_online and not each.is_cordoned and each.capacity_bytes > 0 and i not in gone
             for i, each in enumerate(cluster.directories)
         ]
+        self.capacity_bytes = [each.capacity_bytes for each in cluster.directories]
         self.used = [each.used_bytes for each in cluster.directories]
         self.first: list[int] = []
         self.partition: list[int] = []
@@ -119,7 +120,7 @@ class Layout:
 
     def fill(self, directory: int) -> float:
         """Return the used share of a directory's capacity."""
-        capacity_bytes = self.cluster.directories[directory].capacity_bytes
+        capacity_bytes = self.capacity_bytes[directory]
         return self.used[directory] / capacity_bytes if capacity_bytes else 0.0
 
     def spread(self) -> float:

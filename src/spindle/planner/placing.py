@@ -109,12 +109,11 @@ def _spread_out_largest(layout: Layout, window: FillWindow, limits: PlanLimits) 
 
     The smaller replicas of that one make room afterwards.
     """
-    directories = layout.cluster.directories
     highs = Rooms.ceilings(layout, min(window.high, limits.max_fill))
     large = [
         replica
         for replica in layout.largest_first(layout.staying())
-        if layout.size[replica] > window.high * directories[layout.place[replica]].capacity_bytes
+        if layout.size[replica] > window.high * layout.capacity_bytes[layout.place[replica]]
     ]
     for replica in large:
         size = layout.size[replica]
@@ -134,11 +133,10 @@ def _return_home(layout: Layout, window: FillWindow) -> None:
     width = window.high - window.low
     low = max(min(window.low, *fills), max(fills) - width)
     low, high = min(low, *fills) + _ROUNDING, max(low + width, *fills) - _ROUNDING
-    directories = layout.cluster.directories
     for replica in sorted(layout.moved(), key=lambda each: (-layout.size[each], each)):
         size, here, home = layout.size[replica], layout.place[replica], layout.origin[replica]
-        has_room = layout.used[home] + size <= high * directories[home].capacity_bytes
-        is_spare = layout.used[here] - size >= low * directories[here].capacity_bytes
+        has_room = layout.used[home] + size <= high * layout.capacity_bytes[home]
+        is_spare = layout.used[here] - size >= low * layout.capacity_bytes[here]
         if size and has_room and is_spare and layout.is_legal(replica, home):
             layout.move(replica, home)
 
@@ -176,7 +174,7 @@ def _lacking(
         fill = min(max(low, found.water_level(given)), limits.max_fill)
         fills |= dict.fromkeys(zone.directories, fill)
     return {
-        each: int(fill * layout.cluster.directories[each].capacity_bytes)
+        each: int(fill * layout.capacity_bytes[each])
         for each, fill in fills.items()
         if layout.receives[each]
     }
@@ -220,7 +218,7 @@ def _fill_up(layout: Layout, window: FillWindow) -> None:
             highest = max(map(layout.fill, fullest))
             if layout.fill(directory) >= highest - spread:
                 break
-            capacity = layout.cluster.directories[directory].capacity_bytes
+            capacity = layout.capacity_bytes[directory]
             lacking = (highest - spread) * capacity - layout.used[directory]
             if not _take_one(layout, directory, lacking, fullest, window):
                 break
@@ -231,11 +229,11 @@ def _take_one(
 ) -> bool:
     """Move a replica into a directory: if possible one that moves anyway, of the right size."""
     best: tuple[bool, float, int] | None = None
-    capacity = layout.cluster.directories[directory].capacity_bytes
+    capacity = layout.capacity_bytes[directory]
     most = window.high * capacity - layout.used[directory]
     searched = 0
     for source in fullest:
-        held_bytes = layout.cluster.directories[source].capacity_bytes * window.low
+        held_bytes = layout.capacity_bytes[source] * window.low
         spare = min(layout.used[source] - held_bytes, most)
         if source == directory or spare <= 0:
             continue

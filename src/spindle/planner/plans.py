@@ -145,7 +145,7 @@ def _remarks(
             f"{len(zones)} parts of the cluster, which are not equally full"
         )
     high = max(layout.staying(), key=lambda each: (layout.fill(each), -each))
-    fixed = layout.fill(high) - layout.replica_bytes[high] / _capacity(layout, high)
+    fixed = layout.fill(high) - layout.replica_bytes[high] / layout.capacity_bytes[high]
     if fixed > layout.fill(high) - spread + limits.spread:
         reason = f"other files than replicas fill {layout.cluster.directories[high]}"
     remarks.append(
@@ -153,7 +153,3 @@ def _remarks(
         f"{100 * limits.spread:.1f}: {reason}"
     )
     return remarks
-
-
-def _capacity(layout: Layout, directory: int) -> int:
-    return layout.cluster.directories[directory].capacity_bytes

@@ -116,7 +116,7 @@ def refuse_space(
     size, total = layout.size[replica], sum(layout.size[each] for each in waiting)
     capacity_bytes = int(total / limits.max_fill) + 1
     rooms = {
-        each: int(limits.max_fill * cluster.directories[each].capacity_bytes) - layout.used[each]
+        each: int(limits.max_fill * layout.capacity_bytes[each]) - layout.used[each]
         for each in directories
     }
     best = max(rooms, key=lambda each: (rooms[each], -each))

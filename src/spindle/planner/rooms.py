@@ -32,8 +32,8 @@ class Rooms:
     def ceilings(layout: Layout, fill: float) -> dict[int, int]:
         """Return the bytes that are this share of each directory that may receive replicas."""
         return {
-            number: int(fill * each.capacity_bytes)
-            for number, each in enumerate(layout.cluster.directories)
+            number: int(fill * capacity_bytes)
+            for number, capacity_bytes in enumerate(layout.capacity_bytes)
             if layout.receives[number]
         }
 

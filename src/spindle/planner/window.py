@@ -48,15 +48,19 @@ class ZoneFills:
     """
 
     def __init__(self, layout: Layout, zone: Zone) -> None:
-        capacities = [each.capacity_bytes for each in layout.cluster.directories]
         self.forced_bytes = zone.forced_bytes
         self.receivers = [
-            (layout.used[each], capacities[each])
+            (layout.used[each], layout.capacity_bytes[each])
             for each in zone.directories
             if layout.receives[each]
         ]
         self._givers = [
-            (layout.used[each], capacities[each], layout.replica_bytes[each], layout.receives[each])
+            (
+                layout.used[each],
+                layout.capacity_bytes[each],
+                layout.replica_bytes[each],
+                layout.receives[each],
+            )
             for each in zone.directories
         ]
 
@@ -198,7 +202,7 @@ def _largest_fill(layout: Layout) -> tuple[float, int]:
     """
     largest: dict[int, int] = {}
     for each in layout.staying():
-        broker, capacity = layout.broker[each], layout.cluster.directories[each].capacity_bytes
+        broker, capacity = layout.broker[each], layout.capacity_bytes[each]
         largest[broker] = max(capacity, largest.get(broker, 0))
     capacities = sorted(largest.values(), reverse=True)
     counted = {*layout.staying(), *layout.leaving}
@@ -227,5 +231,5 @@ def _cheapest(cost: Callable[[float], float], begin: float, end: float) -> float
 
 def excess_bytes(layout: Layout, directory: int, high: float) -> float:
     """Return the bytes of replicas that a directory has above a fill."""
-    above = layout.used[directory] - high * layout.cluster.directories[directory].capacity_bytes
+    above = layout.used[directory] - high * layout.capacity_bytes[directory]
     return max(0.0, min(above, layout.replica_bytes[directory]))
