@@ -10,7 +10,7 @@ from spindle.planner.zones import Zone
 _MOST_MOVES: Final = 300
 _MOST_DIRECTORIES: Final = 30
 _MOST_REPLICAS: Final = 300
-"""Limits of the search: moves in all, and candidates for one move."""
+"""Limits of the search: moves in all; directories and replicas that are tried for one move."""
 
 Sizes = list[tuple[int, int]]
 """Sizes and replicas of a directory, in ascending order."""
@@ -87,7 +87,7 @@ def _best_between(
 
 
 def _sizes(layout: Layout, sizes: dict[int, Sizes], directory: int) -> Sizes:
-    """Return the sizes of the replicas of a directory, which are kept until it changes."""
+    """Return the sizes of a directory's replicas, and keep them in `sizes` for the next call."""
     if directory not in sizes:
         held = layout.held[directory]
         sizes[directory] = sorted((layout.size[each], each) for each in held if layout.size[each])

@@ -66,27 +66,27 @@ def heal(
         healer.evacuate(directory)
     for directory in healer.too_full():
         healer.relieve(directory)
-    done = RoundPlanner(
+    planner = RoundPlanner(
         Layout(ahead, keeps_racks=limits.keeps_racks), healer.layout.moved(), limits
     )
-    done.run()
+    planner.run()
     later = PlacementPlan(
         cluster=ahead,
         leaving=(),
-        rounds=tuple(done.rounds),
-        used_bytes=tuple(done.layout.used),
+        rounds=tuple(planner.rounds),
+        used_bytes=tuple(planner.layout.used),
         lower_bound_bytes=0,
-        spread_before=done.initial_spread,
-        spread=done.layout.spread(),
-        remarks=(*healer.remarks, *_left_out(done)),
+        spread_before=planner.initial_spread,
+        spread=planner.layout.spread(),
+        remarks=(*healer.remarks, *_left_out(planner)),
     )
     return of_today(later, cluster)
 
 
-def _left_out(done: RoundPlanner) -> list[str]:
+def _left_out(planner: RoundPlanner) -> list[str]:
     """Return remarks about moves that are in no round."""
-    fast = done.fast_remarks()
-    others = len(done.dropped) - len(fast)
+    fast = planner.fast_remarks()
+    others = len(planner.dropped) - len(fast)
     if not others:
         return fast
     count = counted(others, "move")

@@ -153,7 +153,7 @@ class Layout:
     def leader_broker(self, partition: int) -> int:
         """Return the broker that new replicas copy from.
 
-        A leader that moves is followed by the replica in its position.
+        If the leader has moved, the replica that took its position leads.
         """
         model = self.cluster.partitions[partition]
         begin = self.first[partition]

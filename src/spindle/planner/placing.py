@@ -36,7 +36,7 @@ def empty_directories(
     """
     leaving = layout.largest_first(layout.leaving)
     refuse_offline(layout, leaving)
-    rooms = Rooms(layout, _lacking(layout, zones, window, limits))
+    rooms = Rooms(layout, _target_bytes(layout, zones, window, limits))
     left = [replica for replica in leaving if not rooms.put(replica)]
     rooms = Rooms(layout, Rooms.ceilings(layout, limits.max_fill))
     for number, replica in enumerate(left):
@@ -107,7 +107,7 @@ def level_out(layout: Layout, spread: float, limits: PlanLimits) -> None:
 def _spread_out_largest(layout: Layout, window: FillWindow, limits: PlanLimits) -> None:
     """Move each replica that alone fills its directory above the window into a larger one.
 
-    The smaller replicas of that one make room afterwards.
+    The smaller replicas of the larger directory leave it afterwards, which makes the room.
     """
     highs = Rooms.ceilings(layout, min(window.high, limits.max_fill))
     large = [
@@ -128,7 +128,7 @@ def _spread_out_largest(layout: Layout, window: FillWindow, limits: PlanLimits) 
 
 
 def _return_home(layout: Layout, window: FillWindow) -> None:
-    """Move replicas back to where they were at first, where the fills allow it."""
+    """Move replicas back to their first directories, if the fills stay as close together."""
     fills = [layout.fill(each) for each in layout.staying()]
     width = window.high - window.low
     low = max(min(window.low, *fills), max(fills) - width)
@@ -142,6 +142,7 @@ def _return_home(layout: Layout, window: FillWindow) -> None:
 
 
 def _level(layout: Layout, zones: Collection[Zone], window: FillWindow, limits: PlanLimits) -> None:
+    """Bring the fills of all directories into the window, or as near to it as possible."""
     highs: dict[int, float] = {}
     for zone in zones:
         fills, high = ZoneFills(layout, zone), window.high
@@ -151,18 +152,18 @@ def _level(layout: Layout, zones: Collection[Zone], window: FillWindow, limits: 
         highs |= dict.fromkeys(zone.directories, high)
     excess = {each: excess_bytes(layout, each, high) for each, high in highs.items()}
     excess = {each: above for each, above in excess.items() if above >= 1}
-    _give(layout, excess, _lacking(layout, zones, window, limits))
+    _give(layout, excess, _target_bytes(layout, zones, window, limits))
     _give_rest(layout, window, limits)
     _fill_up(layout, window)
     even_out(layout, zones, window.high - window.low, limits.max_fill)
 
 
-def _lacking(
+def _target_bytes(
     layout: Layout, zones: Iterable[Zone], window: FillWindow | None, limits: PlanLimits
 ) -> dict[int, int]:
-    """Return the bytes up to which the emptiest directories are filled.
+    """Return the bytes up to which each directory that may receive replicas is filled.
 
-    That is the low end of the window, or higher if more bytes than this are to be placed.
+    They stand for the low end of the window, or for a higher fill if more bytes must be placed.
     """
     fills: dict[int, float] = {}
     for zone in zones:
@@ -181,7 +182,10 @@ def _lacking(
 
 
 def _give(layout: Layout, excess: dict[int, float], ceilings: Mapping[int, int]) -> None:
-    """Move the largest replicas that neither give nor fill too much."""
+    """Move replicas out of directories that have too much, the largest ones first.
+
+    A directory gives at most its excess, and none is filled above its ceiling.
+    """
     rooms = Rooms(layout, ceilings)
     for replica in layout.largest_first(excess):
         source, size = layout.place[replica], layout.size[replica]

@@ -68,23 +68,23 @@ def _plan(
     empty_directories(layout, zones, window, limits)
     if window is not None:
         level_out(layout, limits.spread, limits)
-    done = RoundPlanner(
+    planner = RoundPlanner(
         Layout(cluster, leaving, keeps_racks=limits.keeps_racks), layout.moved(), limits
     )
-    done.run()
-    if is_levelled and done.layout.spread() > limits.spread:
-        done.drop_rounds_that_worsen()
-    spread = done.layout.spread()
-    remarks = () if window is None else tuple(_remarks(done, window, zones, limits))
-    places = done.layout.places()
-    movable = range(len(places)) if is_levelled else moved_to_other_brokers(done.rounds, cluster)
+    planner.run()
+    if is_levelled and planner.layout.spread() > limits.spread:
+        planner.drop_rounds_that_worsen()
+    spread = planner.layout.spread()
+    remarks = () if window is None else tuple(_remarks(planner, window, zones, limits))
+    places = planner.layout.places()
+    movable = range(len(places)) if is_levelled else moved_to_other_brokers(planner.rounds, cluster)
     return PlacementPlan(
         cluster=cluster,
         leaving=tuple(layout.leaving),
-        rounds=tuple(done.rounds),
-        used_bytes=tuple(done.layout.used),
+        rounds=tuple(planner.rounds),
+        used_bytes=tuple(planner.layout.used),
         lower_bound_bytes=_lower_bound(cluster, leaving, limits, window, spread),
-        spread_before=done.initial_spread,
+        spread_before=planner.initial_spread,
         spread=spread,
         remarks=remarks,
         preferred=even_leaders(cluster, places, movable),
@@ -119,17 +119,18 @@ def _lower_bound(
 
 
 def _remarks(
-    done: RoundPlanner, window: FillWindow, zones: Collection[Zone], limits: PlanLimits
+    planner: RoundPlanner, window: FillWindow, zones: Collection[Zone], limits: PlanLimits
 ) -> list[str]:
     """Return the reasons why the spread is larger than wanted."""
-    remarks = done.fast_remarks()
-    if len(done.dropped) > len(remarks):
-        size = size_text(sum(each.size_bytes for each in done.dropped))
+    remarks = planner.fast_remarks()
+    if len(planner.dropped) > len(remarks):
+        moves = counted(len(planner.dropped), "move")
+        size = size_text(sum(each.size_bytes for each in planner.dropped))
         remarks.append(
-            f"the plan leaves out {counted(len(done.dropped), 'move')}, {size}: there is no room "
-            "for the copies, or the fills are no closer together after them"
+            f"the plan leaves out {moves}, {size}: there is no room for the copies, or the fills "
+            "are no closer together after them"
         )
-    layout = done.layout
+    layout = planner.layout
     spread = layout.spread()
     if spread <= limits.spread:
         return remarks

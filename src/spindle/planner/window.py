@@ -165,11 +165,11 @@ def cheapest_window(layout: Layout, zones: Sequence[Zone], spread: float) -> Fil
 
 
 def _broker_bounds(layout: Layout) -> tuple[float, float]:
-    """Return what fills a broker can reach that has each partition at most once.
+    """Return limits of fills that follow because a broker has each partition at most once.
 
     Returns:
-        The fill that the emptiest directory cannot exceed, and the fill that the fullest one
-        exceeds because the others of the cluster have the rest.
+        The fill that the emptiest directory cannot exceed, and the fill that the fullest one has
+        at least, because a broker cannot hold more and the other brokers have the rest.
     """
     most_bytes = sum(max(each.size_bytes, default=0) for each in layout.cluster.partitions)
     fixed: dict[int, int] = {}
