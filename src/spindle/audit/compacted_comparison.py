@@ -86,7 +86,7 @@ def compare_compacted(
         if found is None:
             _add_killed(findings, group)
             continue
-        # As many as have the same latest records, itself included.
+        # For each replica, the count of those with the same latest records, itself included.
         votes = [
             sum(not found.get((index, other)) for other in range(len(group)))
             for index in range(len(group))

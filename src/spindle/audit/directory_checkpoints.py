@@ -49,7 +49,7 @@ class DirectoryCheckpoints:
         except CorruptLog as error:
             self._findings.add(FindingKind.CHECKPOINT_FILE, path, error.finding)
         except OSError as error:
-            add_unreadable(self._findings, path, error)
+            self._findings.add_unreadable(path, error)
         return None
 
     def _named(self, checkpoint: str) -> Mapping[TopicPartition, int]:
@@ -106,9 +106,3 @@ def _names(partitions: list[TopicPartition]) -> str:
     more = len(partitions) - _NAMED
     named = ", ".join(map(str, partitions[:_NAMED]))
     return f"{named} and {more} more" if more > 0 else named
-
-
-def add_unreadable(findings: Collector, path: Path, error: OSError) -> None:
-    """Report that the disk, or a limit, refuses to read a file or directory."""
-    reason = error.strerror or str(error)
-    findings.add(FindingKind.UNREADABLE, path, f"it cannot be read: {reason}")

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from spindle.audit.directory_checkpoints import add_unreadable
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.odd_files import refuse_odd_file
 from spindle.common.errors import ConfigError
@@ -36,7 +35,7 @@ def read_identity(findings: Collector, directory: Path) -> MetaProperties | None
         findings.add(kind, path, str(error).removeprefix(f"{path}: "))
         return None
     except OSError as error:
-        add_unreadable(findings, path, error)
+        findings.add_unreadable(path, error)
         return None
     if properties.cluster_id is None or properties.node_id is None:
         # Only version 0 may lack them, and a file that lost its content has no version either.

@@ -300,6 +300,11 @@ class Collector:
             return
         self.found.append(AuditFinding(kind, str(path), evidence, position, offset, self.replica))
 
+    def add_unreadable(self, path: object, error: OSError) -> None:
+        """Note that the disk, or a limit, refuses to read a file or directory."""
+        reason = error.strerror or str(error)
+        self.add(FindingKind.UNREADABLE, path, f"it cannot be read: {reason}")
+
     def take(self, found: Iterable[AuditFinding], left_out: Mapping[FindingKind, int]) -> None:
         """Note the findings that another collector gathered about a part of the replica."""
         for each in found:

@@ -76,6 +76,28 @@ def _written(first: Any, second: Any) -> int:
     return int(used[-1]) + 1 if used.size else 0
 
 
+def _check_size(
+    findings: Collector,
+    kind: FindingKind,
+    path: Path,
+    content: IndexContent,
+    count: int,
+    entry_bytes: int,
+    *,
+    is_trimmed: bool,
+) -> None:
+    """Report bytes behind the entries that are no entry, or that a trimmed file must not have."""
+    rest_bytes = content.size_bytes - count * entry_bytes
+    has_rest = is_trimmed and content.is_whole and rest_bytes
+    if content.size_bytes % entry_bytes or has_rest:
+        findings.add(
+            kind,
+            path,
+            f"{rest_bytes} bytes follow its {count} entries",
+            position=count * entry_bytes,
+        )
+
+
 class OffsetIndexChecks:
     """Compares an offset index with the batches.
 
@@ -98,15 +120,8 @@ class OffsetIndexChecks:
         self._path = path
         relative, positions = _columns(content.data, _OFFSET_ENTRY)
         count = _written(relative, positions)
-        rest_bytes = content.size_bytes - count * _OFFSET_ENTRY.itemsize
-        has_rest = is_trimmed and content.is_whole and rest_bytes
-        if content.size_bytes % _OFFSET_ENTRY.itemsize or has_rest:
-            self._findings.add(
-                FindingKind.OFFSET_INDEX_SIZE,
-                path,
-                f"{rest_bytes} bytes follow its {count} entries",
-                position=count * _OFFSET_ENTRY.itemsize,
-            )
+        kind, entry_bytes = FindingKind.OFFSET_INDEX_SIZE, _OFFSET_ENTRY.itemsize
+        _check_size(findings, kind, path, content, count, entry_bytes, is_trimmed=is_trimmed)
         relative, positions = relative[:count], positions[:count]
         wrong = np.flatnonzero((np.diff(relative) <= 0) | (np.diff(positions) <= 0))
         if wrong.size:
@@ -202,15 +217,8 @@ class TimeIndexChecks:
         self._path = path
         timestamps, relative = _columns(content.data, _TIME_ENTRY)
         count = _written(timestamps, relative)
-        rest_bytes = content.size_bytes - count * _TIME_ENTRY.itemsize
-        has_rest = is_trimmed and content.is_whole and rest_bytes
-        if content.size_bytes % _TIME_ENTRY.itemsize or has_rest:
-            findings.add(
-                FindingKind.TIME_INDEX_SIZE,
-                path,
-                f"{rest_bytes} bytes follow its {count} entries",
-                position=count * _TIME_ENTRY.itemsize,
-            )
+        kind, entry_bytes = FindingKind.TIME_INDEX_SIZE, _TIME_ENTRY.itemsize
+        _check_size(findings, kind, path, content, count, entry_bytes, is_trimmed=is_trimmed)
         timestamps, relative = timestamps[:count], relative[:count]
         wrong = np.flatnonzero((np.diff(timestamps) <= 0) | (np.diff(relative) < 0))
         if wrong.size:

@@ -15,8 +15,8 @@ from spindle.audit.findings import Collector, FindingKind
 
 _DEFAULT_INTERVAL_BYTES: Final = 4096
 _LOST_ENTRIES: Final = 4
-"""So many entries must be lost: each start of a broker begins to count the bytes anew, and each
-stop adds an entry to the time index alone."""
+"""Fewer lost entries are not reported, because a sound index seems to lack some: each start of a
+broker begins to count the bytes anew, and each stop adds an entry to the time index alone."""
 _WIDE_GAPS: Final = 16
 _MIN_GAPS: Final = 8
 _MIN_TAIL_BYTES: Final = 4 << 20

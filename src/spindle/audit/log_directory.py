@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spindle.audit.closing_state import ClosingState, state_of
-from spindle.audit.directory_checkpoints import DirectoryCheckpoints, add_unreadable
+from spindle.audit.directory_checkpoints import DirectoryCheckpoints
 from spindle.audit.directory_identities import (
     IdentifiedRoot,
     closing_epoch,
@@ -49,12 +49,10 @@ class ListedLogDirectory:
 def list_log_directory(
     path: Path, compacted: Mapping[str, bool] | None = None
 ) -> ListedLogDirectory:
-    """Read the small files and the names in a log directory.
+    """Read the small files and the names in a log directory; one that cannot be read is a finding.
 
     Args:
         compacted: whether topics are compacted, as far as that is known.
-
-    A directory that cannot be listed is a finding.
     """
     findings = Collector()
     try:
@@ -63,7 +61,7 @@ def list_log_directory(
         checkpoints = DirectoryCheckpoints(findings, path)
         names = _directory_names(findings, path)
     except OSError as error:
-        add_unreadable(findings, path, error)
+        findings.add_unreadable(path, error)
         return ListedLogDirectory(path, ClosingState.KILLED, None, (), tuple(findings.found))
     properties = read_identity(findings, path)
     node_id = None if properties is None else properties.node_id
@@ -95,11 +93,7 @@ def list_log_directory(
                 path / name,
                 f"the metadata does not place {partition} in this directory",
             )
-    current = {
-        place.partition
-        for place in replicas
-        if place.kind is DirectoryKind.CURRENT and not place.is_metadata_log
-    }
+    current = {place.partition for place in replicas if place.is_current_of_topic}
     is_closed = state is ClosingState.CLOSED
     checkpoints.check(current, known, is_closed=is_closed)
     epoch = closing_epoch(path) if is_closed else UNKNOWN_BROKER_EPOCH
@@ -116,7 +110,7 @@ def _directory_names(findings: Collector, path: Path) -> list[str]:
                 if entry.is_dir():
                     names.append(entry.name)
             except OSError as error:  # a symbolic link that leads to itself, for example
-                add_unreadable(findings, path / entry.name, error)
+                findings.add_unreadable(path / entry.name, error)
     return sorted(names)
 
 
@@ -148,7 +142,7 @@ def _compare_replicas(
     """Compare the replicas of one node."""
     current: dict[TopicPartition, Path] = {}
     for place in places:
-        if place.kind is not DirectoryKind.CURRENT or place.is_metadata_log:
+        if not place.is_current_of_topic:
             continue
         other = current.setdefault(place.partition, place.path)
         if other != place.path:

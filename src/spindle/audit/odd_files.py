@@ -34,7 +34,7 @@ def _limit_bytes(name: str) -> int | None:
 
 
 def refuse_odd_files(folder: Path) -> None:
-    """Refuse a folder with such a file.
+    """Refuse a folder that has a file that no broker writes.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -55,7 +55,7 @@ def refuse_odd_file(path: Path) -> None:
     try:
         status = path.stat()
     except OSError:
-        return  # the next one who opens it reports it
+        return  # reported when it is opened to be read
     if stat.S_ISDIR(status.st_mode):
         return
     if not stat.S_ISREG(status.st_mode):

@@ -10,7 +10,6 @@ from spindle.audit.replica import ReplicaPlace
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.log.formats.meta_properties import META_PROPERTIES
-from spindle.log.formats.names import DirectoryKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,7 @@ def compare_with_metadata(
     for directory, node in _identified(directories):
         for place in directory.replicas:
             topic_id = topic_ids.get(place.path)
-            is_plain = place.kind is DirectoryKind.CURRENT and not place.is_metadata_log
-            if not is_plain or topic_id is None:
+            if not place.is_current_of_topic or topic_id is None:
                 continue
             findings.replica = str(place.path)
             partition = placement.partition(topic_id, place.partition.partition)

@@ -79,6 +79,11 @@ class ReplicaPlace:
     def is_metadata_log(self) -> bool:
         return self.partition.topic == METADATA_TOPIC
 
+    @property
+    def is_current_of_topic(self) -> bool:
+        """Whether it is a current replica, no copy of a move or stray, and not the metadata log."""
+        return self.kind is DirectoryKind.CURRENT and not self.is_metadata_log
+
 
 @dataclass(frozen=True, slots=True)
 class AuditedReplica:
@@ -161,9 +166,7 @@ def confirmed_replica(found: AuditedReplica, again: AuditedReplica) -> AuditedRe
 def unreadable_replica(place: ReplicaPlace, error: OSError) -> AuditedReplica:
     """Return the result for a replica of which nothing is known but the error."""
     findings = Collector(str(place.path))
-    reason = error.strerror or str(error)
-    path = error.filename or place.path
-    findings.add(FindingKind.UNREADABLE, path, f"it cannot be read: {reason}")
+    findings.add_unreadable(error.filename or place.path, error)
     return AuditedReplica(place, None, 0, 0, -1, 0, 0, tuple(findings.found))
 
 
@@ -282,10 +285,6 @@ class ReplicaPass:
             batches.last_epochs(),
         )
 
-    def _unreadable(self, path: Path, error: OSError) -> None:
-        reason = error.strerror or str(error)
-        self.findings.add(FindingKind.UNREADABLE, path, f"it cannot be read: {reason}")
-
     def _topic_id(self) -> Uuid | None:
         path = self.place.path
         file = path / PARTITION_METADATA
@@ -296,7 +295,7 @@ class ReplicaPass:
             self.findings.add(kind, file, f"the topic id cannot be read: {error.finding}")
             return None
         except OSError as error:
-            self._unreadable(file, error)
+            self.findings.add_unreadable(file, error)
             return None
         if topic_id is None:
             self.findings.add(kind, file, "there is no topic id, so the replica counts as stray")
@@ -318,7 +317,7 @@ class ReplicaPass:
                 self.findings.add(kind, path, error.finding, position=error.position)
                 continue
             except OSError as error:
-                self._unreadable(path, error)
+                self.findings.add_unreadable(path, error)
                 continue
             snapshots.append(ProducerSnapshot(offset, path, tuple(entries)))
         return sorted(snapshots, key=lambda snapshot: snapshot.offset)
@@ -372,7 +371,7 @@ class ReplicaPass:
         except FileNotFoundError:
             pass
         except OSError as error:
-            self._unreadable(path, error)
+            self.findings.add_unreadable(path, error)
             return
         is_closed = self.place.state is ClosingState.CLOSED
         checked_from = log_start if is_closed else None

@@ -13,7 +13,6 @@ from spindle.audit.replica import AuditedReplica
 from spindle.audit.right_replica import add_difference, registered_partition, right_replica
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
-from spindle.log.formats.names import DirectoryKind
 
 
 def compare_replicas(
@@ -103,8 +102,7 @@ def replica_groups(
     groups: dict[tuple[TopicPartition, Uuid], list[AuditedReplica]] = {}
     for replica in replicas:
         place = replica.place
-        is_plain = place.kind is DirectoryKind.CURRENT and not place.is_metadata_log
-        if is_plain and replica.topic_id is not None:
+        if place.is_current_of_topic and replica.topic_id is not None:
             groups.setdefault((place.partition, replica.topic_id), []).append(replica)
     found = {}
     for key, group in groups.items():

@@ -7,7 +7,7 @@ the results. The place is not part of it: the reader has it from its own listing
 from typing import Any
 
 from spindle.audit.digests import LogDigest
-from spindle.audit.findings import AuditFinding, FindingKind
+from spindle.audit.part_documents import finding_rows, findings_of
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 
 
@@ -20,10 +20,7 @@ def result_document(replica: AuditedReplica) -> dict[str, Any]:
         "latestEpoch": replica.latest_epoch,
         "bytes": replica.size_bytes,
         "batches": replica.batch_count,
-        "findings": [
-            [each.kind.name, each.path, each.evidence, each.position, each.offset, each.replica]
-            for each in replica.findings
-        ],
+        "findings": finding_rows(replica.findings),
         "digest": None if replica.digest is None else list(replica.digest.sums.items()),
         "isCompacted": replica.is_compacted,
         "leftOut": replica.left_out,
@@ -46,7 +43,7 @@ def audited_replica(place: ReplicaPlace, document: Any) -> AuditedReplica:
         int(document["latestEpoch"]),
         int(document["bytes"]),
         int(document["batches"]),
-        tuple(AuditFinding(FindingKind[kind], *rest) for kind, *rest in document["findings"]),
+        findings_of(document["findings"]),
         None if digest is None else LogDigest({int(at): int(value) for at, value in digest}),
         bool(document["isCompacted"]),
         int(document["leftOut"]),

@@ -41,8 +41,8 @@ def right_replica(
     leader = None if registered is None else registered.leader
     in_sync = () if registered is None else registered.isr or registered.elr
 
-    def is_of_most(index: int) -> bool:
-        """Tell whether the replica is in sync and most replicas have the same records.
+    def is_in_majority(index: int) -> bool:
+        """Return whether the replica is in sync and most replicas have the same records.
 
         If bytes changed on the leader's disk, these are the replicas that copied them before.
         Replicas out of sync have no say: they may agree on records that were never committed.
@@ -55,7 +55,7 @@ def right_replica(
         is_sound = not any(f.kind.severity is Severity.ERROR for f in replica.findings)
         return (
             is_sound,
-            is_of_most(index),
+            is_in_majority(index),
             node is not None and node == leader,
             node in in_sync,
             votes[index],
@@ -70,7 +70,7 @@ def right_replica(
     node = group[best].place.node_id
     if node is not None and node == leader:
         reason = "leads the partition"
-    elif is_of_most(best):
+    elif is_in_majority(best):
         reason = "is in sync and agrees with most replicas"
     elif node in in_sync and registered is not None and registered.isr:
         reason = "is in sync"

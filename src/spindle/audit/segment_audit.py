@@ -93,9 +93,7 @@ class SegmentAudit:
         except FileNotFoundError:
             is_gone = True
         except OSError as error:
-            reason = error.strerror or str(error)
-            evidence = f"it cannot be read: {reason}"
-            self._findings.add(FindingKind.UNREADABLE, self._segment.path, evidence)
+            self._findings.add_unreadable(self._segment.path, error)
         return SegmentPart(
             self._segment.path,
             self._segment.base_offset,
@@ -118,8 +116,8 @@ class SegmentAudit:
         is_plain = path.name.endswith(LOG_SUFFIX)
         offset_index = self._index(path, INDEX_SUFFIX) if is_plain else None
         time_index = self._index(path, TIME_INDEX_SUFFIX) if is_plain else None
-        aborted_data = _read(path.with_suffix(TRANSACTION_INDEX_SUFFIX)) if is_plain else None
-        entries = self._aborted(self._index_path, aborted_data or b"")
+        aborted_data = _read(self._index_path) if is_plain else None
+        entries = self._aborted(aborted_data or b"")
         self._transactions = TransactionNotes(self._index_path, segment.base_offset, entries)
         with path.open("rb", buffering=0) as file:
             base = segment.base_offset
@@ -187,8 +185,9 @@ class SegmentAudit:
             self._findings.add(kind, path, "the segment has no such file")
         return data
 
-    def _aborted(self, path: Path, data: bytes) -> list[AbortedTransaction] | None:
-        kind = FindingKind.TRANSACTION_INDEX_FILE
+    def _aborted(self, data: bytes) -> list[AbortedTransaction] | None:
+        """Return the entries of the transaction index, None if they cannot be read."""
+        path, kind = self._index_path, FindingKind.TRANSACTION_INDEX_FILE
         if len(data) % ENTRY_BYTES:
             whole = len(data) - len(data) % ENTRY_BYTES
             evidence = f"{len(data)} bytes are no multiple of an entry's {ENTRY_BYTES}"
