@@ -7,6 +7,7 @@ from typing import Final
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.odd_files import refuse_odd_file
 from spindle.audit.replica import CheckpointedOffsets
+from spindle.common.counted import first_names
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.log.formats.checkpoints import (
@@ -94,15 +95,9 @@ class DirectoryCheckpoints:
             if lost:
                 # A damaged name: the entry of one partition names another one, that is not here.
                 foreign = sorted(offsets.keys() - known)
-                instead = f", but entries of {_names(foreign)}" if foreign else ""
+                instead = f", but entries of {first_names(foreign, _NAMED)}" if foreign else ""
                 self._findings.add(
                     FindingKind.CHECKPOINT_ENTRY,
                     self._directory / name,
-                    f"it has no entries of {_names(lost)}{instead}",
+                    f"it has no entries of {first_names(lost, _NAMED)}{instead}",
                 )
-
-
-def _names(partitions: list[TopicPartition]) -> str:
-    more = len(partitions) - _NAMED
-    named = ", ".join(map(str, partitions[:_NAMED]))
-    return f"{named} and {more} more" if more > 0 else named

@@ -1,4 +1,6 @@
-"""Numbers of things as text for people."""
+"""Numbers and lists of things as text for people."""
+
+from collections.abc import Sequence
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -9,3 +11,10 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     """
     many = plural or f"{noun}s"
     return f"{count:,} {noun if count == 1 else many}"
+
+
+def first_names(names: Sequence[object], most: int) -> str:
+    """Return the first names, at most so many, and the number of the others: `a, b and 3 more`."""
+    shown = ", ".join(map(str, names[:most]))
+    more = len(names) - most
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from spindle.common.counted import first_names
 from spindle.common.errors import ConfigError
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import FileSystem
@@ -120,12 +121,10 @@ def examine_directory(
 def _check_empty(path: str, names: list[str]) -> None:
     strange = [name for name in names if name not in _HARMLESS]
     if strange:
-        shown = ", ".join(strange[:_SHOWN_NAMES])
-        more = len(strange) - _SHOWN_NAMES
         raise ConfigError(
-            f"{path} has no {META_PROPERTIES} and is not empty: it contains {shown}"
-            f"{f' and {more} more' if more > 0 else ''}; name an empty directory, or a log "
-            "directory of this broker"
+            f"{path} has no {META_PROPERTIES} and is not empty: it contains "
+            f"{first_names(strange, _SHOWN_NAMES)}; name an empty directory, or a log directory of "
+            "this broker"
         )
 
 

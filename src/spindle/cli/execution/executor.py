@@ -37,7 +37,7 @@ from spindle.client.admin.refusals import refusal_text
 from spindle.client.errors import BrokerNotRunning, ClientError
 from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
-from spindle.common.counted import counted
+from spindle.common.counted import counted, first_names
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.planner.plan import PlacementPlan
@@ -238,10 +238,9 @@ class RoundExecutor:
             self._give_up(dict.fromkeys(own, f"nothing of it was copied for {span}"))
             return
         names = now.names()
-        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         raise CommandFailed(
             f"{counted(len(names), 'replica')} that others move, or that stay behind, have not got "
-            f"any further for {span}: {', '.join(names[:_MOST_NAMED])}{more}. See the logs of "
+            f"any further for {span}: {first_names(names, _MOST_NAMED)}. See the logs of "
             "these brokers, or cancel the moves with spindle reassign --cancel; then give the same "
             "command again"
         )

@@ -12,7 +12,7 @@ from spindle.client.cluster import ClusterView
 from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.every_broker import ask_every_broker, log_dirs_of
-from spindle.common.counted import counted
+from spindle.common.counted import counted, first_names
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
@@ -167,9 +167,7 @@ def _shared_space(answers: Mapping[int, Sequence[LogDirView] | str]) -> list[str
     ]
     if not shared:
         return []
-    names = ", ".join(map(str, shared[:_MOST_NAMED]))
-    if len(shared) > _MOST_NAMED:
-        names += f" and {len(shared) - _MOST_NAMED} more"
+    names = first_names(shared, _MOST_NAMED)
     return [
         f"log directories seem to share a file system (brokers {names}): each counts as "
         f"if it had the whole of it{_OWN_SIZES}"
