@@ -36,7 +36,6 @@ _NAMED: Final = {
     "earliest-pending-upload": _EARLIEST_PENDING_UPLOAD,
 }
 _UNKNOWN_OFFSET: Final = -1
-_BEYOND: Final = 1 << 31
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 _SERVER: Final = re.compile(r"[^:\s]+:\d+|\[[^\]\s]+\]:\d+")
 PartitionFilter = Callable[[TopicPartition], bool]

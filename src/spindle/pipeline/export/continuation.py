@@ -18,11 +18,20 @@ from spindle.pipeline.export.model import (
     PartitionIdentity,
     PlannedRange,
 )
+from spindle.pipeline.export.table import ExportTable
 
 
 def key_of(piece: PlannedRange) -> PartitionIdentity:
     """Return topic id and partition of a range, which identify it in the table."""
     return PartitionIdentity(piece.topic_id, piece.partition.partition)
+
+
+def coverage_of(
+    table: ExportTable, planned: Iterable[PlannedRange]
+) -> dict[PartitionIdentity, Coverage]:
+    """Return the offsets that a table holds of the planned partitions."""
+    held = {key: table.coverage(key) for key in map(key_of, planned)}
+    return {key: each for key, each in held.items() if each is not None}
 
 
 def remaining_ranges(

@@ -38,7 +38,7 @@ from spindle.pipeline.export.table import (
     check_partitioning,
     conflict,
     coverage_after,
-    prepare_together,
+    prepare_beside_others,
 )
 
 _TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
@@ -81,7 +81,7 @@ class DeltaExportTable:
 
     def prepare(self, layout: TableLayout) -> None:
         self.data_directory.mkdir(parents=True, exist_ok=True)
-        prepare_together(self, layout, self._add_columns)
+        prepare_beside_others(self, layout, self._add_columns)
 
     def _add_columns(self, layout: TableLayout) -> bool:
         if self._table is None:

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
-from spindle.pipeline.export.continuation import extended, key_of, remaining_ranges
+from spindle.pipeline.export.continuation import (
+    coverage_of,
+    extended,
+    key_of,
+    remaining_ranges,
+)
 from spindle.pipeline.export.dead_letters import DeadLetters
 from spindle.pipeline.export.model import (
     Coverage,
@@ -87,7 +92,7 @@ def plan_export(source: ExportSource, table: ExportTable, settings: ExportSettin
     _check_ids(topics)
     if not settings.may_mix_topics:
         _check_topics(table, topics)
-    covered = _coverage(table, planned)
+    covered = coverage_of(table, planned)
     if settings.begin == "latest":
         covered |= _begin_at_latest(table, settings, planned, covered)
     return ExportPlan(topics, covered, remaining_ranges(source, planned, covered))
@@ -296,17 +301,6 @@ def _begin_at_latest(
         may_mix_topics = settings.may_mix_topics
         table.commit(Portion(settings.layout, (), growth, topics, may_mix_topics=may_mix_topics))
     return ends
-
-
-def _coverage(
-    table: ExportTable, planned: Sequence[PlannedRange]
-) -> dict[PartitionIdentity, Coverage]:
-    found: dict[PartitionIdentity, Coverage] = {}
-    for piece in planned:
-        held = table.coverage(key_of(piece))
-        if held is not None:
-            found[key_of(piece)] = held
-    return found
 
 
 def _exported(

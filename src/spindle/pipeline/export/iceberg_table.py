@@ -33,7 +33,7 @@ from spindle.pipeline.export.table import (
     check_partitioning,
     conflict,
     coverage_after,
-    prepare_together,
+    prepare_beside_others,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class IcebergExportTable:
             # The first commit makes the table, so that a run that fails before leaves none.
             self._new_location = self._new_table(layout).table_metadata.location
         else:
-            prepare_together(self, layout, self._add_columns)
+            prepare_beside_others(self, layout, self._add_columns)
         self.data_directory.mkdir(parents=True, exist_ok=True)
 
     def _add_columns(self, layout: TableLayout) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spindle.pipeline.export.continuation import key_of, remaining_ranges
+from spindle.pipeline.export.continuation import coverage_of, remaining_ranges
 from spindle.pipeline.export.model import ExportSource
 from spindle.pipeline.export.partitioning import UNPARTITIONED, Partitioning
 from spindle.pipeline.export.table import ExportTable
@@ -89,8 +89,7 @@ def _held_type(table: ExportTable, taken: Collection[str]) -> Any | None:
 def _sample(source: ExportSource, table: ExportTable, is_of_all: bool) -> Iterator[bytes | None]:
     """Yield the first and the last values of each range that the table lacks, or of all."""
     planned = source.ranges()
-    held = {} if is_of_all else {key_of(piece): table.coverage(key_of(piece)) for piece in planned}
-    covered = {key: each for key, each in held.items() if each is not None}
+    covered = {} if is_of_all else coverage_of(table, planned)
     ranges: Any = remaining_ranges(source, planned, covered)[:_SAMPLED_RECORDS]
     count = max(1, _SAMPLED_RECORDS // (2 * max(1, len(ranges))))
     pieces = list(

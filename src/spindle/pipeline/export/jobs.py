@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from spindle.pipeline.export.continuation import key_of, remaining_ranges
+from spindle.pipeline.export.continuation import coverage_of, remaining_ranges
 from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.exporter import nothing_new, plan_export, run_export
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
@@ -98,7 +98,5 @@ class ExportJob:
         table = open_table(self.table_format, self.table, self.catalog)
         source = raw_source(self.options, self.settings)
         planned = source.ranges()
-        held = {key_of(piece): table.coverage(key_of(piece)) for piece in planned}
-        covered = {key: each for key, each in held.items() if each is not None}
-        remaining = remaining_ranges(source, planned, covered)
+        remaining = remaining_ranges(source, planned, coverage_of(table, planned))
         return source.log_bytes(remaining) if remaining else None

@@ -160,10 +160,10 @@ def coverage_after(table: ExportTable, portion: Portion) -> dict[PartitionIdenti
     return grown
 
 
-def prepare_together(
+def prepare_beside_others(
     table: ExportTable, layout: TableLayout, attempt: Callable[[TableLayout], bool]
 ) -> None:
-    """Change a table beside other exports that do the same.
+    """Prepare a table while other exports may prepare it, too.
 
     Args:
         attempt: Returns False if another commit came first; it is called again on a new snapshot.

@@ -41,7 +41,6 @@ from spindle.protocol.records.record import decode_records
 DEFAULT_CHUNK_BYTES: Final = 1024 * 1024
 MAX_OFFSET: Final = 2**63 - 1
 _MIN_RECORD_BYTES: Final = 7
-_MAX_CHUNK_BYTES: Final = 2**31 - 1
 _MAX_CHUNK_BATCHES: Final = 16384
 _SLICE_ABOVE_CHUNKS: Final = 4
 

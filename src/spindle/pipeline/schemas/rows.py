@@ -12,7 +12,6 @@ from spindle.pipeline.schemas.ddl import ddl_columns
 from spindle.pipeline.schemas.decoding import Decoder, merged_errors
 
 Layout = Literal["columns", "struct"]
-BadRecords = Literal["fail", "permissive"]
 
 LAYOUTS: Final = ("columns", "struct")
 BAD_RECORDS: Final = ("fail", "permissive")
