@@ -7,16 +7,12 @@ import pytest
 from spindle.security.scram import (
     ScramError,
     ScramMechanism,
+    answer_challenge,
     check_server_final,
     client_final,
-    client_final_without_proof,
     client_first,
     client_first_bare,
-    client_proof,
     parse_server_first,
-    salted_password,
-    server_key,
-    server_signature,
 )
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -27,13 +23,10 @@ def test_the_example_of_rfc_7677() -> None:
     mechanism = ScramMechanism.SCRAM_SHA_256
     bare = client_first_bare("user", NONCE, is_token=False)
     assert client_first(bare) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
-    server = parse_server_first(FIRST.encode(), NONCE)
-    salted = salted_password(mechanism, "pencil", server.salt, server.iterations)
-    without_proof = client_final_without_proof(server.nonce)
-    auth_message = f"{bare},{FIRST},{without_proof}"
-    final = client_final(without_proof, client_proof(mechanism, salted, auth_message))
+    answer = answer_challenge(mechanism, "pencil", bare, NONCE, FIRST.encode())
+    final = client_final(answer.without_proof, answer.proof)
     assert final.endswith(b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
-    signature = server_signature(mechanism, server_key(mechanism, salted), auth_message)
+    signature = answer.server_signature
     assert b64encode(signature) == b"6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     check_server_final(b"v=" + b64encode(signature), signature)
 

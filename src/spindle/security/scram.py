@@ -97,6 +97,19 @@ class ClientFinal(NamedTuple):
     proof: bytes
 
 
+class ChallengeAnswer(NamedTuple):
+    """The values that a client computes from a server's challenge.
+
+    Attributes:
+        without_proof: the client's last message up to its proof.
+        server_signature: the proof with which the server has to answer.
+    """
+
+    without_proof: str
+    proof: bytes
+    server_signature: bytes
+
+
 class ServerFirst(NamedTuple):
     """The challenge of a server."""
 
@@ -156,6 +169,29 @@ def client_final_without_proof(nonce: str) -> str:
 def client_final(without_proof: str, proof: bytes) -> bytes:
     """Return the client's last message."""
     return f"{without_proof},p={b64encode(proof).decode()}".encode()
+
+
+def answer_challenge(
+    mechanism: ScramMechanism, password: str, bare: str, nonce: str, challenge: bytes
+) -> ChallengeAnswer:
+    """Return what a client answers to a challenge.
+
+    Args:
+        bare: the client's first message without the header.
+        nonce: the client's, which is in that message.
+
+    Raises:
+        ScramError: the challenge is malformed, or breaks a rule.
+    """
+    server = parse_server_first(challenge, nonce)
+    salted = salted_password(mechanism, password, server.salt, server.iterations)
+    without_proof = client_final_without_proof(server.nonce)
+    auth_message = f"{bare},{challenge.decode()},{without_proof}"
+    return ChallengeAnswer(
+        without_proof,
+        client_proof(mechanism, salted, auth_message),
+        server_signature(mechanism, server_key(mechanism, salted), auth_message),
+    )
 
 
 def parse_client_first(message: bytes) -> ClientFirst:

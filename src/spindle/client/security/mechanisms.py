@@ -13,16 +13,11 @@ from spindle.client.security.settings import PlainLogin, SaslLogin, ScramLogin
 from spindle.security.mechanism_names import OAUTHBEARER, PLAIN
 from spindle.security.scram import (
     ScramError,
+    answer_challenge,
     check_server_final,
     client_final,
-    client_final_without_proof,
     client_first,
     client_first_bare,
-    client_proof,
-    parse_server_first,
-    salted_password,
-    server_key,
-    server_signature,
 )
 from spindle.security.secret import Secret
 
@@ -54,17 +49,9 @@ def scram_exchange(login: ScramLogin, new_nonce: Callable[[], str]) -> SaslExcha
     bare = client_first_bare(login.username, nonce, is_token=login.is_token)
     challenge = yield client_first(bare)
     try:
-        server = parse_server_first(challenge, nonce)
-        salted = salted_password(
-            login.mechanism, login.password.text, server.salt, server.iterations
-        )
-        without_proof = client_final_without_proof(server.nonce)
-        auth_message = f"{bare},{challenge.decode()},{without_proof}"
-        outcome = yield client_final(
-            without_proof, client_proof(login.mechanism, salted, auth_message)
-        )
-        key = server_key(login.mechanism, salted)
-        check_server_final(outcome, server_signature(login.mechanism, key, auth_message))
+        answer = answer_challenge(login.mechanism, login.password.text, bare, nonce, challenge)
+        outcome = yield client_final(answer.without_proof, answer.proof)
+        check_server_final(outcome, answer.server_signature)
     except ScramError as error:
         raise SaslFailed(f"the broker broke {login.mechanism.text}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""Credentials for users of SCRAM that do not exist, so that a challenge does not tell who does.
+"""Credentials for users of SCRAM that do not exist: no challenge tells which users exist.
 
 All nodes of a cluster invent the same credential for a name. Its form is one of those that exist:
 number of iterations, and length and characters of the salt.

@@ -89,7 +89,7 @@ class ScramServer:
                 invented = self._invented_token(user)
             else:
                 known = self._credential_of(user)
-                # Made for each user, so that the time does not tell more than the challenge.
+                # Made for known users, too: the time of an answer must not tell which ones exist.
                 invented = self._invented(user)
             credential = known or invented
             nonce = first.nonce + self._new_nonce()

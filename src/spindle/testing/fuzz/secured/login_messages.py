@@ -14,13 +14,10 @@ from spindle.security.scram import (
     SCRAM_MECHANISMS,
     ScramError,
     ScramMechanism,
+    answer_challenge,
     client_final,
-    client_final_without_proof,
     client_first,
     client_first_bare,
-    client_proof,
-    parse_server_first,
-    salted_password,
 )
 from spindle.testing.fuzz.cases import mutate
 from spindle.testing.fuzz.secured.bearer_tokens import TokenIssuer, unsigned_token
@@ -213,21 +210,19 @@ class LoginMessages:
         return self._changed(client_first(bare))
 
     def _scram_final(self, course: _ScramCourse) -> bytes:
+        mechanism, password, bare = course.mechanism, course.password, course.bare
+        nonce = bare.partition(",r=")[2].partition(",")[0]
         try:
-            nonce = course.bare.partition(",r=")[2].partition(",")[0]
-            server = parse_server_first(course.challenge, nonce)
+            answer = answer_challenge(mechanism, password, bare, nonce, course.challenge)
         except ScramError:
             return b"c=biws,r=fuzz,p=AAAA"
-        without_proof = client_final_without_proof(server.nonce)
-        salted = salted_password(course.mechanism, course.password, server.salt, server.iterations)
-        message = f"{course.bare},{course.challenge.decode()},{without_proof}"
-        proof = client_proof(course.mechanism, salted, message)
+        without_proof, proof = answer.without_proof, answer.proof
         pick = 1.0 if self.is_sound else self._random.random()
         if pick < 0.1:
             proof = self._random.choice((b"", proof[:-1], proof * 2, bytes(len(proof))))
         elif pick < 0.15:
             other = b64encode(self._random.choice((b"y,,", b"n,a=admin,", b""))).decode()
-            without_proof = f"c={other},r={server.nonce}"
+            without_proof = f"c={other},{without_proof.partition(',')[2]}"
         return self._changed(client_final(without_proof, proof))
 
     def _changed(self, message: bytes) -> bytes:
