@@ -6,6 +6,7 @@ import hmac
 import pytest
 from controller_harness import Harness, run, uuid
 
+from spindle.client.admin.acls import AclQuery
 from spindle.common.errors import ErrorCode
 from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -427,24 +428,13 @@ def test_acls_need_an_authorizer_then_are_stored_once_and_deleted_by_filter() ->
         bad = CreateAclsRequest(creations=[CreateAclsRequest.AclCreation(resource_type=2)])
         assert (await node.request(bad)).results[0].error_code == ErrorCode.INVALID_REQUEST
 
-        def deletion(**fields: object) -> DeleteAclsRequest:
-            wanted = DeleteAclsRequest.DeleteAclsFilter(
-                **{
-                    "resource_type_filter": 1,
-                    "resource_name_filter": None,
-                    "pattern_type_filter": 1,
-                    "principal_filter": None,
-                    "host_filter": None,
-                    "operation": 1,
-                    "permission_type": 1,
-                    **fields,
-                }  # type: ignore[arg-type]
-            )
+        def deletion(query: AclQuery) -> DeleteAclsRequest:
+            wanted = DeleteAclsRequest.DeleteAclsFilter(**query.filter_fields())
             return DeleteAclsRequest(filters=[wanted])
 
-        other = await node.request(deletion(principal_filter="User:v"))
+        other = await node.request(deletion(AclQuery(principal="User:v")))
         assert other.filter_results[0].matching_acls == []
-        gone = await node.request(deletion())
+        gone = await node.request(deletion(AclQuery()))
         assert [acl.resource_name for acl in gone.filter_results[0].matching_acls] == ["t"]
         assert node.publisher.image.security.acls == {}
 

@@ -13,6 +13,7 @@ from spindle.authorization.operations import (
     ResourceType,
 )
 from spindle.authorization.standard import StandardAuthorizer
+from spindle.client.admin.acls import AclQuery
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.access_checks import (
     CHECKED_BY_RESOURCE,
@@ -265,24 +266,9 @@ def test_a_request_makes_and_removes_at_most_10_000_acls() -> None:
         assert node.publisher.image.security.acls == {}
         await node.request(several(0, 10_000))
         await node.request(several(10_000, 1))
-        wanted = DeleteAclsRequest.DeleteAclsFilter(
-            resource_type_filter=1,
-            resource_name_filter=None,
-            pattern_type_filter=1,
-            principal_filter=None,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
-        other = DeleteAclsRequest.DeleteAclsFilter(
-            resource_type_filter=2,
-            resource_name_filter="t7",
-            pattern_type_filter=3,
-            principal_filter=None,
-            host_filter=None,
-            operation=77,
-            permission_type=1,
-        )
+        wanted = DeleteAclsRequest.DeleteAclsFilter(**AclQuery().filter_fields())
+        of_topic = AclQuery(ResourceType.TOPIC, "t7", PatternType.LITERAL)
+        other = DeleteAclsRequest.DeleteAclsFilter(**of_topic.filter_fields() | {"operation": 77})
         answer = await node.request(DeleteAclsRequest(filters=[wanted, other]))
         texts = [result.error_message for result in answer.filter_results]
         assert texts == [

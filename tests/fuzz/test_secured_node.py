@@ -5,8 +5,7 @@ Other tests prove that the judgement can fail: on nodes that let a stranger in, 
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -34,23 +33,6 @@ from spindle.testing.fuzz.wire import Finding, RawConnection
 SECONDS = float(os.environ.get("SPINDLE_FUZZ_SECONDS", "8"))
 SEED = int(os.environ.get("SPINDLE_FUZZ_SEED", "2026"))
 StartSecured = Callable[..., SecuredNode]
-
-
-@pytest.fixture
-def start_secured(tmp_path: Path) -> Iterator[StartSecured]:
-    """Return a function that starts a secured node; its keywords are keys with `_` for dots."""
-    nodes: list[SecuredNode] = []
-
-    def start(**overrides: str) -> SecuredNode:
-        keys = {name.replace("_", "."): value for name, value in overrides.items()}
-        node = SecuredNode(tmp_path, keys)
-        nodes.append(node)
-        node.start()
-        return node
-
-    yield start
-    for node in nodes:
-        node.stop()
 
 
 def as_admin(node: SecuredNode, act: Callable[[RawConnection], Awaitable[Any]]) -> Any:

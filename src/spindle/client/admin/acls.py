@@ -1,7 +1,7 @@
 """ACLs: describe, create and delete (KIP-140, KIP-290)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spindle.authorization.operations import Operation, PatternType, Permission, ResourceType
 from spindle.client.admin.refusals import raise_refusal
@@ -23,6 +23,18 @@ class AclQuery(NamedTuple):
     operation: Operation = Operation.ANY
     permission: Permission = Permission.ANY
 
+    def filter_fields(self) -> dict[str, Any]:
+        """Return the fields with which messages name the ACLs."""
+        return {
+            "resource_type_filter": self.resource_type,
+            "resource_name_filter": self.resource_name,
+            "pattern_type_filter": self.pattern_type,
+            "principal_filter": self.principal,
+            "host_filter": self.host,
+            "operation": self.operation,
+            "permission_type": self.permission,
+        }
+
 
 def describe_acls(client: WireClient, query: AclQuery) -> list[AccessControlEntry]:
     """Return the ACLs that match.
@@ -31,15 +43,7 @@ def describe_acls(client: WireClient, query: AclQuery) -> list[AccessControlEntr
         ApiError: the cluster refused; SECURITY_DISABLED without an authorizer.
         ClientError: no node could be asked.
     """
-    request = DescribeAclsRequest(
-        resource_type_filter=query.resource_type,
-        resource_name_filter=query.resource_name,
-        pattern_type_filter=query.pattern_type,
-        principal_filter=query.principal,
-        host_filter=query.host,
-        operation=query.operation,
-        permission_type=query.permission,
-    )
+    request = DescribeAclsRequest(**query.filter_fields())
     answer = client.retrying(lambda: client.ask(request, DescribeAclsResponse))
     raise_refusal(answer.error_code, answer.error_message)
     return [
@@ -90,20 +94,8 @@ def delete_acls(client: WireClient, queries: Sequence[AclQuery]) -> list[AccessC
         ApiError: the cluster refused one of them.
         ClientError: no node could be asked.
     """
-    request = DeleteAclsRequest(
-        filters=[
-            DeleteAclsRequest.DeleteAclsFilter(
-                resource_type_filter=query.resource_type,
-                resource_name_filter=query.resource_name,
-                pattern_type_filter=query.pattern_type,
-                principal_filter=query.principal,
-                host_filter=query.host,
-                operation=query.operation,
-                permission_type=query.permission,
-            )
-            for query in queries
-        ]
-    )
+    filters = [DeleteAclsRequest.DeleteAclsFilter(**query.filter_fields()) for query in queries]
+    request = DeleteAclsRequest(filters=filters)
     answer = client.retrying(lambda: client.ask(request, DeleteAclsResponse))
     removed = []
     for result in answer.filter_results:

@@ -7,6 +7,7 @@ coordinators change themselves: offsets of their topics, sizes, the canary's tra
 from collections.abc import Mapping
 from typing import Any, Final
 
+from spindle.client.admin.acls import AclQuery
 from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.describe_acls import DescribeAclsRequest
@@ -133,16 +134,7 @@ async def _groups(admin: RawConnection) -> dict[str, Any]:
 
 
 async def _security(admin: RawConnection) -> dict[str, Any]:
-    acls = DescribeAclsRequest(
-        resource_type_filter=1,
-        resource_name_filter=None,
-        pattern_type_filter=1,
-        principal_filter=None,
-        host_filter=None,
-        operation=1,
-        permission_type=1,
-    )
-    described = await admin.ask(acls)
+    described = await admin.ask(DescribeAclsRequest(**AclQuery().filter_fields()))
     users = await admin.ask(DescribeUserScramCredentialsRequest(users=None))
     quotas = await admin.ask(DescribeClientQuotasRequest(components=[]))
     tokens = await admin.ask(DescribeDelegationTokenRequest(owners=None))
