@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from spindle.cli.client_options import COMMAND_CONFIG, SERVERS
 from spindle.cli.failure import CommandFailed
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.failures import FAILURES, failure
-from spindle.cli.tools.options import BOOTSTRAP_VARIABLE, WHERE_IS_THE_CLUSTER
+from spindle.cli.tools.options import WHERE_IS_THE_CLUSTER
 
 _SERVERS = "bootstrap.servers"
 
@@ -21,16 +22,8 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     client ends the command with one line.
     """
 
-    @click.option(
-        "-b",
-        "--bootstrap-server",
-        "servers",
-        metavar="HOST:PORT,...",
-        envvar=BOOTSTRAP_VARIABLE,
-        show_envvar=True,
-        help="Addresses of brokers.",
-    )
-    @click.option("--command-config", "file", metavar="FILE", help="Property file of the client.")
+    @SERVERS
+    @COMMAND_CONFIG
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
     @wraps(function)
     def run(servers: str | None, file: str | None, as_json: bool, **rest: Any) -> Any:

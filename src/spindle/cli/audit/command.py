@@ -14,6 +14,7 @@ from spindle.cli.audit.cluster import audited_cluster, cluster_documents, cluste
 from spindle.cli.audit.request import AuditRequest, states_before_repairs
 from spindle.cli.audit.running import run_requested
 from spindle.cli.audit.screen import report_document, report_lines
+from spindle.cli.client_options import COMMAND_CONFIG
 from spindle.cli.pages.audit_page import audit_page
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.sizes import parse_size
@@ -77,7 +78,7 @@ class _AuditCommand(click.Command):
     metavar="HOST:PORT,...",
     help="Addresses of brokers: compare the metadata of their cluster with its log directories.",
 )
-@click.option("--command-config", "file", metavar="FILE", help="Property file of the client.")
+@COMMAND_CONFIG
 @click.option(
     "--fetch",
     "fetches_replicas",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from spindle.cli.client_options import COMMAND_CONFIG, SERVERS
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
 from spindle.cli.failure import CommandFailed
@@ -18,7 +19,6 @@ from spindle.cli.numbers import FiniteRange
 from spindle.cli.sizes import parse_size
 from spindle.cli.tools.bootstrap import properties_of
 from spindle.cli.tools.failures import FAILURES, failure
-from spindle.cli.tools.options import BOOTSTRAP_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,16 +36,8 @@ CONFLICT: Final = 3
 @click.command("export")
 @click.argument("topic")
 @click.argument("table")
-@click.option(
-    "-b",
-    "--bootstrap-server",
-    "servers",
-    metavar="HOST:PORT,...",
-    envvar=BOOTSTRAP_VARIABLE,
-    show_envvar=True,
-    help="Addresses of brokers.",
-)
-@click.option("--command-config", "file", metavar="FILE", help="Property file of the client.")
+@SERVERS
+@COMMAND_CONFIG
 @click.option(
     "--log-dir",
     "log_dirs",

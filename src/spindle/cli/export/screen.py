@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spindle.cli.table import table_lines
+from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 from spindle.common.uuids import uuid_text
 
@@ -85,13 +86,13 @@ def result_lines(result: "ExportResult", seconds: float) -> list[str]:
     ]
     letters = []
     if result.dead_letters:
-        letters = [f"{_count(result.dead_letters, 'record')} could not be decoded: dead letters"]
+        letters = [f"{counted(result.dead_letters, 'record')} could not be decoded: dead letters"]
     lines = table_lines(("PARTITION", "FROM", "UNTIL", "ROWS"), rows)
     return [
         *lines,
         "",
-        f"{result.path}: {result.rows:,} rows in {_count(result.files, 'file')} and "
-        f"{_count(result.portions, 'commit')}, {size_text(result.size_bytes)}, {seconds:.1f} s "
+        f"{result.path}: {result.rows:,} rows in {counted(result.files, 'file')} and "
+        f"{counted(result.portions, 'commit')}, {size_text(result.size_bytes)}, {seconds:.1f} s "
         f"({result.rows / max(seconds, 0.001):,.0f} rows/s), version {result.version}",
         *letters,
     ]
@@ -120,7 +121,3 @@ def result_document(result: "ExportResult", seconds: float) -> dict[str, Any]:
             for each in result.partitions
         ],
     }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

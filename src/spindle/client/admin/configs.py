@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
+from spindle.client.configs import describe_configs_request
 from spindle.client.wire.cluster import WireClient
 from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
 from spindle.protocol.messages.incremental_alter_configs import (
@@ -76,16 +76,8 @@ def describe(
         ApiError: the resource was refused, or is a broker that does not exist now.
         ClientError: no broker could be asked.
     """
-    request = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=kind,
-                resource_name=name,
-                configuration_keys=None if keys is None else list(keys),
-            )
-        ],
-        include_synonyms=True,
-    )
+    request = describe_configs_request(kind, [name], keys)
+    request.include_synonyms = True
 
     def attempt() -> DescribeConfigsResponse:
         own = kind in _BROKERS_OWN and name

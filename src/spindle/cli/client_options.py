@@ -1,0 +1,20 @@
+"""The options of commands that reach a cluster: where its brokers are, and how to talk to them."""
+
+from typing import Final
+
+import click
+
+from spindle.cli.tools.options import BOOTSTRAP_VARIABLE
+
+SERVERS: Final = click.option(
+    "-b",
+    "--bootstrap-server",
+    "servers",
+    metavar="HOST:PORT,...",
+    envvar=BOOTSTRAP_VARIABLE,
+    show_envvar=True,
+    help="Addresses of brokers.",
+)
+COMMAND_CONFIG: Final = click.option(
+    "--command-config", "file", metavar="FILE", help="Property file of the client."
+)
