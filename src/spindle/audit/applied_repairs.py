@@ -18,7 +18,7 @@ from spindle.pipeline.segments.small_files import LOCK_FILE
 _PART_SUFFIX: Final = ".part"
 
 FolderStates = dict[Path, tuple[tuple[str, int, int, int], ...]]
-"""Of each folder the (name, inode, bytes, time of change in ns) of its files."""
+"""The (name, inode, bytes, time of modification in ns) of the files of each folder."""
 
 
 def folder_states(roots: Sequence[Path]) -> FolderStates:

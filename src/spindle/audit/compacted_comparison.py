@@ -262,7 +262,7 @@ class _Side(NamedTuple):
     latest: _Latest
     is_ahead: bool
 
-    def at(self, keys: Any) -> "_Latest":
+    def at(self, keys: Any) -> _Latest:
         """Return the latest records of keys, also of those that the replica does not have."""
         own = self.latest
         if not len(own.keys):

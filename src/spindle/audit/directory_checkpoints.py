@@ -93,7 +93,7 @@ class DirectoryCheckpoints:
                 continue  # the file is a finding already
             lost = sorted(current - offsets.keys())
             if lost:
-                # A damaged name: the entry of one partition names another one, that is not here.
+                # If a name was damaged, an entry names a partition that is not here.
                 foreign = sorted(offsets.keys() - known)
                 instead = f", but entries of {first_names(foreign, _NAMED)}" if foreign else ""
                 self._findings.add(

@@ -81,7 +81,7 @@ def compare_with_metadata(
             findings.replica = str(place.path)
             partition = placement.partition(topic_id, place.partition.partition)
             if partition is None:
-                _unknown(findings, place, topic_id, ids_of_names.get(place.partition.topic))
+                _add_unknown(findings, place, topic_id, ids_of_names.get(place.partition.topic))
             elif node not in partition.replicas:
                 findings.add(
                     FindingKind.REPLICA_ORPHANED,
@@ -122,7 +122,7 @@ def _identified(
             yield directory, directory.properties.node_id
 
 
-def _unknown(
+def _add_unknown(
     findings: Collector, place: ReplicaPlace, topic_id: Uuid, present: Uuid | None
 ) -> None:
     text = uuid_text(topic_id)

@@ -26,21 +26,21 @@ def compare_replicas(
     """
     findings = Collector()
     for (partition, topic_id), group in replica_groups(replicas, are_compacted=False).items():
-        compared = _Compared()
+        pairs = _ComparedPairs()
         for (index, one), (other, another) in combinations(enumerate(group), 2):
             # Two replicas of one node are another finding.
             if one.place.node_id != another.place.node_id:
-                compared.take(
+                pairs.take(
                     index, other, _compare(one, another, compared_until(group, one, another))
                 )
-        if not compared.different:
+        if not pairs.different:
             _add_uncompared(findings, group)
             continue
-        votes = [1 + sum(index in pair for pair in compared.equal) for index in range(len(group))]
+        votes = [1 + sum(index in pair for pair in pairs.equal) for index in range(len(group))]
         registered = registered_partition(placement, partition, topic_id)
-        right = right_replica(group, votes, compared.different, registered)
+        right = right_replica(group, votes, pairs.different, registered)
         for index, replica in enumerate(group):
-            offset = compared.different.get((index, right.index))
+            offset = pairs.different.get((index, right.index))
             if offset is not None:
                 what = f"its batches from about offset {offset} on"
                 best = group[right.index]
@@ -49,7 +49,7 @@ def compare_replicas(
 
 
 @dataclass(slots=True)
-class _Compared:
+class _ComparedPairs:
     """The pairs of replicas of a group that have the same batches, and those that differ.
 
     Attributes:

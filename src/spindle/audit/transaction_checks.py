@@ -90,7 +90,7 @@ class TransactionChecks:
                 text = (
                     f"entry {number} begins at {entry.first_offset}, but the transaction at {first}"
                 )
-            elif first is not None and not self._is_stable(entry):
+            elif first is not None and not self._has_possible_stable_offset(entry):
                 stable = self._open_from.get(entry.last_offset, entry.last_offset + 1)
                 text = (
                     f"entry {number} has the last stable offset {entry.last_stable_offset}, but "
@@ -123,7 +123,7 @@ class TransactionChecks:
             return f"{said}, but there is {ending} of producer {marker.producer_id}"
         return None
 
-    def _is_stable(self, entry: AbortedTransaction) -> bool:
+    def _has_possible_stable_offset(self, entry: AbortedTransaction) -> bool:
         """Return whether an entry has a last stable offset that a broker may have written.
 
         It is the first offset of the open transactions of other producers. Without one, it is the

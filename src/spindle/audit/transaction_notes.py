@@ -55,8 +55,8 @@ class TransactionPart(NamedTuple):
         markers: of aborts, and those that the index names.
         ended: the offset of the first marker of each producer with one, by producer id.
         still_open: the first offsets of transactions that have not ended, by producer id.
-        begun: the producers whose transactions begin at offsets that entries have as the last
-            stable offset, but that are behind their markers, by offset.
+        begun: the producers of transactions by their first offsets; only for offsets that an entry
+            of the index has as its last stable offset, and that are behind the marker of the entry.
     """
 
     index_path: Path

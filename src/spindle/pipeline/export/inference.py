@@ -49,8 +49,8 @@ def with_inferred_schema(
     """Return the options with the schema in the place of `infer`.
 
     Fields that are not in it make a record bad unless the options say otherwise, so that none is
-    lost because the sample lacks it. The sample is taken from what the table lacks, so a record
-    that was exported or set aside does not matter any more.
+    lost because the sample lacks it. Once the table has columns of the value, the sample is taken
+    from what it lacks, so a record that was exported or set aside does not matter any more.
 
     Raises:
         ValueError: neither the table nor the sample has any field.
