@@ -32,6 +32,37 @@ class ThreadLoad(NamedTuple):
     hang_ms: int
 
 
+class Unfinished:
+    """The result of a function that has to wait for a socket: other functions run meanwhile.
+
+    When the socket has room, the directory's thread calls `go_on`; if that takes too long, it calls
+    `break_off`. The callback gets what they return. In the end the thread calls `close`. Only the
+    directory's thread uses it.
+
+    Attributes:
+        descriptor: of the socket.
+        until_s: when the wait is broken off, by the thread's own clock; 0 before the first wait.
+    """
+
+    __slots__ = ("descriptor", "until_s")
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.until_s = 0.0
+
+    def go_on(self) -> object:
+        """Use the room; return the result, or this object to wait again."""
+        raise NotImplementedError
+
+    def break_off(self) -> object:
+        """Return the result as it is."""
+        raise NotImplementedError
+
+    def close(self, *, has_failed: bool) -> None:
+        """Give the socket back, and let the files go if there is no result."""
+        raise NotImplementedError
+
+
 class DirectoryExecutor(Protocol):
     """Runs functions that use the files of one log directory.
 
@@ -56,8 +87,16 @@ class DirectoryExecutor(Protocol):
         """Return the present load. Call it on the event loop."""
         ...
 
-    def call(self, callback: Callback[T] | None, function: Callable[[*Ts], T], *args: *Ts) -> None:
-        """Run `function(*args)`, then `callback` on the event loop."""
+    def call(
+        self,
+        callback: Callback[T] | None,
+        function: Callable[[*Ts], T | Unfinished],
+        *args: *Ts,
+    ) -> None:
+        """Run `function(*args)`, then `callback` on the event loop.
+
+        Only a function of `call` may return something `Unfinished`.
+        """
         ...
 
     def submit(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:

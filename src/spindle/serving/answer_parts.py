@@ -24,7 +24,7 @@ class AnswerParts:
     __slots__ = ("_done_bytes", "_parts", "size_bytes")
 
     def __init__(self, parts: Iterable[Part]) -> None:
-        self._parts: deque[Part] = deque(part for part in parts if len(part))
+        self._parts: deque[Part] = deque([part for part in parts if len(part)])
         self._done_bytes = 0
         self.size_bytes = sum(map(len, self._parts))
 
@@ -44,6 +44,11 @@ class AnswerParts:
             pieces.append(memoryview(part))
         pieces[0] = pieces[0][self._done_bytes :]
         return pieces
+
+    @property
+    def front_bytes(self) -> int:
+        """Return how many bytes are left of the piece that comes next."""
+        return len(self._parts[0]) - self._done_bytes
 
     def send_file(self, socket_descriptor: int) -> int:
         """Send of the file that comes next; return how many bytes the socket took."""

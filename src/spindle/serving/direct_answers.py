@@ -2,15 +2,17 @@
 
 Finding the batches, writing the answer and sending its beginning is one job of the directory's
 thread. A connection lends its socket for a job, if nothing else is to be sent on it. The thread
-sends as much as the socket takes at once. The connection sends a small piece after that; when the
-client has taken it, the socket has room again, and another job goes on.
+sends as much as the socket takes at once. If the client has taken its last answers, the job then
+waits for room in the socket, for a short time, while the thread does other jobs. Otherwise the
+connection sends a small piece; when the client has taken it, the socket has room again, and another
+job goes on.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from spindle.common.ports import Bytes
-from spindle.disks.executor import Callback, DirectoryExecutor
+from spindle.disks.executor import Callback, DirectoryExecutor, Unfinished
 from spindle.protocol.api import response_header_version
 from spindle.protocol.codec import encode_parts
 from spindle.protocol.framing import SIZE, response_prefix
@@ -30,7 +32,14 @@ class AnswerCutOff(Exception):
 
 
 class SocketLoan(Protocol):
-    """A socket that a connection lends for one job."""
+    """A socket that a connection lends for one job.
+
+    Attributes:
+        descriptor: what to wait with until the socket has room, after a `send` that found it full:
+            `send` can then be used again until `end`. -1 if the loan ended with the `send`.
+    """
+
+    descriptor: int
 
     def send(self, begin: Callable[[], AnswerParts]) -> "SocketRoom | None":
         """Send of an answer what the socket takes at once, on the directory's thread.
@@ -46,6 +55,10 @@ class SocketLoan(Protocol):
         Raises:
             RangeLost: bytes of an earlier job were cut from the log meanwhile.
         """
+        ...
+
+    def end(self) -> None:
+        """End a loan that went on after a `send`."""
         ...
 
     def take_back(self) -> bool:
@@ -124,7 +137,7 @@ class RestOfAnswer:
         """
         self._executor.call(done, self.send_on, loan)
 
-    def send_on(self, loan: SocketLoan | None) -> SentAnswer | None:
+    def send_on(self, loan: SocketLoan | None) -> "SentAnswer | UnsentAnswer | None":
         """Send as much as the socket takes; None if the loan was taken back before.
 
         Raises:
@@ -133,34 +146,76 @@ class RestOfAnswer:
             RangeLost: the bytes were cut from the log after the answer had begun.
         """
         try:
-            room = SocketRoom(0, False) if loan is None else loan.send(self._begun)
+            room = SocketRoom(0, False) if loan is None else loan.send(self.begun)
             if room is None:
-                self._let_go()
+                self.let_go()
                 return None
-            parts = self._begun()
-            is_probe = room.is_full and parts.size_bytes > _LAST_PIECE_BYTES
-            piece = parts.take(_PROBE_BYTES if is_probe else _LAST_PIECE_BYTES)
-            if not parts.size_bytes:
-                return SentAnswer(room.sent_bytes, piece, None)
-            parts.hold()
+            if loan is None or loan.descriptor < 0:
+                return self.hand_over(room)
+            self.begun().hold()
         except BaseException:
-            self._let_go()
+            if loan is not None:
+                loan.end()
+            self.let_go()
             raise
+        return UnsentAnswer(self, loan, room.sent_bytes)
+
+    def hand_over(self, room: SocketRoom) -> SentAnswer:
+        """Return what the connection has to do next; see `send_on` for the errors."""
+        parts = self.begun()
+        is_probe = room.is_full and parts.size_bytes > _LAST_PIECE_BYTES
+        piece = parts.take(_PROBE_BYTES if is_probe else _LAST_PIECE_BYTES)
+        if not parts.size_bytes:
+            return SentAnswer(room.sent_bytes, piece, None)
+        parts.hold()
         return SentAnswer(room.sent_bytes, piece, self)
 
-    def _begun(self) -> AnswerParts:
+    def begun(self) -> AnswerParts:
+        """Return what is left of the answer, on the directory's thread."""
         parts = self._parts
         if parts is None:
             parts = self._parts = AnswerParts(self._compose())
         return parts
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Let the files go, on the directory's thread: nothing more is sent."""
         if self._parts is not None:
             self._parts.let_go()
 
     def give_up(self) -> None:
         """Let the files go, because the client has gone. Call it between two jobs."""
-        self._executor.let_go(self._let_go)
+        self._executor.let_go(self.let_go)
+
+
+class UnsentAnswer(Unfinished):
+    """A job that waits until the socket has room for more of an answer."""
+
+    __slots__ = ("_answer", "_loan", "_sent_bytes")
+
+    def __init__(self, answer: RestOfAnswer, loan: SocketLoan, sent_bytes: int) -> None:
+        super().__init__(loan.descriptor)
+        self._answer = answer
+        self._loan = loan
+        self._sent_bytes = sent_bytes
+
+    def go_on(self) -> "SentAnswer | UnsentAnswer":
+        """See `RestOfAnswer.send_on`."""
+        room = self._loan.send(self._answer.begun)
+        assert room is not None, "the loan goes on"
+        self._sent_bytes += room.sent_bytes
+        if room.is_full:
+            return self
+        return self._answer.hand_over(SocketRoom(self._sent_bytes, is_full=False))
+
+    def break_off(self) -> SentAnswer:
+        """See `RestOfAnswer.hand_over`."""
+        return self._answer.hand_over(SocketRoom(self._sent_bytes, is_full=True))
+
+    def close(self, *, has_failed: bool) -> None:
+        """See `Unfinished`."""
+        self._loan.end()
+        if has_failed:
+            self._answer.let_go()
 
 
 def frame_of(message: Message, api_key: int, api_version: int, correlation_id: int) -> list[Bytes]:

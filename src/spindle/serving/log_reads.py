@@ -10,7 +10,7 @@ from spindle.log.locating import locate
 from spindle.log.log import Log
 from spindle.log.segments.file_range import FileRange
 from spindle.protocol.records.batch import HEADER_BYTES
-from spindle.serving.direct_answers import RestOfAnswer, SentAnswer, SocketLoan
+from spindle.serving.direct_answers import RestOfAnswer, SentAnswer, SocketLoan, UnsentAnswer
 from spindle.serving.partition_read import Found, ReadResult
 
 LEAST_SENT_BYTES: Final = 64 * 1024
@@ -89,14 +89,18 @@ class ReadAndSend(NamedTuple):
         room: int,
         has_any: bool,
         is_committed: bool,
-    ) -> list[ReadResult] | SentAnswer | None:
+    ) -> list[ReadResult] | SentAnswer | UnsentAnswer | None:
         """Return the results of the read, or the answer; None if the loan was taken back."""
         may_read = self.may_read
         results = read_logs(items, room, has_any, is_committed, may_locate=True, may_read=may_read)
-        found = [result for result in results if isinstance(result, Found)]
-        if not any(isinstance(each.records, FileRange) for each in found):
+        found_bytes, has_range = 0, False
+        for result in results:
+            if isinstance(result, Found):
+                found_bytes += len(result.records)
+                has_range = has_range or isinstance(result.records, FileRange)
+        if not has_range:
             return results
-        if sum(len(each.records) for each in found) >= self.missing_bytes:
+        if found_bytes >= self.missing_bytes:
             answer = RestOfAnswer(self.executor, lambda: self.compose(results))
             return answer.send_on(self.loan)
         return [_in_memory(result) if may_read else None for result in results]

@@ -19,7 +19,6 @@ from spindle.config.no_effect import (
     NO_PURGATORY,
     NO_SETUP_TIMEOUT,
     NO_SHARE_GROUPS,
-    SYSTEM_BUFFERS,
 )
 from spindle.config.validators import ListOf, OneOf, Range
 
@@ -86,12 +85,12 @@ NETWORK_KEYS = (
     ConfigKey("socket.listen.backlog.size", INT, 50, Range(1), READ_ONLY,
               "Maximum number of connections that wait to be accepted.", no_effect=FIXED_BACKLOG),
     ConfigKey("socket.receive.buffer.bytes", INT, 102_400, None, READ_ONLY,
-              "Size of the receive buffer of a socket; -1 leaves it to the system.",
-              no_effect=SYSTEM_BUFFERS),
+              "Size of the receive buffer of a socket; -1 leaves it to the system, and so does a "
+              "file without a value."),
     ConfigKey("socket.request.max.bytes", INT, 104_857_600, Range(1), READ_ONLY,
               "Largest request that is read, in bytes; a larger one closes its connection."),
     ConfigKey("socket.send.buffer.bytes", INT, 102_400, None, READ_ONLY,
-              "Size of the send buffer of a socket; -1 leaves it to the system.",
-              no_effect=SYSTEM_BUFFERS),
+              "Size of the send buffer of a socket; -1 leaves it to the system. Without a value in "
+              "the file it is 212992."),
 )
 # fmt: on

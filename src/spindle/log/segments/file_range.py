@@ -61,7 +61,7 @@ class FileRange:
         if file is None:
             return self._handles.get(self._path)
         end = self.position + self._size_bytes
-        if any(size_bytes < end for size_bytes in self._cuts[self._seen_cuts :]):
+        if len(self._cuts) > self._seen_cuts and min(self._cuts[self._seen_cuts :]) < end:
             raise RangeLost(f"{self._path} was truncated below byte {end}")
         if not self._handles.is_held(file):
             raise RangeLost(f"{self._path} had to be closed")

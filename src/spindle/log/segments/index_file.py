@@ -117,18 +117,34 @@ class IndexFile:
             self._handles.get(self.path, create=True).sync()
             self._is_dirty = False
 
-    def floor(self, number: int, at: int = 0) -> int:
+    def floor(self, number: int) -> int:
         """Return the index of the last entry whose leading number is <= `number`; -1 if there is
         none.
+        """
+        return self._search(number, 0)[0]
+
+    def floor_entry(self, number: int, at: int = 0) -> tuple[int, ...] | None:
+        """Return the last entry whose leading number is <= `number`; None if there is none.
 
         Args:
             at: byte of the entry where a number of the same size is to be compared instead; it must
                 ascend, too.
         """
+        index, first, block = self._search(number, at)
+        if index < 0:
+            return None
+        if index < first:
+            return self.entry_at(index)
+        return self._entry.unpack_from(block, (index - first) * self._entry.size)
+
+    def _search(self, number: int, at: int) -> tuple[int, int, bytes]:
+        """Return the index of an entry, and the entries that were read last with the index of their
+        first.
+        """
         size = self._entry.size
         low, high = 0, self.count
         if high == 0:
-            return -1
+            return -1, 0, b""
         file = self._handles.get(self.path)
         key = self._key
         while (high - low) * size > _SEARCH_BYTES:
@@ -145,4 +161,4 @@ class IndexFile:
                 low = middle + 1
             else:
                 high = middle
-        return low - 1
+        return low - 1, first, block

@@ -60,15 +60,15 @@ class OffsetIndex:
         """Return a position at or before the batch with `offset`, as near as the index knows."""
         if offset >= self.last.offset:
             return self.last.position
-        index = self.file.floor(offset - self.base_offset)
-        return self.file.entry_at(index)[1] if index >= 0 else 0
+        entry = self.file.floor_entry(offset - self.base_offset)
+        return 0 if entry is None else entry[1]
 
     def batch_before(self, position: int) -> int:
         """Return where a batch starts at or before `position`, as near as the index knows."""
         if position >= self.last.position:
             return self.last.position
-        index = self.file.floor(position, OFFSET_ENTRY_KEY.size)
-        return self.file.entry_at(index)[1] if index >= 0 else 0
+        entry = self.file.floor_entry(position, OFFSET_ENTRY_KEY.size)
+        return 0 if entry is None else entry[1]
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries of `offset` and later."""

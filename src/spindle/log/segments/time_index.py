@@ -71,8 +71,8 @@ class TimeIndex:
 
         At least the base offset.
         """
-        index = self.file.floor(timestamp_ms)
-        return self.base_offset + (self.file.entry_at(index)[1] if index >= 0 else 0)
+        entry = self.file.floor_entry(timestamp_ms)
+        return self.base_offset + (0 if entry is None else entry[1])
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries of `offset` and later."""

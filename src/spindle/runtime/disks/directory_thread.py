@@ -8,17 +8,18 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import perf_counter_ns
 from typing import Any
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.disks.executor import ThreadLoad
+from spindle.disks.executor import ThreadLoad, Unfinished
 from spindle.disks.io_counts import DirectoryIo
 from spindle.runtime.disks.hang_watch import WatchedThread
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
+from spindle.runtime.disks.socket_waits import SocketWaits
 
 _NumberedJob = tuple[int, Callable[..., object], tuple[object, ...]]
 """Number (0 without a callback), function and arguments."""
@@ -42,6 +43,7 @@ class DirectoryThread(SerialExecutor):
         """Callbacks of all jobs that are not done. They belong to the event loop, which can drop
         them."""
         self._last_number = 0
+        self._waits = SocketWaits()
         self._done: deque[tuple[int, Any, BaseException | None]] = deque()
         self._is_drain_due = False
         self._is_left_behind = False
@@ -65,6 +67,8 @@ class DirectoryThread(SerialExecutor):
             number = self._last_number = self._last_number + 1
             self._callbacks[number] = callback
         self._jobs.put((number, function, args))
+        if self._waits.is_asleep:
+            self._waits.ring()
 
     def load(self) -> ThreadLoad:
         """See `DirectoryExecutor`."""
@@ -85,15 +89,42 @@ class DirectoryThread(SerialExecutor):
         self.watch.stop()
         self._enqueue_notes()
         self._jobs.put(None)
+        if self._waits.is_asleep:
+            self._waits.ring()
         self._thread.join(0 if self._is_left_behind else timeout_s)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            return False
+        self._waits.close()
+        return True
 
     def _run(self) -> None:
         """Perform jobs on the I/O thread until `stop`."""
-        watched = self._watched
-        watched.progress = _own_cpu_clock()
-        while (job := self._jobs.get()) is not None:
-            number, function, args = job
+        self._watched.progress = _own_cpu_clock()
+        try:
+            self._perform_all()
+        finally:
+            self._waits.drop_all()
+
+    def _jobs_in_turn(self) -> Iterator[_NumberedJob]:
+        """Yield the jobs of the queue, and between them those whose sockets have room now."""
+        jobs, waits = self._jobs, self._waits
+        while True:
+            if waits.by_descriptor:
+                yield from waits.ready(jobs.empty)
+                try:
+                    job = jobs.get_nowait()
+                except Empty:
+                    continue
+            else:
+                job = jobs.get()
+            if job is None:
+                yield from waits.break_all_off()
+                return
+            yield job
+
+    def _perform_all(self) -> None:
+        watched, waits = self._watched, self._waits
+        for number, function, args in self._jobs_in_turn():
             if self._is_left_behind:
                 return
             watched.function = function
@@ -102,6 +133,18 @@ class DirectoryThread(SerialExecutor):
             self._began_ns = 0
             self._busy_ns += perf_counter_ns() - began_ns
             watched.function = None
+            if isinstance(result, Unfinished):
+                if result is waits.current:
+                    continue
+                try:
+                    waits.add(number, result)
+                    continue
+                except OSError:  # no descriptor is left: the event loop waits for the client
+                    waits.current = result
+                    result, error = self._perform(result.break_off, ())
+            if waits.current is not None:
+                waits.end(waits.current, has_failed=error is not None)
+                waits.current = None
             if number:
                 self._done.append((number, result, error))
                 if not self._is_drain_due:

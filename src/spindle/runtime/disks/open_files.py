@@ -12,8 +12,9 @@ from spindle.common.errors import ConfigError
 from spindle.log.handles import DEFAULT_OPEN_FILES
 
 _OTHERS: Final = 128
-"""Descriptors for connections to other nodes, for files that are open briefly, for pipes, and for
-sockets that connections lend (`network.socket_loan`).
+"""Descriptors for connections to other nodes, for files that are open briefly, for pipes, for two
+of each directory's thread (`socket_waits`), and for sockets that connections lend
+(`network.socket_loan`).
 """
 _FEWEST_FILES: Final = 16
 _FEWEST_CONNECTIONS: Final = 64

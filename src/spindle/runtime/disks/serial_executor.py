@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from spindle.common.errors import CorruptLog, LogDirectoryFailed
-from spindle.disks.executor import Callback, ThreadLoad
+from spindle.disks.executor import Callback, ThreadLoad, Unfinished
 from spindle.disks.io_counts import DirectoryIo
 from spindle.runtime.disks.hang_watch import HangWatch
 
@@ -92,7 +92,12 @@ class SerialExecutor(ABC):
 
     # -- the port
 
-    def call(self, callback: Callback[T] | None, function: Callable[[*Ts], T], *args: *Ts) -> None:
+    def call(
+        self,
+        callback: Callback[T] | None,
+        function: Callable[[*Ts], T | Unfinished],
+        *args: *Ts,
+    ) -> None:
         """See `DirectoryExecutor`."""
         if self._notes:
             self._enqueue_notes()

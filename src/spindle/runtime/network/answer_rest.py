@@ -112,7 +112,10 @@ class AnswerRest:
 
     def lend(self, transport: asyncio.Transport) -> Loan | None:
         """Lend the socket for one job, if the transport has nothing left to send."""
-        self._loan = None if transport.get_write_buffer_size() else lend_socket(transport)
+        if transport.get_write_buffer_size():
+            self._loan = None
+        else:
+            self._loan = lend_socket(transport, may_wait=self.takes_answers)
         return self._loan
 
     def end_loan(self) -> None:

@@ -1,4 +1,4 @@
-"""A socket on which the thread of a log directory sends of one answer, without ever waiting.
+"""A socket on which the thread of a log directory sends of one answer, without blocking.
 
 The thread uses a duplicate of the descriptor: the loop may close the connection at any time, and
 another client's connection would then get the number. The duplicate is closed by the side that
@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Final, TypeAlias
 
 from spindle.serving.answer_parts import AnswerParts
@@ -21,15 +21,24 @@ _MOST_LOANS: Final = 64
 and connections. A thread that has to wait for a descriptor must not wait for loans behind it."""
 _permits: Final = [None] * _MOST_LOANS
 """One for each loan that may still be made; `pop` and `append` are safe in any thread."""
+_LEFT_FOR_OTHERS: Final = 16
+"""So many loans can be made while the others wait for room in their sockets."""
 
 
 class LentSocket:
-    """See `serving.direct_answers.SocketLoan`."""
+    """See `serving.direct_answers.SocketLoan`.
 
-    __slots__ = ("_sockets",)
+    Args:
+        may_wait: the loan goes on after a `send` that finds the socket full.
+    """
 
-    def __init__(self, duplicate: socket.socket) -> None:
+    __slots__ = ("_kept", "_may_wait", "_sockets", "descriptor")
+
+    def __init__(self, duplicate: socket.SocketType, *, may_wait: bool) -> None:
+        self.descriptor = -1
         self._sockets = [duplicate]
+        self._may_wait = may_wait
+        self._kept: socket.SocketType | None = None
 
     def take_back(self) -> bool:
         taken = self._take()
@@ -38,7 +47,7 @@ class LentSocket:
         _end_loan(taken)
         return True
 
-    def _take(self) -> socket.socket | None:
+    def _take(self) -> socket.SocketType | None:
         # A list's `pop` is one step of the interpreter, so only one thread gets the socket.
         try:
             return self._sockets.pop()
@@ -46,13 +55,26 @@ class LentSocket:
             return None
 
     def send(self, begin: Callable[[], AnswerParts]) -> SocketRoom | None:
+        if self._kept is not None:
+            return _send_at_once(self._kept, begin())
         taken = self._take()
         if taken is None:
             return None
         try:
-            return _send_at_once(taken, begin())
+            room = _send_at_once(taken, begin())
+            if room.is_full and self._may_wait and len(_permits) >= _LEFT_FOR_OTHERS:
+                self._kept = taken
+                self.descriptor = taken.fileno()
+            return room
         finally:
-            _end_loan(taken)
+            if self._kept is None:
+                _end_loan(taken)
+
+    def end(self) -> None:
+        kept, self._kept = self._kept, None
+        self.descriptor = -1
+        if kept is not None:
+            _end_loan(kept)
 
 
 class NoSocket:
@@ -61,10 +83,14 @@ class NoSocket:
     See `serving.direct_answers.SocketLoan`.
     """
 
-    __slots__ = ("_uses",)
+    __slots__ = ("_uses", "descriptor")
 
     def __init__(self) -> None:
+        self.descriptor = -1
         self._uses = [None]
+
+    def end(self) -> None:
+        """There is nothing to end."""
 
     def take_back(self) -> bool:
         try:
@@ -83,18 +109,25 @@ class NoSocket:
 Loan: TypeAlias = LentSocket | NoSocket
 
 
-def _end_loan(taken: socket.socket) -> None:
+def _end_loan(taken: socket.SocketType) -> None:
     taken.close()
     _permits.append(None)
 
 
-def _send_at_once(taken: socket.socket, parts: AnswerParts) -> SocketRoom:
-    """Send until the socket is full, or until all is sent, or until sending fails."""
+def _send_at_once(taken: socket.SocketType, parts: AnswerParts) -> SocketRoom:
+    """Send until the socket takes less than it could, or until all is sent, or sending fails."""
     before_bytes = parts.size_bytes
     is_full = False
-    while parts.size_bytes:
+    while parts.size_bytes and not is_full:
+        front = parts.front()
         try:
-            count = _send(taken, parts)
+            if isinstance(front, list):
+                wanted = sum(map(len, front))
+                flags = 0 if wanted == parts.size_bytes else socket.MSG_MORE
+                count = taken.sendmsg(front, (), flags)
+            else:
+                wanted = parts.front_bytes
+                count = parts.send_file(taken.fileno())
         except BlockingIOError:
             is_full = True
             break
@@ -104,20 +137,16 @@ def _send_at_once(taken: socket.socket, parts: AnswerParts) -> SocketRoom:
             break
         if not count:  # the file has ended
             break
+        is_full = count < wanted
         parts.took(count)
     return SocketRoom(before_bytes - parts.size_bytes, is_full)
 
 
-def _send(taken: socket.socket, parts: AnswerParts) -> int:
-    front = parts.front()
-    if not isinstance(front, list):
-        return parts.send_file(taken.fileno())
-    is_last = sum(map(len, front)) == parts.size_bytes
-    return taken.sendmsg(front, (), 0 if is_last else socket.MSG_MORE)
-
-
-def lend_socket(transport: Any) -> Loan | None:
+def lend_socket(transport: Any, *, may_wait: bool = False) -> Loan | None:
     """Return a loan of the transport's socket; None if its bytes must go through the transport.
+
+    With `may_wait` a job may wait until the socket has room again: for a client that has taken its
+    last answers.
 
     That is so for TLS and for transports that are no sockets. While no descriptor is free, and
     while there are 64 loans, the loan has no socket.
@@ -131,7 +160,7 @@ def lend_socket(transport: Any) -> Loan | None:
         return NoSocket()
     _permits.pop()  # only the event loop takes one
     try:
-        return LentSocket(_duplicate(own))
+        return LentSocket(_duplicate(own), may_wait=may_wait)
     except OSError:
         _permits.append(None)
         return NoSocket()
@@ -143,9 +172,10 @@ def shut_down(transport: Any) -> None:
     """
     own = transport.get_extra_info("socket")
     if own is not None:
-        with suppress(OSError), _duplicate(own) as copy:
+        with suppress(OSError), closing(_duplicate(own)) as copy:
             copy.shutdown(socket.SHUT_RDWR)
 
 
-def _duplicate(own: Any) -> socket.socket:
-    return socket.socket(own.family, own.type, own.proto, fileno=os.dup(own.fileno()))
+def _duplicate(own: Any) -> socket.SocketType:
+    # The base class, which opens and closes in fewer steps; the family matters to addresses only.
+    return socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, os.dup(own.fileno()))

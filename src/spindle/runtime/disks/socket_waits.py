@@ -1,0 +1,119 @@
+"""The sockets that jobs of a directory's thread wait for, while the thread does other jobs.
+
+A client that takes its answer as fast as it comes then costs no way over the event loop for each
+piece, and one that takes nothing holds nobody up. All waits of a thread are in one epoll set,
+together with a bell that tells of new jobs.
+"""
+
+import os
+import select
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from spindle.disks.executor import Unfinished
+
+MOST_WAIT_S: Final = 0.1
+"""A job may wait for its socket for so long in all; the event loop then waits for the client."""
+
+Resumed = tuple[int, Callable[[], object], tuple[()]]
+"""A job that goes on: its number, a function of its `Unfinished`, and no arguments."""
+
+
+class SocketWaits:
+    """Jobs that wait, by the descriptors of their sockets. For the thread alone, but for the bell.
+
+    Attributes:
+        by_descriptor: number of the job and what it waits with.
+        current: what goes on in the job that runs now; None if that is a new job.
+        is_asleep: the thread waits, and has to be woken for a new job.
+    """
+
+    __slots__ = ("_bell", "_poll", "by_descriptor", "current", "is_asleep")
+
+    def __init__(self) -> None:
+        self.by_descriptor: dict[int, tuple[int, Unfinished]] = {}
+        self.current: Unfinished | None = None
+        self.is_asleep = False
+        self._poll: select.epoll | None = None
+        self._bell = -1
+
+    def add(self, number: int, work: Unfinished) -> None:
+        """Let a job wait until its socket has room, now and whenever it returns `work` again.
+
+        Raises:
+            OSError: the system has no descriptor left, or knows no such socket.
+        """
+        if self._poll is None:
+            self._open()
+        assert self._poll is not None
+        self._poll.register(work.descriptor, select.EPOLLOUT)
+        work.until_s = time.monotonic() + MOST_WAIT_S
+        self.by_descriptor[work.descriptor] = number, work
+
+    def _open(self) -> None:
+        poll = select.epoll()
+        try:
+            self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            poll.register(self._bell, select.EPOLLIN)
+        except OSError:
+            poll.close()
+            raise
+        self._poll = poll
+
+    def ring(self) -> None:
+        """Wake the thread for a new job. For the event loop, if the thread is asleep."""
+        self.is_asleep = False
+        os.eventfd_write(self._bell, 1)
+
+    def ready(self, has_no_job: Callable[[], bool]) -> Iterator[Resumed]:
+        """Yield the jobs that go on now; while there is no other job, wait for one."""
+        assert self._poll is not None
+        # The flag comes first: whoever adds a job after the question sees it, and rings.
+        self.is_asleep = True
+        longest_s = 0.0
+        if has_no_job():
+            until_s = min(work.until_s for _, work in self.by_descriptor.values())
+            longest_s = max(until_s - time.monotonic(), 0.0)
+        events = self._poll.poll(longest_s)
+        self.is_asleep = False
+        for descriptor, _ in events:
+            if descriptor == self._bell:
+                os.eventfd_read(descriptor)
+            else:
+                number, work = self.by_descriptor[descriptor]
+                self.current = work
+                yield number, work.go_on, ()
+                self.current = None
+        yield from self._late(time.monotonic())
+
+    def end(self, work: Unfinished, *, has_failed: bool) -> None:
+        """Take a job out that waits no longer, and close what it waited with."""
+        # A socket that stayed in the set would be reported by the connection's own descriptor.
+        if self.by_descriptor.pop(work.descriptor, None) is not None:
+            assert self._poll is not None
+            self._poll.unregister(work.descriptor)
+        work.close(has_failed=has_failed)
+
+    def _late(self, now_s: float) -> Iterator[Resumed]:
+        late = [each for each in self.by_descriptor.values() if each[1].until_s <= now_s]
+        for number, work in late:
+            self.current = work
+            yield number, work.break_off, ()
+            self.current = None
+
+    def break_all_off(self) -> Iterator[Resumed]:
+        """Yield all jobs, which do not wait any longer."""
+        return self._late(float("inf"))
+
+    def drop_all(self) -> None:
+        """Free what waits, because the thread ends."""
+        for _, work in list(self.by_descriptor.values()):
+            self.end(work, has_failed=True)
+
+    def close(self) -> None:
+        """Close the set, after the thread has ended: the event loop could still ring before."""
+        if self._poll is not None:
+            self._poll.close()
+            os.close(self._bell)
+            self._poll = None

@@ -1,0 +1,51 @@
+"""The buffers of accepted connections."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from spindle.config.node_config import NodeConfig
+from spindle.runtime.network.socket_buffers import SocketBuffers
+
+COMBINED = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://h1:9092,CONTROLLER://h1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@h1:9093",
+    "log.dirs": "/a",
+}
+
+
+@contextmanager
+def accepted(buffers: SocketBuffers) -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        buffers.set_on(server)
+        with socket.create_connection(server.getsockname()):
+            own, _ = server.accept()
+            with own:
+                yield own
+
+
+@pytest.mark.parametrize(
+    ("keys", "send_bytes", "receive_bytes"),
+    [
+        ({}, 212_992, 0),
+        ({"socket.send.buffer.bytes": "102400"}, 102_400, 0),
+        ({"socket.send.buffer.bytes": "-1", "socket.receive.buffer.bytes": "-1"}, 0, 0),
+        ({"socket.receive.buffer.bytes": "50000"}, 212_992, 50_000),
+    ],
+)
+def test_sizes_come_from_the_file(
+    keys: dict[str, str], send_bytes: int, receive_bytes: int
+) -> None:
+    config = NodeConfig.from_properties(COMBINED | keys)
+    assert SocketBuffers.of(config) == (send_bytes, receive_bytes)
+
+
+def test_connections_inherit_them() -> None:
+    with accepted(SocketBuffers(30_000, 40_000)) as own:
+        assert 30_000 <= own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 60_000
+        assert 40_000 <= own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 80_000

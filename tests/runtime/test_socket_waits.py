@@ -1,0 +1,207 @@
+"""Jobs of a directory's thread that wait until a client has taken what was sent."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runtime.socket_pair import CONTENT, HEAD, TAIL, Pair
+
+from spindle.common.errors import LogDirectoryFailed
+from spindle.log.segments.file_range import FileRange, RangeLost
+from spindle.runtime.disks import socket_waits
+from spindle.runtime.disks.directory_thread import DirectoryThread
+from spindle.runtime.network import socket_loan
+from spindle.serving.direct_answers import RestOfAnswer, SentAnswer
+
+WHOLE = HEAD + HEAD + CONTENT + TAIL
+FOR_EVER_S = 1e6
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path / "segment")
+    yield made
+    made.close()
+
+
+class Answer:
+    """The answer of a pair, sent by a thread, and what its job returned at last."""
+
+    def __init__(self, pair: Pair, thread: DirectoryThread, cuts: list[int]) -> None:
+        self.end: asyncio.Future[SentAnswer | None] = asyncio.get_running_loop().create_future()
+        records = FileRange(pair.handles, str(pair.path), 6, len(CONTENT), cuts)
+        self.rest = RestOfAnswer(thread, lambda: [HEAD, HEAD, records, TAIL])
+        self.loan = pair.lend(may_wait=True)
+
+    def start(self) -> None:
+        self.rest.go_on(self._ended, self.loan)
+
+    def _ended(self, sent: SentAnswer | None, error: BaseException | None) -> None:
+        if error is None:
+            self.end.set_result(sent)
+        else:
+            self.end.set_exception(error)
+
+
+Scenario = Callable[[DirectoryThread, Answer], Coroutine[Any, Any, None]]
+
+
+def play(
+    pair: Pair, scenario: Scenario, *, most_wait_s: float, cuts: list[int] | None = None
+) -> None:
+    """Play a scenario with a thread, and see that nothing is left of it."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        thread = DirectoryThread("/d", loop, lambda _: None)
+        try:
+            await scenario(thread, Answer(pair, thread, [] if cuts is None else cuts))
+        finally:
+            assert await asyncio.to_thread(thread.stop, 10.0)
+
+    before, permits = descriptors(pair), len(socket_loan._permits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket_waits, "MOST_WAIT_S", most_wait_s)
+        asyncio.run(main())
+    assert descriptors(pair) == before
+    assert len(socket_loan._permits) == permits
+
+
+def descriptors(pair: Pair) -> int:
+    """Return how many are open but for the pair's file and client."""
+    is_client_open = pair.client.fileno() >= 0
+    return len(os.listdir("/proc/self/fd")) - len(pair.handles) - is_client_open
+
+
+def until_asleep(thread: DirectoryThread) -> None:
+    while not thread._waits.is_asleep:
+        os.sched_yield()
+
+
+async def end_while_read(pair: Pair, answer: Answer) -> SentAnswer | None:
+    """Return how the job ends while the client reads all that comes."""
+    reading = asyncio.create_task(asyncio.to_thread(pair.received, len(WHOLE)))
+    try:
+        return await answer.end
+    finally:
+        pair.own.shutdown(socket.SHUT_WR)
+        await reading
+
+
+async def client_reads(pair: Pair, size_bytes: int) -> bytes:
+    return await asyncio.to_thread(pair.received, size_bytes)
+
+
+def test_other_jobs_run_while_one_waits_and_goes_on_as_the_client_reads(pair: Pair) -> None:
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        for number in range(50):
+            assert await thread.submit(abs, -number) == number
+        assert not answer.end.done()
+        assert await client_reads(pair, len(WHOLE)) == WHOLE
+        assert await answer.end == (len(WHOLE), [], None)
+
+    play(pair, scenario, most_wait_s=FOR_EVER_S)
+
+
+def test_a_job_that_comes_while_the_thread_only_waits_is_not_held_up(pair: Pair) -> None:
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        await asyncio.to_thread(until_asleep, thread)
+        assert await thread.submit(abs, -1) == 1
+        assert await client_reads(pair, len(WHOLE)) == WHOLE
+        await answer.end
+
+    play(pair, scenario, most_wait_s=FOR_EVER_S)
+
+
+def test_a_client_that_takes_nothing_is_left_to_the_event_loop(pair: Pair) -> None:
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        sent = await answer.end
+        assert sent is not None
+        assert sent.rest is answer.rest
+        assert 0 < len(b"".join(sent.next)) < 10_000
+        begun = await client_reads(pair, sent.sent_bytes)
+        assert begun + b"".join(sent.next) == WHOLE[: sent.sent_bytes + len(b"".join(sent.next))]
+        answer.rest.give_up()
+
+    play(pair, scenario, most_wait_s=0.001)
+
+
+def test_a_client_that_goes_while_its_answer_waits_ends_the_job(pair: Pair) -> None:
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        await thread.submit(int)
+        pair.client.close()
+        sent = await answer.end
+        assert sent is not None
+        assert sent.sent_bytes < len(WHOLE)
+        answer.rest.give_up()
+
+    play(pair, scenario, most_wait_s=FOR_EVER_S)
+
+
+def test_records_that_are_cut_while_they_wait_are_not_sent(pair: Pair) -> None:
+    cuts: list[int] = []
+
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        await thread.submit(cuts.append, 1000)
+        with pytest.raises(RangeLost):
+            await end_while_read(pair, answer)
+
+    play(pair, scenario, most_wait_s=FOR_EVER_S, cuts=cuts)
+
+
+def test_a_directory_that_fails_ends_the_jobs_that_wait(pair: Pair) -> None:
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        await thread.submit(int)
+        thread.fail("broken")
+        with pytest.raises(LogDirectoryFailed):
+            await end_while_read(pair, answer)
+
+    play(pair, scenario, most_wait_s=FOR_EVER_S)
+
+
+def test_a_thread_that_stops_waits_for_no_client(pair: Pair) -> None:
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        await thread.submit(int)
+        assert await asyncio.to_thread(thread.stop, 10.0)
+        sent = await answer.end
+        assert sent is not None
+        assert sent.rest is answer.rest
+
+    play(pair, scenario, most_wait_s=FOR_EVER_S)
+
+
+def test_a_thread_that_was_abandoned_frees_what_waits(pair: Pair) -> None:
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        await thread.submit(int)
+        thread._on_hang("it hangs")
+        with pytest.raises(LogDirectoryFailed):
+            await end_while_read(pair, answer)  # the socket has room, so the thread wakes up
+        await asyncio.to_thread(thread._thread.join, 10.0)
+
+    play(pair, scenario, most_wait_s=FOR_EVER_S)
+
+
+def test_nothing_waits_while_few_loans_are_left_or_none_may(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for may_wait, left in ((True, 1000), (False, 0)):
+        monkeypatch.setattr(socket_loan, "_LEFT_FOR_OTHERS", left)
+        loan, parts = pair.lend(may_wait=may_wait), pair.parts()
+        assert loan is not None
+        room = loan.send(lambda parts=parts: parts)  # type: ignore[misc]
+        assert room is not None
+        assert room.is_full
+        assert loan.descriptor == -1
+        pair.received(room.sent_bytes)
