@@ -13,8 +13,9 @@ from typing import Final
 
 from spindle.disks.executor import Unfinished
 
-MOST_WAIT_S: Final = 0.1
-"""A job may wait for its socket for so long in all; the event loop then waits for the client."""
+MOST_WAIT_S: Final = 0.03
+"""A job may wait for its socket for so long in all; the event loop then waits for the client. The
+memory that a fetch was granted is held as long, so this is short."""
 
 Resumed = tuple[int, Callable[[], object], tuple[()]]
 """A job that goes on: its number, a function of its `Unfinished`, and no arguments."""
