@@ -49,6 +49,28 @@ class Line:
         verdicts = {self._judge(self.ratio(name), goal) for name, goal in goals.items()}
         return next((one for one in (MISSED, NOT_MEASURED, MET) if one in verdicts), "")
 
+    def remark(self) -> str:
+        """Return what weakens the verdict; "" if nothing does.
+
+        That is a spread so wide that other runs could give the other verdict, or a floor that
+        misses the goal, too: then client and machine allow no broker to meet it.
+        """
+        remarks = []
+        for program, goal in self.goals.items():
+            verdict = self.verdict(program)
+            own, other = self.values.get(SPINDLE), self.values.get(program)
+            if verdict not in (MET, MISSED) or not own or not other or min(other) <= 0:
+                continue
+            extremes = (min(own) / max(other), max(own) / min(other))
+            if {self._judge(extreme, goal) for extreme in extremes} == {MET, MISSED}:
+                remarks.append("within the spread")
+            floor = self.values.get(FLOOR)
+            if verdict == MISSED and floor:
+                reachable = statistics.median(floor) / statistics.median(other)
+                if self._judge(reachable, goal) == MISSED:
+                    remarks.append(f"the floor has {reachable:.2f}x")
+        return ", ".join(dict.fromkeys(remarks))
+
     def _judge(self, ratio: float | None, goal: float | None) -> str:
         if goal is None:
             return ""
@@ -65,7 +87,11 @@ class Line:
         """Return the line with its ratios and its verdict."""
         others = [program for program in self.values if program not in (SPINDLE, FLOOR)]
         ratios = {program: self.ratio(program) for program in others}
-        return asdict(self) | {"ratios": ratios, "verdict": self.verdict()}
+        return asdict(self) | {
+            "ratios": ratios,
+            "verdict": self.verdict(),
+            "remark": self.remark(),
+        }
 
 
 @dataclass(slots=True)
@@ -125,6 +151,7 @@ def table(lines: Sequence[Line], programs: Sequence[str]) -> Table:
         output.add_column(f"to {program}", justify="right")
         output.add_column("goal", justify="right")
     output.add_column("verdict")
+    output.add_column("remark")
     for line, after in zip(lines, [*lines[1:], None], strict=True):
         output.add_row(
             line.item,
@@ -132,6 +159,7 @@ def table(lines: Sequence[Line], programs: Sequence[str]) -> Table:
             *(spread(line.values.get(program, [])) for program in (FLOOR, *programs)),
             *(cell for program in programs[:-1] for cell in _comparison(line, program)),
             _coloured(line.verdict(), line.verdict()),
+            line.remark(),
             end_section=after is not None and after.item != line.item,
         )
     return output

@@ -84,7 +84,7 @@ def _settings(settings: dict[str, Any]) -> str:
 def _table(lines: Sequence[Line], programs: Sequence[str]) -> list[str]:
     """Return a Markdown table with a row for each line; a missed goal stands out in bold."""
     comparisons = [title for program in programs for title in (f"to {program}", "goal")]
-    titles = ["work", "unit", FLOOR, *programs, SPINDLE, *comparisons, "verdict"]
+    titles = ["work", "unit", FLOOR, *programs, SPINDLE, *comparisons, "verdict", "remark"]
     rows = [_row(line, programs) for line in lines]
     text = [titles, ["---"] * len(titles), *rows]
     return [*(f"| {' | '.join(cells)} |" for cells in text), ""]
@@ -98,7 +98,7 @@ def _row(line: Line, programs: Sequence[str]) -> list[str]:
         comparisons += ["" if ratio is None else f"{ratio:.2f}x", line.goal_text(program)]
     verdict = line.verdict()
     shown = f"**{verdict}**" if verdict in (MISSED, NOT_MEASURED) else verdict
-    return [line.item, line.unit, *values, *comparisons, shown]
+    return [line.item, line.unit, *values, *comparisons, shown, line.remark()]
 
 
 def _entries(found: list[str] | dict[str, str]) -> list[str]:

@@ -52,6 +52,22 @@ def test_every_goal_has_to_be_met() -> None:
     assert Line("w", "m", "u", True, values).verdict() == ""
 
 
+@pytest.mark.parametrize(
+    ("values", "remark"),
+    [
+        ({"kafka": [1.0, 1.0], "spindle": [3.0, 3.0]}, ""),
+        ({"kafka": [1.0, 1.0], "spindle": [1.5, 1.6]}, ""),
+        ({"kafka": [1.0, 1.2], "spindle": [2.5, 2.3]}, "within the spread"),
+        ({"kafka": [1.0], "spindle": [1.5], "floor": [2.5]}, ""),
+        ({"kafka": [1.0], "spindle": [1.5], "floor": [1.7]}, "the floor has 1.70x"),
+        ({"kafka": [1.0], "spindle": [2.5], "floor": [1.7]}, ""),
+        ({"kafka": [], "spindle": [2.5]}, ""),
+    ],
+)
+def test_a_remark_says_what_weakens_a_verdict(values: dict[str, list[float]], remark: str) -> None:
+    assert Line("w", "m", "u", True, values, {"kafka": 2.0}).remark() == remark
+
+
 def test_goals_against_kafka_are_not_those_against_an_earlier_spindle() -> None:
     metrics = (Metric("a", "u", True, 1.7), Metric("b", "u", False, 0.25, goal_of_before=1.05))
     item = Item("work", lambda *_: {}, metrics, SUBJECT)
@@ -71,8 +87,8 @@ def test_the_table_has_goal_and_verdict_in_each_row() -> None:
     met, missed = (text for text in output.getvalue().splitlines() if "MB/s" in text)
     assert ">= 2x" in met
     assert "3.00x" in met
-    assert met.split("│")[-2].strip() == "met"
-    assert missed.split("│")[-2].strip() == "missed"
+    assert met.split("│")[-3].strip() == "met"
+    assert missed.split("│")[-3].strip() == "missed"
 
 
 def document(load: float, *lines: Line) -> dict[str, Any]:
