@@ -37,6 +37,7 @@ SETS: dict[str, tuple[str, ...]] = {
         "produce-1KiB-acksall",
         "produce-100B-acks1",
         "consume-1KiB",
+        "consume-1KiB-default-fetches",
         "consume-100B",
         "one-in-flight",
         "idle-node",

@@ -9,10 +9,11 @@ import itertools
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Producer
@@ -149,20 +150,33 @@ def fill(
     }
 
 
+LARGE_FETCHES: Mapping[str, int] = MappingProxyType({
+    "fetch_message_max_bytes": 8 * MIB,
+    "fetch_max_bytes": 64 * MIB,
+    "queued_max_messages_kbytes": 262_144,
+    "queued_min_messages": 1_000_000,
+    "receive_message_max_bytes": 128 * MIB,
+})  # fmt: skip
+"""For few fetches, so that bytes count. Otherwise a client fetches 1 MiB of a partition at a time."""
+
+
 def consume(
-    size: int, acks: str = "1", share: float = 1.0
+    size: int,
+    acks: str = "1",
+    share: float = 1.0,
+    fetches: Mapping[str, int] = LARGE_FETCHES,
 ) -> Callable[[Node | Floor, Sizes], Metrics]:
     """Return a benchmark that reads records of `size` bytes with one consumer, then with four.
 
-    `share` is that of the volume of a run.
+    `share` is that of the volume of a run, `fetches` are the client's keys for its fetches.
     """
 
     def run(node: Node | Floor, sizes: Sizes) -> Metrics:
         count = int(sizes.of_records(size) * share) // size
         with topic_of(node) as topic:
             fill(node, topic, count, size, acks)
-            one = read(node, topic, count, 1)
-            four = read(node, topic, count, 4)
+            one = read(node, topic, count, 1, fetches=fetches)
+            four = read(node, topic, count, 4, fetches=fetches)
         return one | {f"four_{name}": value for name, value in four.items()}
 
     return run
@@ -175,18 +189,17 @@ def read(
     consumers: int,
     *,
     address: str | None = None,
+    fetches: Mapping[str, int] = LARGE_FETCHES,
     **login: str,
 ) -> Metrics:
     """Read a partition with consumers that each want all of it; return rates and broker CPU.
 
-    `address` and `login` are as for `fill`.
+    `address` and `login` are as for `fill`, `fetches` as for `consume`.
     """
     cpu = node.cpu_s()
     result = native_client.run(
         "consume", address or node.bootstrap, topic, count, 0, consumers=consumers,
-        fetch_message_max_bytes=8 * MIB, fetch_max_bytes=64 * MIB,
-        queued_max_messages_kbytes=262_144, queued_min_messages=1_000_000,
-        receive_message_max_bytes=128 * MIB, **login,
+        **fetches, **login,
     )  # fmt: skip
     after_first_s = result["seconds"] - result["first_s"]
     return {
@@ -436,12 +449,16 @@ ITEMS: tuple[Item, ...] = (
     *(
         Item(
             f"consume-{label}",
-            consume(size, share=share),
+            consume(size, share=share, fetches=fetches),
             CONSUME_METRICS,
             SHARED_NODE,
             has_floor=True,
         )
-        for label, size, share in (("1KiB", 1024, 1.0), ("100B", 100, 0.5))
+        for label, size, share, fetches in (
+            ("1KiB", 1024, 1.0, LARGE_FETCHES),
+            ("1KiB-default-fetches", 1024, 1.0, {}),
+            ("100B", 100, 0.5, LARGE_FETCHES),
+        )
     ),
     Item(
         "one-in-flight",
