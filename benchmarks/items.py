@@ -157,7 +157,7 @@ LARGE_FETCHES: Mapping[str, int] = MappingProxyType({
     "queued_min_messages": 1_000_000,
     "receive_message_max_bytes": 128 * MIB,
 })  # fmt: skip
-"""For few fetches, so that bytes count. Otherwise a client fetches 1 MiB of a partition at a time."""
+"""For few fetches, so that bytes count. Otherwise a client fetches 1 MiB of each partition."""
 
 
 def consume(
