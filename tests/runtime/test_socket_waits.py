@@ -1,8 +1,10 @@
 """Jobs of a directory's thread that wait until a client has taken what was sent."""
 
 import asyncio
+import errno
 import os
 import socket
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,12 @@ import pytest
 from tests.runtime.socket_pair import CONTENT, HEAD, TAIL, Pair
 
 from spindle.common.errors import LogDirectoryFailed
+from spindle.disks.executor import Unfinished
 from spindle.log.segments.file_range import FileRange, RangeLost
 from spindle.runtime.disks import socket_waits
 from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.network import socket_loan
+from spindle.serving.answer_parts import AnswerParts
 from spindle.serving.direct_answers import RestOfAnswer, SentAnswer
 
 WHOLE = HEAD + HEAD + CONTENT + TAIL
@@ -205,3 +209,75 @@ def test_nothing_waits_while_few_loans_are_left_or_none_may(
         assert room.is_full
         assert loan.descriptor == -1
         pair.received(room.sent_bytes)
+
+
+def test_a_job_that_cannot_wait_is_left_to_the_event_loop(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptor(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(socket_waits.os, "eventfd", no_descriptor)
+
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        sent = await answer.end
+        assert sent is not None
+        assert sent.rest is answer.rest
+        answer.rest.give_up()
+
+    play(pair, scenario, most_wait_s=FOR_EVER_S)
+
+
+def test_jobs_that_are_queued_together_run_together_beside_busy_sockets() -> None:
+    """The sockets of all jobs that wait have room all the time."""
+    order: list[str] = []
+
+    class Busy(Unfinished):
+        def go_on(self) -> object:
+            order.append("socket")
+            return self if len(order) < 100 else None
+
+        def close(self, *, has_failed: bool) -> None:
+            pass
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        thread = DirectoryThread("/d", loop, lambda _: None)
+        end, queued = loop.create_future(), threading.Event()
+
+        def start_waiting() -> object:
+            assert queued.wait(10)
+            return Busy(pipe.fileno())
+
+        with socket.socketpair()[0] as pipe:
+            thread.call(lambda *_: end.set_result(None), start_waiting)
+            for _ in range(10):
+                thread.submit_nowait(order.append, "append")
+            queued.set()
+            await end
+        assert await asyncio.to_thread(thread.stop, 10.0)
+
+    asyncio.run(main())
+    first = order.index("append")
+    assert order[first : first + 10] == ["append"] * 10
+
+
+def test_a_file_that_cannot_be_closed_does_not_end_the_thread(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts: list[int] = []
+
+    def broken(_: AnswerParts) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+        answer.start()
+        await thread.submit(cuts.append, 1000)
+        monkeypatch.setattr(AnswerParts, "let_go", broken)
+        with pytest.raises(RangeLost):
+            await end_while_read(pair, answer)
+        monkeypatch.undo()
+        assert await thread.submit(abs, -1) == 1
+
+    play(pair, scenario, most_wait_s=FOR_EVER_S, cuts=cuts)

@@ -59,7 +59,7 @@ class Unfinished:
         raise NotImplementedError
 
     def close(self, *, has_failed: bool) -> None:
-        """Give the socket back, and let the files go if there is no result."""
+        """Give the socket back, and let the files go if there is no result. It raises nothing."""
         raise NotImplementedError
 
 

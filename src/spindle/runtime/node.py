@@ -36,6 +36,7 @@ from spindle.runtime.network.key_sets import KeySets
 from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.sasl_rules import sasl_rules
 from spindle.runtime.network.sasl_state import SaslRules
+from spindle.runtime.network.socket_buffers import SocketBuffers
 from spindle.runtime.network.strangers import Strangers
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.peers.connections import PeerConnections
@@ -321,8 +322,9 @@ class Node:
             Listener(e.listener, e.host, e.port, {}, tls.security_of(e), self._sasl_rules(e))
             for e in self._config.controller_listeners
         ]
+        buffers = SocketBuffers.of(self._config)
         for listener in listeners:
-            await bind(listener, self._machine.listen)
+            await bind(listener, self._machine.listen, buffers)
         return listeners
 
     def _sasl_rules(self, endpoint: Endpoint) -> SaslRules | None:

@@ -9,6 +9,7 @@ job goes on.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from spindle.common.ports import Bytes
@@ -215,7 +216,8 @@ class UnsentAnswer(Unfinished):
         """See `Unfinished`."""
         self._loan.end()
         if has_failed:
-            self._answer.let_go()
+            with suppress(OSError):  # of a file that was open for this answer alone
+                self._answer.let_go()
 
 
 def frame_of(message: Message, api_key: int, api_version: int, correlation_id: int) -> list[Bytes]:

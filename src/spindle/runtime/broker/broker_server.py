@@ -51,6 +51,7 @@ from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
+from spindle.runtime.network.socket_buffers import SocketBuffers
 from spindle.serving.fetch_memory import FetchMemory
 from spindle.serving.handler_table import broker_handlers
 from spindle.serving.handlers.auto_topics import request_topics
@@ -262,8 +263,9 @@ class BrokerServer:
 
     async def bind(self) -> None:
         """Bind the ports, so that registration can name them; accept no connections yet."""
+        buffers = SocketBuffers.of(self._config)
         for listener in self.listeners:
-            await bind(listener, self._env.listen)
+            await bind(listener, self._env.listen, buffers)
 
     async def start(self) -> None:
         """Register, catch up, host the replicas, be unfenced, then open the listeners."""

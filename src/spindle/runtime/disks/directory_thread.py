@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from time import perf_counter_ns
 from typing import Any
 
@@ -109,18 +109,17 @@ class DirectoryThread(SerialExecutor):
         """Yield the jobs of the queue, and between them those whose sockets have room now."""
         jobs, waits = self._jobs, self._waits
         while True:
+            count = 1
             if waits.by_descriptor:
                 yield from waits.ready(jobs.empty)
-                try:
-                    job = jobs.get_nowait()
-                except Empty:
-                    continue
-            else:
+                # All that are there now: appends do not wait for the sockets one by one.
+                count = jobs.qsize()
+            for _ in range(count):
                 job = jobs.get()
-            if job is None:
-                yield from waits.break_all_off()
-                return
-            yield job
+                if job is None:
+                    yield from waits.break_all_off()
+                    return
+                yield job
 
     def _perform_all(self) -> None:
         watched, waits = self._watched, self._waits
@@ -134,14 +133,9 @@ class DirectoryThread(SerialExecutor):
             self._busy_ns += perf_counter_ns() - began_ns
             watched.function = None
             if isinstance(result, Unfinished):
-                if result is waits.current:
-                    continue
-                try:
+                if result is not waits.current:
                     waits.add(number, result)
-                    continue
-                except OSError:  # no descriptor is left: the event loop waits for the client
-                    waits.current = result
-                    result, error = self._perform(result.break_off, ())
+                continue
             if waits.current is not None:
                 waits.end(waits.current, has_failed=error is not None)
                 waits.current = None

@@ -9,6 +9,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from spindle.disks.executor import Unfinished
@@ -40,27 +41,27 @@ class SocketWaits:
         self._bell = -1
 
     def add(self, number: int, work: Unfinished) -> None:
-        """Let a job wait until its socket has room, now and whenever it returns `work` again.
-
-        Raises:
-            OSError: the system has no descriptor left, or knows no such socket.
-        """
-        if self._poll is None:
-            self._open()
-        assert self._poll is not None
-        self._poll.register(work.descriptor, select.EPOLLOUT)
-        work.until_s = time.monotonic() + MOST_WAIT_S
+        """Let a job wait until its socket has room, now and whenever it returns `work` again."""
         self.by_descriptor[work.descriptor] = number, work
-
-    def _open(self) -> None:
-        poll = select.epoll()
         try:
-            self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            poll.register(self._bell, select.EPOLLIN)
+            self._opened().register(work.descriptor, select.EPOLLOUT)
+            work.until_s = time.monotonic() + MOST_WAIT_S
         except OSError:
-            poll.close()
-            raise
-        self._poll = poll
+            work.until_s = 0.0  # no descriptor is left: the job is broken off at once
+
+    def _opened(self) -> select.epoll:
+        if self._poll is None:
+            poll, bell = select.epoll(), -1
+            try:
+                bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+                poll.register(bell, select.EPOLLIN)
+            except OSError:
+                poll.close()
+                if bell >= 0:
+                    os.close(bell)
+                raise
+            self._poll, self._bell = poll, bell
+        return self._poll
 
     def ring(self) -> None:
         """Wake the thread for a new job. For the event loop, if the thread is asleep."""
@@ -69,14 +70,18 @@ class SocketWaits:
 
     def ready(self, has_no_job: Callable[[], bool]) -> Iterator[Resumed]:
         """Yield the jobs that go on now; while there is no other job, wait for one."""
-        assert self._poll is not None
+        if self._poll is not None:
+            yield from self._with_room(self._poll, has_no_job)
+        yield from self._late(time.monotonic())
+
+    def _with_room(self, poll: select.epoll, has_no_job: Callable[[], bool]) -> Iterator[Resumed]:
         # The flag comes first: whoever adds a job after the question sees it, and rings.
         self.is_asleep = True
         longest_s = 0.0
         if has_no_job():
             until_s = min(work.until_s for _, work in self.by_descriptor.values())
             longest_s = max(until_s - time.monotonic(), 0.0)
-        events = self._poll.poll(longest_s)
+        events = poll.poll(longest_s)
         self.is_asleep = False
         for descriptor, _ in events:
             if descriptor == self._bell:
@@ -86,14 +91,14 @@ class SocketWaits:
                 self.current = work
                 yield number, work.go_on, ()
                 self.current = None
-        yield from self._late(time.monotonic())
 
     def end(self, work: Unfinished, *, has_failed: bool) -> None:
         """Take a job out that waits no longer, and close what it waited with."""
+        self.by_descriptor.pop(work.descriptor, None)
         # A socket that stayed in the set would be reported by the connection's own descriptor.
-        if self.by_descriptor.pop(work.descriptor, None) is not None:
-            assert self._poll is not None
-            self._poll.unregister(work.descriptor)
+        if self._poll is not None:
+            with suppress(OSError):  # it is not there if it could not be added
+                self._poll.unregister(work.descriptor)
         work.close(has_failed=has_failed)
 
     def _late(self, now_s: float) -> Iterator[Resumed]:

@@ -55,6 +55,7 @@ class AnswerRest:
         "_loan",
         "_owner",
         "_rest",
+        "_rest_bytes",
         "_unsent",
         "_unsent_bytes",
         "takes_answers",
@@ -64,7 +65,7 @@ class AnswerRest:
         self.takes_answers = False
         self._owner = owner
         self._unsent = unsent
-        self._unsent_bytes = self._left_bytes = self._given_bytes = 0
+        self._unsent_bytes = self._left_bytes = self._given_bytes = self._rest_bytes = 0
         self._loan: Loan | None = None
         self._rest: RestOfAnswer | None = None
         self._is_under_way = False
@@ -87,8 +88,10 @@ class AnswerRest:
         if not left:
             self._given_bytes = 0
         count = max(left, self._given_bytes)
-        if self._rest is not None and not self._is_under_way:
-            count += self._rest.memory_bytes
+        if self._rest is not None:
+            if not self._is_under_way:
+                self._rest_bytes = self._rest.memory_bytes
+            count += self._rest_bytes
         self._unsent_bytes = count if count > MOST_UNCOUNTED_BYTES else 0
         self._unsent.note(self, self._unsent_bytes)
         return left != before
@@ -142,9 +145,11 @@ class AnswerRest:
 
     def _done(self, sent: SentAnswer | None, error: BaseException | None) -> None:
         self._is_under_way = False
-        self._loan = None
+        loan, self._loan = self._loan, None
         if sent is None:
             self._rest = None
+            if loan is not None and not loan.take_back():
+                shut_down(self._owner.open_transport)  # an abandoned thread may keep its duplicate
             self._owner.cut_off(error)
             return
         self._rest = sent.rest

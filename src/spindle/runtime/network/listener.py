@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spindle.common.ids import Endpoint
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.runtime.network.sasl_state import SaslRules
+from spindle.runtime.network.socket_buffers import SocketBuffers
 from spindle.serving.context import Handler
 
 if TYPE_CHECKING:
@@ -53,13 +54,16 @@ class Listener:
         self.socket: Any = None
 
 
-async def bind(listener: Listener, listen: Listen) -> None:
+async def bind(listener: Listener, listen: Listen, buffers: SocketBuffers) -> None:
     """Bind the socket. With port 0, the listener then has the port that the system chose.
+
+    Connections inherit `buffers`, also those that come before `open`.
 
     Raises:
         ConfigError: the address cannot be bound.
     """
     listener.socket = await listen(listener.name, listener.host, listener.port)
+    buffers.set_on(listener.socket)
     listener.port = listener.socket.getsockname()[1]
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from spindle.config.broker_values import BrokerValues
 from spindle.config.endpoints import parse_address_limits
 from spindle.config.node_config import NodeConfig
-from spindle.runtime.network.socket_buffers import SYSTEM_BUFFERS, SocketBuffers
 from spindle.runtime.network.unsent_answers import UnsentAnswers
 
 
@@ -24,7 +23,6 @@ class RequestLimits:
         max_idle_ms: `connections.max.idle.ms`; 0 or less for no limit.
         held_bytes: bytes of requests that were read, or are being read, and are not answered.
         unsent: the answers that peers have not read.
-        buffers: of the sockets of connections.
     """
 
     def __init__(
@@ -37,9 +35,7 @@ class RequestLimits:
         max_idle_ms: int,
         max_held_bytes: int,
         most_descriptors: int,
-        buffers: SocketBuffers = SYSTEM_BUFFERS,
     ) -> None:
-        self.buffers = buffers
         self.max_request_bytes = max_request_bytes
         self.max_idle_ms = max_idle_ms
         self.held_bytes = 0
@@ -68,7 +64,6 @@ class RequestLimits:
             max_idle_ms=config.integer("connections.max.idle.ms"),
             max_held_bytes=config.integer("queued.max.request.bytes"),
             most_descriptors=most_descriptors,
-            buffers=SocketBuffers.of(config),
         )
         limits.update(BrokerValues(config))
         return limits

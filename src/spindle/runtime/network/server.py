@@ -76,7 +76,6 @@ class RequestServer:
         """Start to accept, and serve the connections that have arrived since `bind`."""
         listener = self._listener
         assert listener.socket is not None
-        self.limits.buffers.set_on(listener.socket)
         self._server = await self._loop.create_server(
             self._accept, sock=listener.socket, backlog=_BACKLOG
         )

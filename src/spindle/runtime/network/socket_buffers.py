@@ -37,6 +37,3 @@ class SocketBuffers(NamedTuple):
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_bytes)
         if self.receive_bytes:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_bytes)
-
-
-SYSTEM_BUFFERS: Final = SocketBuffers(0, 0)
