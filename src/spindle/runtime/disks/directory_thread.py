@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from queue import SimpleQueue
 from time import perf_counter_ns
 from typing import Any
@@ -106,20 +107,23 @@ class DirectoryThread(SerialExecutor):
             self._waits.drop_all()
 
     def _jobs_in_turn(self) -> Iterator[_NumberedJob]:
-        """Yield the jobs of the queue, and between them those whose sockets have room now."""
+        """Yield the jobs of the queue, and between them those whose sockets have room now.
+
+        An append waits for one socket at most: after each, all jobs that are there have their turn.
+        """
         jobs, waits = self._jobs, self._waits
         while True:
-            count = 1
-            if waits.by_descriptor:
-                yield from waits.ready(jobs.empty)
-                # All that are there now: appends do not wait for the sockets one by one.
-                count = jobs.qsize()
-            for _ in range(count):
-                job = jobs.get()
-                if job is None:
-                    yield from waits.break_all_off()
-                    return
-                yield job
+            resumed = waits.ready(jobs.empty) if waits.by_descriptor else iter(())
+            is_idle = not waits.by_descriptor
+            for each in chain(resumed, (None,)):
+                if each is not None:
+                    yield each
+                for _ in range(1 if is_idle else jobs.qsize()):
+                    job = jobs.get()
+                    if job is None:
+                        yield from waits.break_all_off()
+                        return
+                    yield job
 
     def _perform_all(self) -> None:
         watched, waits = self._watched, self._waits
@@ -135,6 +139,7 @@ class DirectoryThread(SerialExecutor):
             if isinstance(result, Unfinished):
                 if result is not waits.current:
                     waits.add(number, result)
+                waits.current = None
                 continue
             if waits.current is not None:
                 waits.end(waits.current, has_failed=error is not None)
