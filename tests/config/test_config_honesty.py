@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 from tests.config.key_readers import find_readers
+from tests.config.node_properties import COMBINED
 
 from spindle.config.authorizer import STANDARD_AUTHORIZER
 from spindle.config.broker_keys import DYNAMIC_KEYS
@@ -25,14 +26,6 @@ TOPIC_KEY_OF: Final = {s.name: topic for topic, group in BROKER_SYNONYMS.items()
 GROUP_KEY_OF: Final = {broker: group for group, broker in GROUP_BROKER_KEYS.items()}
 
 LIMITATIONS: Final = Path(__file__).parents[2] / "LIMITATIONS.md"
-COMBINED: Final = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "listeners": "PLAINTEXT://h1:9092,CONTROLLER://h1:9093",
-    "controller.listener.names": "CONTROLLER",
-    "controller.quorum.voters": "1@h1:9093",
-    "log.dirs": "/a",
-}
 
 
 def is_read(name: str) -> bool:

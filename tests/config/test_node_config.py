@@ -1,6 +1,7 @@
 """The configuration of a node: values that follow from its property file, and refused files."""
 
 import pytest
+from tests.config.node_properties import COMBINED
 
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
@@ -8,14 +9,6 @@ from spindle.config.authorizer import STANDARD_AUTHORIZER
 from spindle.config.endpoints import Address, VoterAddress
 from spindle.config.node_config import NodeConfig
 
-COMBINED = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "listeners": "PLAINTEXT://h1:9092,CONTROLLER://h1:9093",
-    "controller.listener.names": "CONTROLLER",
-    "controller.quorum.voters": "1@h1:9093",
-    "log.dirs": "/a,/b",
-}
 BROKER = {
     "process.roles": "broker",
     "node.id": "2",

@@ -5,18 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.config.node_properties import COMBINED
 
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.network.socket_buffers import SocketBuffers
-
-COMBINED = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "listeners": "PLAINTEXT://h1:9092,CONTROLLER://h1:9093",
-    "controller.listener.names": "CONTROLLER",
-    "controller.quorum.voters": "1@h1:9093",
-    "log.dirs": "/a",
-}
 
 
 @contextmanager

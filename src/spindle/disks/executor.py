@@ -41,7 +41,7 @@ class Unfinished:
 
     Attributes:
         descriptor: of the socket.
-        until_s: when the wait is broken off, by the thread's own clock; 0 before the first wait.
+        until_s: when the wait is broken off, by the thread's own clock; 0 if it cannot wait.
     """
 
     __slots__ = ("descriptor", "until_s")

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain
 from queue import SimpleQueue
 from time import perf_counter_ns
 from typing import Any
@@ -106,30 +105,35 @@ class DirectoryThread(SerialExecutor):
         finally:
             self._waits.drop_all()
 
-    def _jobs_in_turn(self) -> Iterator[_NumberedJob]:
+    def _jobs_in_turn(self) -> Iterator[_NumberedJob | None]:
         """Yield the jobs of the queue, and between them those whose sockets have room now.
 
         An append waits for one socket at most: after each, all jobs that are there have their turn.
+        The thread ends with a job that is None.
         """
         jobs, waits = self._jobs, self._waits
         while True:
-            resumed = waits.ready(jobs.empty) if waits.by_descriptor else iter(())
-            is_idle = not waits.by_descriptor
-            for each in chain(resumed, (None,)):
-                if each is not None:
-                    yield each
-                for _ in range(1 if is_idle else jobs.qsize()):
-                    job = jobs.get()
-                    if job is None:
-                        yield from waits.break_all_off()
-                        return
-                    yield job
+            if not waits.by_descriptor:
+                yield jobs.get()
+                continue
+            for resumed in waits.ready(jobs.empty):
+                yield resumed
+                yield from self._queued_jobs()
+            yield from self._queued_jobs()
+
+    def _queued_jobs(self) -> Iterator[_NumberedJob | None]:
+        for _ in range(self._jobs.qsize()):
+            job = self._jobs.get()
+            if job is None:
+                yield from self._waits.break_all_off()
+            yield job
 
     def _perform_all(self) -> None:
         watched, waits = self._watched, self._waits
-        for number, function, args in self._jobs_in_turn():
-            if self._is_left_behind:
+        for job in self._jobs_in_turn():
+            if job is None or self._is_left_behind:
                 return
+            number, function, args = job
             watched.function = function
             self._began_ns = began_ns = perf_counter_ns()
             result, error = self._perform(function, args)

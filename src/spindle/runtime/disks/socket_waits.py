@@ -27,7 +27,7 @@ class SocketWaits:
 
     Attributes:
         by_descriptor: number of the job and what it waits with.
-        current: what goes on in the job that runs now; None if that is a new job.
+        current: what the job that runs now goes on with; None for a new job. The thread resets it.
         is_asleep: the thread waits, and has to be woken for a new job.
     """
 
@@ -90,7 +90,6 @@ class SocketWaits:
                 number, work = self.by_descriptor[descriptor]
                 self.current = work
                 yield number, work.go_on, ()
-                self.current = None
 
     def end(self, work: Unfinished, *, has_failed: bool) -> None:
         """Take a job out that waits no longer, and close what it waited with."""
@@ -106,7 +105,6 @@ class SocketWaits:
         for number, work in late:
             self.current = work
             yield number, work.break_off, ()
-            self.current = None
 
     def break_all_off(self) -> Iterator[Resumed]:
         """Yield all jobs, which do not wait any longer."""

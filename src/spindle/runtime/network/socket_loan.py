@@ -145,11 +145,9 @@ def _send_at_once(taken: socket.SocketType, parts: AnswerParts) -> SocketRoom:
 def lend_socket(transport: Any, *, may_wait: bool = False) -> Loan | None:
     """Return a loan of the transport's socket; None if its bytes must go through the transport.
 
-    With `may_wait` a job may wait until the socket has room again: for a client that has taken its
-    last answers.
-
     That is so for TLS and for transports that are no sockets. While no descriptor is free, and
-    while there are 64 loans, the loan has no socket.
+    while there are 64 loans, the loan has no socket. With `may_wait` a job may wait until the
+    socket has room again: for a client that has taken its last answers.
     """
     if not CAN_SEND_FILES or transport.get_extra_info("sslcontext") is not None:
         return None
