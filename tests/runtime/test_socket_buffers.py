@@ -1,5 +1,6 @@
 """The buffers of accepted connections."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,8 @@ import pytest
 from tests.config.node_properties import COMBINED
 
 from spindle.config.node_config import NodeConfig
+from spindle.runtime.machine import LocalMachine
+from spindle.runtime.network.listener import Listener, bind
 from spindle.runtime.network.socket_buffers import SocketBuffers
 
 
@@ -41,3 +44,13 @@ def test_connections_inherit_them() -> None:
     with accepted(SocketBuffers(30_000, 40_000)) as own:
         assert 30_000 <= own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 60_000
         assert 40_000 <= own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 80_000
+
+
+def test_a_bound_listener_has_them_before_it_is_opened() -> None:
+    listener = Listener("PLAINTEXT", "127.0.0.1", 0, {})
+    asyncio.run(bind(listener, LocalMachine().listen, SocketBuffers(30_000, 0)))
+    listening = listener.socket
+    try:
+        assert 30_000 <= listening.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 60_000
+    finally:
+        listening.close()
