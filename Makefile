@@ -1,5 +1,7 @@
 # make setup | demo | test | check | interop | bench | fuzz | simulate | plans   (only Python 3.11+ and make are needed)
 PYTHON ?= python3
+# Tests also wait, for timers and for other processes: three workers keep two cores busy.
+WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -45,7 +47,8 @@ lock: ## Resolve the dependencies again and pin them
 demo: setup ## The main job on real input: clients in, Spark out, a disk that dies (KEEP=1 leaves the node running)
 	@KEEP=$(KEEP) $(BIN)/python -m spindle.pipeline.demo
 
-test: setup check unit ## Format, lint, types, import rules and all tests but interop
+test: setup ## Format, lint, types, import rules and all tests but interop
+	@$(MAKE) --no-print-directory -j 2 check unit
 
 check: setup
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && echo "style: fine"
@@ -53,11 +56,11 @@ check: setup
 	@$(BIN)/lint-imports --no-cache >/dev/null && echo "imports: fine"
 
 unit: setup
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not interop" tests
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not interop" tests
 
 interop: setup ## Apache Kafka, its tools and foreign clients against Spindle (needs mvn and Java 17+)
 	@$(BIN)/python tools/kafka/fetch.py
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m interop tests/interop
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m interop tests/interop
 
 fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED; SECURE=1: with TLS, logins and ACLs
 	@$(BIN)/python -m spindle.testing.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(SECURE),--secure)
