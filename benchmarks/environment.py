@@ -58,8 +58,8 @@ def summary(described: dict[str, Any]) -> str:
             for flag, label in (("pgo", "PGO"), ("lto", "LTO"), ("shared", "shared library"))
         )
         lines.append(
-            f"{name}: commit {checkout['commit']}, {interpreter['name']} ({flags}; "
-            f"{interpreter['compiler']})"
+            f"{name}: commit {checkout['commit']}, {interpreter['name']} ({flags}, by its own "
+            f"account; {interpreter['compiler']})"
         )
     return "\n".join(lines)
 
