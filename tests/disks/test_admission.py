@@ -85,6 +85,18 @@ def test_a_directory_of_others_is_refused(properties: MetaProperties, reason: st
     assert files.read_bytes("/disks/x/meta.properties") == before
 
 
+@pytest.mark.parametrize("text", [b"", b"version=0\nbroker.id=1\n"], ids=["empty", "old"])
+def test_a_directory_that_names_no_owner_is_refused_as_the_next_start_would_refuse_it(
+    text: bytes,
+) -> None:
+    files = MemoryFileSystem()
+    files.make_directories("/disks/x/t-0")
+    files.write_atomically("/disks/x/meta.properties", text)
+    with pytest.raises(ConfigError, match=r"/disks/x/meta\.properties: .*\.id is missing"):
+        admit(files, "/disks/x")
+    assert files.read_bytes("/disks/x/meta.properties") == text
+
+
 def test_a_metadata_log_and_other_content_are_refused() -> None:
     files = MemoryFileSystem()
     formatted(files, "/disks/m", MetaProperties(1, "cluster", 1, B))

@@ -16,7 +16,12 @@ from spindle.common.errors import ConfigError
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
-from spindle.disks.identity import DirectoryEnsemble, check_ensemble, new_directory_id
+from spindle.disks.identity import (
+    DirectoryEnsemble,
+    check_ensemble,
+    check_owner_is_named,
+    new_directory_id,
+)
 from spindle.log.formats.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -110,6 +115,7 @@ def examine_directory(
     check_ensemble(
         DirectoryEnsemble({**known, path: properties}, (), {}), owner.node_id, owner.cluster_id
     )
+    check_owner_is_named(path, properties)
     if any(is_metadata_directory(name) for name in names):
         raise ConfigError(
             f"{path} holds a metadata log ({METADATA_PARTITION}), which belongs in the metadata "

@@ -189,17 +189,23 @@ def _check_metadata_log_place(
             )
 
 
+def check_owner_is_named(directory: str, properties: MetaProperties) -> None:
+    """Refuse a directory that does not say to which node and cluster it belongs.
+
+    Raises:
+        ConfigError: names the key that is missing.
+    """
+    for key, value in (("node.id", properties.node_id), ("cluster.id", properties.cluster_id)):
+        if value is None:
+            raise ConfigError(
+                f"{meta_properties_path(directory)}: {key} is missing; format the directory for "
+                "this cluster"
+            )
+
+
 def _cluster_id_of(ensemble: DirectoryEnsemble) -> str:
     for directory, properties in ensemble.formatted.items():
-        for key, value in (
-            ("node.id", properties.node_id),
-            ("cluster.id", properties.cluster_id),
-        ):
-            if value is None:
-                raise ConfigError(
-                    f"{meta_properties_path(directory)}: {key} is missing; format the directory "
-                    "for this cluster"
-                )
+        check_owner_is_named(directory, properties)
     return next(p.cluster_id for p in ensemble.formatted.values() if p.cluster_id is not None)
 
 
