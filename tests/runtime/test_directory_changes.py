@@ -153,6 +153,26 @@ def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) -> Non
     run(scenario)
 
 
+def test_a_replica_that_is_served_elsewhere_is_not_lost_with_its_old_copy(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            used, other = home.directories
+            await client.create_topic("t", 1)
+            assert (await client.produce("t", 0, batch_of(b"kept"))).error_code == 0
+            fail(node, other)
+            await eventually(lambda: len(registered(node)) == 1)
+            shutil.copytree(used / "t-0", other / "t-0")
+            answer = await alter(client, DirectoryAction.READMIT, other)
+            assert (answer.error_code, answer.topics) == (0, [])
+            assert [each.name for each in other.glob("t-0*")][0].endswith("-stray")
+            (kept,) = records_in((await client.fetch("t", 0, 0)).records)
+            assert kept.value == b"kept"
+
+    run(scenario)
+
+
 def test_a_replaced_directory_gets_a_new_id(tmp_path: Path) -> None:
     home = Home(tmp_path, 2).format()
 

@@ -367,10 +367,11 @@ class DirectoryChanges:
             else:
                 affected += self._affected.recorded_in(failed.directory_id)
                 affected += replicas.replace_directory(failed, directory)
-            affected += [found.topic_partition for found in opened.logs]
             replicas.add_loaded(opened.logs, directory)
             replicas.futures.add(directory)
             await self._host_missing()
+            # A log that was found may be the old copy of a replica that is in another directory.
+            affected += [each.topic_partition for each in replicas.in_directory(directory)]
             parts.on_changed()
         self._ports.open_directories.adopt(directory.path, directory.executor)
         log.info(
