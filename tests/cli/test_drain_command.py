@@ -110,12 +110,14 @@ def test_a_directory_is_drained_and_cordoned_and_cancelling_needs_a_drain(
     assert before[path][0] > 0
     state = ("--state", str(tmp_path / "drain.json"))
     words = ("drain", f"1:{path}", "--capacity", "1GiB", "--parallel", "1", *state)
-    assert run(words) == 0
+    with_slash = ("drain", f"1:{path}/", *words[2:])
+    assert run(with_slash) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == f"1:{path} has no replicas and is cordoned"
     assert run((*words, "--json")) == 0
     (end,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert end == {"place": f"1:{path}", "event": "empty", "isCordoned": True}
+    facts = {"isCordoned": True, "wentOffline": []}
+    assert end == {"place": f"1:{path}", "event": "empty", **facts}
     assert directories(capsys)[path] == (0, True)
     assert count_replicas(directories(capsys)) == replicas
     assert not list(tmp_path.iterdir())
@@ -319,6 +321,16 @@ def test_a_last_step_that_does_not_fit_the_place_is_refused(
 ) -> None:
     assert run(("drain", *words, "--yes")) != 0
     assert "--then retire needs BROKER:DIR" in capsys.readouterr().err
+
+
+def test_the_metadata_log_directory_is_not_drained_to_be_retired(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = directories(capsys)
+    words = ("--then", "retire", "--yes", "--state", str(tmp_path / "drain.json"))
+    assert run(("drain", f"1:{min(before)}", *words)) == 1
+    assert "holds the metadata log of broker 1, so it cannot be retired" in capsys.readouterr().err
+    assert directories(capsys) == before
 
 
 def test_a_broker_that_runs_is_not_forgotten(bootstrap: str) -> None:

@@ -166,7 +166,8 @@ def test_a_replica_that_is_served_elsewhere_is_not_lost_with_its_old_copy(tmp_pa
             shutil.copytree(used / "t-0", other / "t-0")
             answer = await alter(client, DirectoryAction.READMIT, other)
             assert (answer.error_code, answer.topics) == (0, [])
-            assert [each.name for each in other.glob("t-0*")][0].endswith("-stray")
+            (aside,) = other.glob("t-0*")
+            assert aside.name.endswith("-stray")
             (kept,) = records_in((await client.fetch("t", 0, 0)).records)
             assert kept.value == b"kept"
 
