@@ -185,6 +185,13 @@ def test_a_slash_at_the_end_of_a_directory_means_the_same_directory() -> None:
     assert [plain_place(each) for each in ("2", "2:/b", "2:/b/")] == ["2", "2:/b", "2:/b"]
 
 
+def test_a_directory_of_a_broker_that_does_not_answer_is_not_called_unknown() -> None:
+    with pytest.raises(CommandFailed, match="broker 3 does not tell its log directories"):
+        find_directories(three_brokers().model, 3, "/a")
+    with pytest.raises(CommandFailed, match="broker 2 has no log directory /b; it has /a"):
+        find_directories(three_brokers().model, 2, "/b")
+
+
 def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
     lines = plan_lines("empty 1:/a", drained(), LIMITS)
     assert [line.text for line in lines[:6]] == [

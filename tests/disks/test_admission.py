@@ -111,7 +111,9 @@ def test_a_metadata_log_and_other_content_are_refused() -> None:
 
 def test_a_directory_inside_or_above_another_one_is_refused() -> None:
     others = {"/disks/a": "/alias"}
-    check_apart("/disks/ab", others)
+    check_apart("/disks/ab", "/disks/ab", others)
+    with pytest.raises(ConfigError, match="/link is the same directory as /alias, which the"):
+        check_apart("/link", "/disks/a", others)
     for path, reason in (
         ("/disks/a", "is the same directory as /alias"),
         ("/disks/a/b", "is inside of /alias"),
@@ -119,7 +121,7 @@ def test_a_directory_inside_or_above_another_one_is_refused() -> None:
         ("/", "contains /alias"),
     ):
         with pytest.raises(ConfigError, match=reason):
-            check_apart(path, others)
+            check_apart(path, path, others)
 
 
 def test_a_power_failure_at_any_moment_leaves_a_directory_that_is_finished_later() -> None:

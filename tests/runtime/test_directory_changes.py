@@ -60,7 +60,7 @@ def test_directories_that_must_not_be_used_are_refused_and_left_as_they_were(
         full: "is not empty: it contains photos",
         home.directories[0] / "inner": f"is inside of {home.directories[0]}",
         tmp_path: "contains ",
-        tmp_path / "alias": f"is the same directory as {home.directories[1]}",
+        tmp_path / "alias": f"{tmp_path / 'alias'} is the same directory as {home.directories[1]}",
         home.file: "is not a directory",
     }
 

@@ -59,19 +59,21 @@ def plain_path(path: str) -> str:
     return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
-def check_apart(path: str, others: Mapping[str, str]) -> None:
+def check_apart(path: str, place: str, others: Mapping[str, str]) -> None:
     """Refuse a directory that is inside or above another one.
 
     Args:
+        path: as a sentence names it.
+        place: the resolved path.
         others: the other directories: by resolved path, the path as it was configured.
 
     Raises:
         ConfigError: names the other directory.
     """
     for resolved, other in others.items():
-        if path == resolved:
+        if place == resolved:
             raise ConfigError(f"{path} is the same directory as {other}, which the broker uses")
-        inner, outer = f"{path.rstrip('/')}/", f"{resolved.rstrip('/')}/"
+        inner, outer = f"{place.rstrip('/')}/", f"{resolved.rstrip('/')}/"
         if inner.startswith(outer):
             raise ConfigError(f"{path} is inside of {other}, which is a log directory")
         if outer.startswith(inner):

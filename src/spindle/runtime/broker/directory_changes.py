@@ -430,7 +430,7 @@ class DirectoryChanges:
 
 
 def _check_apart(path: str, others: Sequence[str]) -> None:
-    check_apart(os.path.realpath(path), {os.path.realpath(other): other for other in others})
+    check_apart(path, os.path.realpath(path), {os.path.realpath(other): other for other in others})
 
 
 def _check_answering(path: str, hangs: bool) -> None:
