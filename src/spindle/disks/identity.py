@@ -147,9 +147,10 @@ def identify_directories(
     _check_metadata_log_place(file_system, ensemble, metadata_log_dir)
     if ensemble.unformatted:
         raise ConfigError(
-            f"No `{META_PROPERTIES}` found in {ensemble.unformatted[0]}: the directory is not "
-            f"formatted; run `spindle storage format -t {_cluster_id_of(ensemble)} "
-            "--ignore-formatted -c FILE`, or take it out of log.dirs"
+            f"No `{META_PROPERTIES}` found in {ensemble.unformatted[0]}: its disk is not mounted, "
+            "or the directory is not formatted. Mount the disk, or, if it is new or empty, run "
+            f"`spindle storage format -t {_cluster_id_of(ensemble)} --ignore-formatted -c FILE`; "
+            "or take the directory out of log.dirs"
         )
     cluster_id = _cluster_id_of(ensemble)
     ids, refused = _directory_ids(file_system, ensemble, new_uuid, now_ms)
