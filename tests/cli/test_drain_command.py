@@ -2,6 +2,8 @@
 
 import fcntl
 import json
+import os
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,6 +58,24 @@ def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     saved.brokers = []
     saved.end()
     assert not path.exists()
+
+
+def test_a_full_disk_leaves_the_old_file_of_a_drain_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    path = tmp_path / "drain.json"
+    saved = ExecutionFile(path, "id", "drain 2:/d", brokers=[1])
+    saved.save()
+    monkeypatch.setattr(os, "fsync", refuse)
+    saved.brokers = [1, 2]
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        saved.save()
+    assert caught.value.filename == str(path)
+    assert open_execution_file(path, "id", "drain 2:/d").brokers == [1]
+    assert [each.name for each in tmp_path.iterdir()] == ["drain.json"]
 
 
 def test_the_file_of_another_drain_is_refused(tmp_path: Path) -> None:
