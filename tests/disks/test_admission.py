@@ -1,5 +1,7 @@
 """Which directories a running broker may use, and what a crash leaves of one that it formats."""
 
+from dataclasses import replace
+
 import pytest
 
 from spindle.common.errors import ConfigError
@@ -95,6 +97,14 @@ def test_a_directory_that_names_no_owner_is_refused_as_the_next_start_would_refu
     with pytest.raises(ConfigError, match=r"/disks/x/meta\.properties: .*\.id is missing"):
         admit(files, "/disks/x")
     assert files.read_bytes("/disks/x/meta.properties") == text
+
+
+def test_the_disk_of_another_failed_directory_is_called_mounted_at_the_wrong_path() -> None:
+    files = MemoryFileSystem()
+    formatted(files, "/disks/x", MetaProperties(1, "cluster", 1, A))
+    owner = replace(OWNER, offline=["/disks/a"])
+    with pytest.raises(ConfigError, match=r"of /disks/a, which is offline: mount that disk at"):
+        examine_directory(files, "/disks/x", owner, may_make=False)
 
 
 def test_a_metadata_log_and_other_content_are_refused() -> None:

@@ -7,7 +7,7 @@ directory that the next attempt finishes: `meta.properties` is written as a whol
 
 import posixpath
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,11 +38,17 @@ _SHOWN_NAMES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The broker that wants to use a directory; `directory_ids` are its others, by path."""
+    """The broker that wants to use a directory.
+
+    Attributes:
+        directory_ids: of its other directories, by path.
+        offline: the paths of those among them that have failed.
+    """
 
     cluster_id: str
     node_id: int
     directory_ids: Mapping[str, Uuid]
+    offline: Collection[str] = ()
 
 
 def plain_path(path: str) -> str:
@@ -113,6 +119,7 @@ def examine_directory(
         return None
     where = meta_properties_path(path)
     properties = parse_meta_properties(file_system.read_bytes(where), where)
+    _check_mounted_in_place(path, properties, owner)
     known = {other: MetaProperties(directory_id=i) for other, i in owner.directory_ids.items()}
     check_ensemble(
         DirectoryEnsemble({**known, path: properties}, (), {}), owner.node_id, owner.cluster_id
@@ -124,6 +131,16 @@ def examine_directory(
             "log directory alone"
         )
     return properties
+
+
+def _check_mounted_in_place(path: str, properties: MetaProperties, owner: Owner) -> None:
+    """Refuse the disk of another directory that has failed; what is there now is not read."""
+    for other in owner.offline:
+        if properties.directory_id == owner.directory_ids.get(other, b""):
+            raise ConfigError(
+                f"{path} has the directory.id of {other}, which is offline: mount that disk at "
+                f"{other}, and the disk of {path} here"
+            )
 
 
 def _check_empty(path: str, names: list[str]) -> None:

@@ -295,6 +295,7 @@ class DirectoryChanges:
             parts.cluster_id,
             parts.node_id,
             {d.path: d.directory_id for d in others if d.directory_id},
+            [d.path for d in others if d.is_offline],
         )
         thread = doors.try_thread(path)
         try:
