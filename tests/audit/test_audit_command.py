@@ -30,8 +30,12 @@ def damaged(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_directory_in_order_gives_0(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["audit", str(root), str(root)]) == 0
+def test_a_directory_in_order_gives_0_and_is_read_once(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alias = tmp_path / "alias"
+    alias.symlink_to(root)
+    assert run(["audit", str(root), f"{root}/", str(alias)]) == 0
     text = capsys.readouterr().out
     assert "closed" in text
     assert "all in order" in text
@@ -47,6 +51,7 @@ def test_findings_name_place_cause_and_repair(
     assert "its bytes give" in text
     assert "changed bytes" in text
     assert "it copies the records from the leader" in text
+    assert "the file was removed; to repair it, start the broker again" in text
     assert "2 findings" in text
 
 

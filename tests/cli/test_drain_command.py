@@ -2,6 +2,8 @@
 
 import fcntl
 import json
+import os
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any, cast
 
@@ -58,6 +60,24 @@ def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_full_disk_leaves_the_old_file_of_a_drain_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    path = tmp_path / "drain.json"
+    saved = ExecutionFile(path, "id", "drain 2:/d", brokers=[1])
+    saved.save()
+    monkeypatch.setattr(os, "fsync", refuse)
+    saved.brokers = [1, 2]
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        saved.save()
+    assert caught.value.filename == str(path)
+    assert open_execution_file(path, "id", "drain 2:/d").brokers == [1]
+    assert [each.name for each in tmp_path.iterdir()] == ["drain.json"]
+
+
 def test_the_file_of_another_drain_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "drain.json"
     ExecutionFile(path, "id", "drain 2:/d").save()
@@ -110,12 +130,14 @@ def test_a_directory_is_drained_and_cordoned_and_cancelling_needs_a_drain(
     assert before[path][0] > 0
     state = ("--state", str(tmp_path / "drain.json"))
     words = ("drain", f"1:{path}", "--capacity", "1GiB", "--parallel", "1", *state)
-    assert run(words) == 0
+    with_slash = ("drain", f"1:{path}/", *words[2:])
+    assert run(with_slash) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == f"1:{path} has no replicas and is cordoned"
     assert run((*words, "--json")) == 0
     (end,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert end == {"place": f"1:{path}", "event": "empty", "isCordoned": True}
+    facts = {"isCordoned": True, "wentOffline": []}
+    assert end == {"place": f"1:{path}", "event": "empty", **facts}
     assert directories(capsys)[path] == (0, True)
     assert count_replicas(directories(capsys)) == replicas
     assert not list(tmp_path.iterdir())
@@ -319,6 +341,16 @@ def test_a_last_step_that_does_not_fit_the_place_is_refused(
 ) -> None:
     assert run(("drain", *words, "--yes")) != 0
     assert "--then retire needs BROKER:DIR" in capsys.readouterr().err
+
+
+def test_the_metadata_log_directory_is_not_drained_to_be_retired(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = directories(capsys)
+    words = ("--then", "retire", "--yes", "--state", str(tmp_path / "drain.json"))
+    assert run(("drain", f"1:{min(before)}", *words)) == 1
+    assert "holds the metadata log of broker 1, so it cannot be retired" in capsys.readouterr().err
+    assert directories(capsys) == before
 
 
 def test_a_broker_that_runs_is_not_forgotten(bootstrap: str) -> None:

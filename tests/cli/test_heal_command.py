@@ -11,7 +11,7 @@ import pytest
 from spindle.cli.execution.execution_file import ExecutionFile, locked
 from spindle.cli.failure import CommandFailed
 from spindle.cli.heal import heal_run
-from spindle.cli.heal.heal_run import failure_name
+from spindle.cli.heal.heal_run import failed_place, failure_name
 from spindle.cli.heal.hours import HoursParameter
 from spindle.cli.heal.memory import HealMemory, open_memory
 from spindle.cli.main import run
@@ -98,6 +98,19 @@ def test_a_broker_that_restarts_has_the_grace_that_its_failed_directory_had_befo
     worse = directory("/a", is_online=False)
     names = {name_of_last(good, bad), name_of_last(worse, bad), name_of_last()}
     assert len(names) == 3
+
+
+def test_a_failure_is_told_by_the_paths_that_have_failed() -> None:
+    def directory(path: str, *, is_online: bool = False) -> DirectoryModel:
+        return DirectoryModel(2, path, 100, 0, is_online=is_online)
+
+    def told(*directories: DirectoryModel) -> str:
+        model = ClusterModel([BrokerModel(2, None)], [*directories, directory(UNREADABLE)], [])
+        return failed_place(model, len(directories))
+
+    assert told(directory("/a", is_online=True), directory("/b")) == "2:/b"
+    assert told(directory("/a"), directory("/b")) == "2:/a, 2:/b"
+    assert told() == "broker 2"
 
 
 def test_a_healthy_cluster_is_left_alone_and_a_second_healing_is_refused(

@@ -1,6 +1,8 @@
 """The history of a cluster: what is written, survives a torn write, and is read again."""
 
 import json
+import os
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,16 @@ def test_a_torn_line_is_passed_over_and_the_next_sample_is_whole(tmp_path: Path)
         assert history.samples[-1].time_ms == NOON_MS + 2 * HOUR_MS
         assert len(history.samples[-1].brokers) == 2
         assert history.bad_lines <= 1
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write(tmp_path, NOON_MS)
+    assert str(caught.value.filename).startswith(str(tmp_path))
 
 
 def test_old_days_are_deleted_and_long_histories_are_thinned(tmp_path: Path) -> None:

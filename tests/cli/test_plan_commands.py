@@ -11,7 +11,7 @@ from spindle.cli.drain.drain_run import end_step
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.files import rollback_text, round_texts, write_files
-from spindle.cli.plan.place import find_directories
+from spindle.cli.plan.place import find_directories, plain_place
 from spindle.cli.plan.plan_text import bar_text, plan_lines
 from spindle.cli.plan.snapshot import UNREADABLE, ClusterSnapshot, refuse_moving, snapshot_of
 from spindle.cli.tools.reassignment_plan import Replica, check_plan, parse_plan
@@ -177,6 +177,19 @@ def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
     end = end_step("3", dead, can_cordon=True)
     assert end.text == "broker 3 has no replicas; its offline directories are not cordoned"
     assert end.facts == {"isCordoned": False}
+
+
+def test_a_slash_at_the_end_of_a_directory_means_the_same_directory() -> None:
+    cluster = three_brokers().model
+    assert find_directories(cluster, 1, "/b/") == find_directories(cluster, 1, "/b") == [1]
+    assert [plain_place(each) for each in ("2", "2:/b", "2:/b/")] == ["2", "2:/b", "2:/b"]
+
+
+def test_a_directory_of_a_broker_that_does_not_answer_is_not_called_unknown() -> None:
+    with pytest.raises(CommandFailed, match="broker 3 does not tell its log directories"):
+        find_directories(three_brokers().model, 3, "/a")
+    with pytest.raises(CommandFailed, match="broker 2 has no log directory /b; it has /a"):
+        find_directories(three_brokers().model, 2, "/b")
 
 
 def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:

@@ -1,5 +1,7 @@
 """Which directories a running broker may use, and what a crash leaves of one that it formats."""
 
+from dataclasses import replace
+
 import pytest
 
 from spindle.common.errors import ConfigError
@@ -85,6 +87,26 @@ def test_a_directory_of_others_is_refused(properties: MetaProperties, reason: st
     assert files.read_bytes("/disks/x/meta.properties") == before
 
 
+@pytest.mark.parametrize("text", [b"", b"version=0\nbroker.id=1\n"], ids=["empty", "old"])
+def test_a_directory_that_names_no_owner_is_refused_as_the_next_start_would_refuse_it(
+    text: bytes,
+) -> None:
+    files = MemoryFileSystem()
+    files.make_directories("/disks/x/t-0")
+    files.write_atomically("/disks/x/meta.properties", text)
+    with pytest.raises(ConfigError, match=r"/disks/x/meta\.properties: .*\.id is missing"):
+        admit(files, "/disks/x")
+    assert files.read_bytes("/disks/x/meta.properties") == text
+
+
+def test_the_disk_of_another_failed_directory_is_called_mounted_at_the_wrong_path() -> None:
+    files = MemoryFileSystem()
+    formatted(files, "/disks/x", MetaProperties(1, "cluster", 1, A))
+    owner = replace(OWNER, offline=["/disks/a"])
+    with pytest.raises(ConfigError, match=r"of /disks/a, which is offline: mount that disk at"):
+        examine_directory(files, "/disks/x", owner, may_make=False)
+
+
 def test_a_metadata_log_and_other_content_are_refused() -> None:
     files = MemoryFileSystem()
     formatted(files, "/disks/m", MetaProperties(1, "cluster", 1, B))
@@ -99,7 +121,9 @@ def test_a_metadata_log_and_other_content_are_refused() -> None:
 
 def test_a_directory_inside_or_above_another_one_is_refused() -> None:
     others = {"/disks/a": "/alias"}
-    check_apart("/disks/ab", others)
+    check_apart("/disks/ab", "/disks/ab", others)
+    with pytest.raises(ConfigError, match="/link is the same directory as /alias, which the"):
+        check_apart("/link", "/disks/a", others)
     for path, reason in (
         ("/disks/a", "is the same directory as /alias"),
         ("/disks/a/b", "is inside of /alias"),
@@ -107,7 +131,7 @@ def test_a_directory_inside_or_above_another_one_is_refused() -> None:
         ("/", "contains /alias"),
     ):
         with pytest.raises(ConfigError, match=reason):
-            check_apart(path, others)
+            check_apart(path, path, others)
 
 
 def test_a_power_failure_at_any_moment_leaves_a_directory_that_is_finished_later() -> None:

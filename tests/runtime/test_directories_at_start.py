@@ -209,8 +209,8 @@ def gone(file: Path) -> None:
         (other_node, "Stored node id 2 doesn't match"),
         (other_cluster, "Invalid cluster.id in"),
         (copied, "one directory is a copy of the other"),
-        (removed, "disk2: the directory is not formatted; run"),
-        (gone, "disk2: the directory is not formatted; run"),
+        (removed, "disk2: its disk is not mounted, or the directory is not formatted"),
+        (gone, "disk2: its disk is not mounted, or the directory is not formatted"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

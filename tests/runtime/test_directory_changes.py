@@ -60,7 +60,7 @@ def test_directories_that_must_not_be_used_are_refused_and_left_as_they_were(
         full: "is not empty: it contains photos",
         home.directories[0] / "inner": f"is inside of {home.directories[0]}",
         tmp_path: "contains ",
-        tmp_path / "alias": f"is the same directory as {home.directories[1]}",
+        tmp_path / "alias": f"{tmp_path / 'alias'} is the same directory as {home.directories[1]}",
         home.file: "is not a directory",
     }
 
@@ -149,6 +149,27 @@ def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) -> Non
             fail(node, path)
             await eventually(lambda: len(registered(node)) == 1)
             assert (await alter(client, DirectoryAction.READMIT, path)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_replica_that_is_served_elsewhere_is_not_lost_with_its_old_copy(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            used, other = home.directories
+            await client.create_topic("t", 1)
+            assert (await client.produce("t", 0, batch_of(b"kept"))).error_code == 0
+            fail(node, other)
+            await eventually(lambda: len(registered(node)) == 1)
+            shutil.copytree(used / "t-0", other / "t-0")
+            answer = await alter(client, DirectoryAction.READMIT, other)
+            assert (answer.error_code, answer.topics) == (0, [])
+            (aside,) = other.glob("t-0*")
+            assert aside.name.endswith("-stray")
+            (kept,) = records_in((await client.fetch("t", 0, 0)).records)
+            assert kept.value == b"kept"
 
     run(scenario)
 

@@ -25,6 +25,7 @@ class RepairKind(Enum):
     """The ways to repair; `audit.repairs` makes commands of them."""
 
     REBUILD = "move the file away while the broker is stopped: it makes the file again at its start"
+    MAKE_ANEW = "start the broker again: it makes the file at its start"
     COPY_AGAIN = (
         "let another replica lead, move this replica's directory away while the broker is stopped, "
         "and start it: it copies the records from the leader; without another replica, the records "
@@ -89,13 +90,18 @@ class FindingKind(Enum):
         "offset-index-missing",
         Severity.WARNING,
         "the file was removed",
-        _REBUILD,
+        RepairKind.MAKE_ANEW,
     )
     OFFSET_INDEX_SIZE = ("offset-index-size", Severity.WARNING, _LOST_TAIL, _REBUILD)
     OFFSET_INDEX_ORDER = ("offset-index-order", Severity.WARNING, _DAMAGE, _REBUILD)
     OFFSET_INDEX_ENTRY = ("offset-index-entry", Severity.WARNING, _STALE, _REBUILD)
     OFFSET_INDEX_SHORT = ("offset-index-short", Severity.WARNING, _LOST_TAIL, _REBUILD)
-    TIME_INDEX_MISSING = ("time-index-missing", Severity.WARNING, "the file was removed", _REBUILD)
+    TIME_INDEX_MISSING = (
+        "time-index-missing",
+        Severity.WARNING,
+        "the file was removed",
+        RepairKind.MAKE_ANEW,
+    )
     TIME_INDEX_SIZE = ("time-index-size", Severity.WARNING, _LOST_TAIL, _REBUILD)
     TIME_INDEX_ORDER = ("time-index-order", Severity.WARNING, _DAMAGE, _REBUILD)
     TIME_INDEX_ENTRY = ("time-index-entry", Severity.WARNING, _STALE, _REBUILD)

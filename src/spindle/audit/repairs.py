@@ -24,7 +24,7 @@ _IN_TRANSACTION_INDEX: Final = (
     FindingKind.TRANSACTION_INDEX_ENTRY,
 )
 _IN_CHECKPOINT: Final = (FindingKind.CHECKPOINT_BEYOND_END, FindingKind.CHECKPOINT_ENTRY)
-_IS_MISSING: Final = (FindingKind.OFFSET_INDEX_MISSING, FindingKind.TIME_INDEX_MISSING)
+_BY_THE_BROKER: Final = (RepairKind.REBUILD, RepairKind.MAKE_ANEW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _steps(findings: list[AuditFinding]) -> Iterator[RepairStep]:
     # A replica that is copied again needs no other repair.
     copied = {each.replica for each in findings if each.kind.repair is RepairKind.COPY_AGAIN}
     for finding in sorted(findings, key=lambda each: each.kind.repair is not RepairKind.COPY_AGAIN):
-        is_covered = finding.kind.repair is RepairKind.REBUILD and finding.replica in copied
+        is_covered = finding.kind.repair in _BY_THE_BROKER and finding.replica in copied
         if finding.replica and is_covered:
             yield RepairStep(finding, note="The replica is copied again as a whole, see above.")
             continue
@@ -90,7 +90,7 @@ def _steps(findings: list[AuditFinding]) -> Iterator[RepairStep]:
 def _step(finding: AuditFinding) -> RepairStep:
     path, kind = Path(finding.path), finding.kind
     match kind.repair:
-        case RepairKind.REBUILD if kind in _IS_MISSING:
+        case RepairKind.MAKE_ANEW:
             return RepairStep(
                 finding, is_safe=True, note="The broker makes the file again at its start."
             )

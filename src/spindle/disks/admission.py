@@ -7,7 +7,7 @@ directory that the next attempt finishes: `meta.properties` is written as a whol
 
 import posixpath
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,7 +16,12 @@ from spindle.common.errors import ConfigError
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
-from spindle.disks.identity import DirectoryEnsemble, check_ensemble, new_directory_id
+from spindle.disks.identity import (
+    DirectoryEnsemble,
+    check_ensemble,
+    check_owner_is_named,
+    new_directory_id,
+)
 from spindle.log.formats.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -33,11 +38,17 @@ _SHOWN_NAMES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The broker that wants to use a directory; `directory_ids` are its others, by path."""
+    """The broker that wants to use a directory.
+
+    Attributes:
+        directory_ids: of its other directories, by path.
+        offline: the paths of those among them that have failed.
+    """
 
     cluster_id: str
     node_id: int
     directory_ids: Mapping[str, Uuid]
+    offline: Collection[str] = ()
 
 
 def plain_path(path: str) -> str:
@@ -54,19 +65,21 @@ def plain_path(path: str) -> str:
     return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
-def check_apart(path: str, others: Mapping[str, str]) -> None:
+def check_apart(path: str, place: str, others: Mapping[str, str]) -> None:
     """Refuse a directory that is inside or above another one.
 
     Args:
+        path: as a sentence names it.
+        place: the resolved path.
         others: the other directories: by resolved path, the path as it was configured.
 
     Raises:
         ConfigError: names the other directory.
     """
     for resolved, other in others.items():
-        if path == resolved:
+        if place == resolved:
             raise ConfigError(f"{path} is the same directory as {other}, which the broker uses")
-        inner, outer = f"{path.rstrip('/')}/", f"{resolved.rstrip('/')}/"
+        inner, outer = f"{place.rstrip('/')}/", f"{resolved.rstrip('/')}/"
         if inner.startswith(outer):
             raise ConfigError(f"{path} is inside of {other}, which is a log directory")
         if outer.startswith(inner):
@@ -106,16 +119,28 @@ def examine_directory(
         return None
     where = meta_properties_path(path)
     properties = parse_meta_properties(file_system.read_bytes(where), where)
+    _check_mounted_in_place(path, properties, owner)
     known = {other: MetaProperties(directory_id=i) for other, i in owner.directory_ids.items()}
     check_ensemble(
         DirectoryEnsemble({**known, path: properties}, (), {}), owner.node_id, owner.cluster_id
     )
+    check_owner_is_named(path, properties)
     if any(is_metadata_directory(name) for name in names):
         raise ConfigError(
             f"{path} holds a metadata log ({METADATA_PARTITION}), which belongs in the metadata "
             "log directory alone"
         )
     return properties
+
+
+def _check_mounted_in_place(path: str, properties: MetaProperties, owner: Owner) -> None:
+    """Refuse the disk of another directory that has failed; what is there now is not read."""
+    for other in owner.offline:
+        if properties.directory_id == owner.directory_ids.get(other, b""):
+            raise ConfigError(
+                f"{path} has the directory.id of {other}, which is offline: mount that disk at "
+                f"{other}, and the disk of {path} here"
+            )
 
 
 def _check_empty(path: str, names: list[str]) -> None:

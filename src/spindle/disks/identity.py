@@ -147,9 +147,10 @@ def identify_directories(
     _check_metadata_log_place(file_system, ensemble, metadata_log_dir)
     if ensemble.unformatted:
         raise ConfigError(
-            f"No `{META_PROPERTIES}` found in {ensemble.unformatted[0]}: the directory is not "
-            f"formatted; run `spindle storage format -t {_cluster_id_of(ensemble)} "
-            "--ignore-formatted -c FILE`, or take it out of log.dirs"
+            f"No `{META_PROPERTIES}` found in {ensemble.unformatted[0]}: its disk is not mounted, "
+            "or the directory is not formatted. Mount the disk, or, if it is new or empty, run "
+            f"`spindle storage format -t {_cluster_id_of(ensemble)} --ignore-formatted -c FILE`; "
+            "or take the directory out of log.dirs"
         )
     cluster_id = _cluster_id_of(ensemble)
     ids, refused = _directory_ids(file_system, ensemble, new_uuid, now_ms)
@@ -189,17 +190,23 @@ def _check_metadata_log_place(
             )
 
 
+def check_owner_is_named(directory: str, properties: MetaProperties) -> None:
+    """Refuse a directory that does not say to which node and cluster it belongs.
+
+    Raises:
+        ConfigError: names the key that is missing.
+    """
+    for key, value in (("node.id", properties.node_id), ("cluster.id", properties.cluster_id)):
+        if value is None:
+            raise ConfigError(
+                f"{meta_properties_path(directory)}: {key} is missing; format the directory for "
+                "this cluster"
+            )
+
+
 def _cluster_id_of(ensemble: DirectoryEnsemble) -> str:
     for directory, properties in ensemble.formatted.items():
-        for key, value in (
-            ("node.id", properties.node_id),
-            ("cluster.id", properties.cluster_id),
-        ):
-            if value is None:
-                raise ConfigError(
-                    f"{meta_properties_path(directory)}: {key} is missing; format the directory "
-                    "for this cluster"
-                )
+        check_owner_is_named(directory, properties)
     return next(p.cluster_id for p in ensemble.formatted.values() if p.cluster_id is not None)
 
 

@@ -97,7 +97,8 @@ def refuse_offline(layout: Layout, replicas: Sequence[int]) -> None:
                 BindingLimit.OFFLINE,
                 model.name,
                 "none of its replicas is online, so there is none to copy from",
-                f"start one of its brokers, or delete topic {model.name.topic}",
+                "start one of its brokers, bring its directory back into service (spindle disks "
+                f"readmit), or delete topic {model.name.topic}",
             )
 
 

@@ -52,7 +52,7 @@ class AuditRequest:
         Raises:
             ValueError: a path is none, or a file is to be written into one.
         """
-        roots = [_log_directory(text) for text in dict.fromkeys(self.paths)]
+        roots = list(dict.fromkeys(map(_log_directory, self.paths)))
         for file in (self.progress_path, self.html, self.quarantine):
             if file is not None and any(file.resolve().is_relative_to(root) for root in roots):
                 raise ValueError(f"{file} must be outside of the log directories")

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from spindle.cli.execution.directory_failures import with_failures
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
@@ -59,7 +60,8 @@ class BalanceRun:
         for remark in plan.remarks:
             self._tell(ExecutionStep("remark", remark, {"remark": remark}))
         text = f"nothing is left to move: the fills are {100 * plan.spread:.1f} points apart"
-        self._tell(ExecutionStep("balanced", text, {"spread": plan.spread}))
+        end = ExecutionStep("balanced", text, {"spread": plan.spread})
+        self._tell(with_failures(end, self._executor.failures.still_offline()))
 
     def cancel(self) -> None:
         """Stop the moves of this balance, and remove its throttles. Replicas that have moved stay.

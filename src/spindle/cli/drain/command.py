@@ -7,6 +7,7 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.drain.drain_run import DrainRun
 from spindle.cli.drain.taking_out import TakingOut, check_taking_out, take_out
+from spindle.cli.execution.directory_failures import with_failures
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.interruption import undone_by_interrupt
 from spindle.cli.execution.leaderships import KEEP_LEADERS
@@ -14,7 +15,7 @@ from spindle.cli.execution.planning import ExecutionPlanning
 from spindle.cli.execution.steps import Tell, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import ahead_options
-from spindle.cli.plan.place import parse_place
+from spindle.cli.plan.place import parse_place, plain_place
 from spindle.cli.plan.plan_command import limit_options, limits_of
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.admin.cluster import describe_brokers
@@ -63,8 +64,10 @@ def drain_command(
 
     After a kill, the same command goes on where it was. Ctrl-C stops the moves and removes the
     cordon; replicas that have left stay where they are. The exit code is 0 when no replica is left,
-    130 after Ctrl-C, and 1 after any failure.
+    130 after Ctrl-C, and 1 after any failure. Other directories that went offline meanwhile are no
+    failure of the drain; the last line names them.
     """
+    place = plain_place(place)
     broker_id, _ = parse_place(place)
     last_step = TakingOut(then) if then is not None else None
     if last_step is not None:
@@ -83,7 +86,8 @@ def drain_command(
         if not cancel:
             _finish(run, path, tell)
             if last_step is not None:
-                take_out(client, last_step, place, tell)
+                end = take_out(client, last_step, place, tell)
+                tell(with_failures(end, run.went_offline()))
         elif path.exists():
             run.cancel()
         else:

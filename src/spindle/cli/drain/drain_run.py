@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from spindle.cli.execution.cordons import remove_cordons, set_cordon
+from spindle.cli.execution.directory_failures import with_failures
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
@@ -102,8 +103,13 @@ class DrainRun:
         self._executor.unthrottle()
         self._file.cordoned = []
         self._file.end()
-        self._tell(end_step(self._place, plan, can_cordon=self._can_cordon))
+        end = end_step(self._place, plan, can_cordon=self._can_cordon)
+        self._tell(with_failures(end, self.went_offline()))
         self._executor.tell_throttles("the same command")
+
+    def went_offline(self) -> list[str]:
+        """Return the directories that have gone offline during this run, and are not back."""
+        return self._executor.failures.still_offline()
 
     def cancel(self) -> None:
         """Stop the moves of this drain, and remove its throttles and its cordons.

@@ -1,5 +1,6 @@
 """The last step of a drain: the broker uses the directory no longer, or the cluster forgets it."""
 
+import posixpath
 import sys
 from enum import StrEnum
 
@@ -10,12 +11,14 @@ from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.place import parse_place, place_text
 from spindle.client.admin.cluster import unregister_broker
+from spindle.client.admin.configs import describe
 from spindle.client.admin.cordons import cordoned_entries
 from spindle.client.admin.disks import alter_disks
 from spindle.client.errors import UnsupportedByPeer
 from spindle.client.wire.cluster import WireClient
 from spindle.common.counted import counted
 from spindle.common.ids import TopicPartition
+from spindle.config.resources import ConfigResourceType
 from spindle.disks.alteration import DirectoryAction, DirectoryInUse
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
 
@@ -35,7 +38,8 @@ def check_taking_out(client: WireClient, then: TakingOut, place: str, *, is_agre
 
     Raises:
         click.UsageError: the step does not fit the place.
-        CommandFailed: the broker does not run, or is not a Spindle broker.
+        CommandFailed: the broker does not run or is not a Spindle broker, or the directory holds
+            the metadata log.
         click.Abort: the user does not agree.
     """
     broker_id, path = parse_place(place)
@@ -50,12 +54,17 @@ def check_taking_out(client: WireClient, then: TakingOut, place: str, *, is_agre
                 f"broker {broker_id} is not a Spindle broker, so it cannot retire a directory "
                 "while it runs: drain without --then, stop it, and change log.dirs"
             ) from None
+        if path == _metadata_log_dir(client, broker_id):
+            raise CommandFailed(
+                f"{path} holds the metadata log of broker {broker_id}, so it cannot be retired: "
+                "drain without --then"
+            )
     if not is_agreed and sys.stdin.isatty():
         click.confirm(f"Drain {place_text(place)}, then {then.value} it?", abort=True)
 
 
-def take_out(client: WireClient, then: TakingOut, place: str, tell: Tell) -> None:
-    """Take an empty place out of use.
+def take_out(client: WireClient, then: TakingOut, place: str, tell: Tell) -> ExecutionStep:
+    """Take an empty place out of use; return the step that says so.
 
     Raises:
         CommandFailed: the broker still runs, or the place has replicas again.
@@ -72,8 +81,7 @@ def take_out(client: WireClient, then: TakingOut, place: str, tell: Tell) -> Non
         if problem is not None and path in cordoned_entries(client, broker_id):
             tell(left_cordon(broker_id, path, problem))
         text = f"broker {broker_id} uses {path} no longer: remove it from log.dirs, too"
-        tell(ExecutionStep("retired", text, {"broker": broker_id, "path": path}))
-        return
+        return ExecutionStep("retired", text, {"broker": broker_id, "path": path})
     if broker_id in client.metadata(()).brokers:
         raise CommandFailed(
             f"broker {broker_id} has no replicas, but it runs: stop it, and give the same command "
@@ -82,7 +90,15 @@ def take_out(client: WireClient, then: TakingOut, place: str, tell: Tell) -> Non
     _refuse_replicas(client, broker_id)
     unregister_broker(client, broker_id)
     text = f"broker {broker_id} is no longer registered"
-    tell(ExecutionStep("unregistered", text, {"broker": broker_id}))
+    return ExecutionStep("unregistered", text, {"broker": broker_id})
+
+
+def _metadata_log_dir(client: WireClient, broker_id: int) -> str:
+    keys = ("metadata.log.dir", "log.dirs", "log.dir")
+    found = describe(client, ConfigResourceType.BROKER, str(broker_id), keys)
+    values = {each.name: each.value for each in found}
+    first = next(value for key in keys if (value := values.get(key)))
+    return posixpath.normpath(first.split(",")[0].strip())
 
 
 def _refuse_replicas(client: WireClient, broker_id: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spindle.cli.execution.topic_throttles import ThrottledReplicas
-from spindle.cli.failure import CommandFailed
+from spindle.cli.failure import CommandFailed, naming_file
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.reassignment_plan import parse_plan
 
@@ -55,12 +55,20 @@ class ExecutionFile:
 
 
 def replace_document(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON file in one step, so that a kill leaves the old or the new one."""
+    """Write a JSON file in one step, so that a kill or a full disk leaves the old or the new one.
+
+    Raises:
+        OSError: the file cannot be written; the error names it.
+    """
     new = path.with_name(f"{path.name}.new")
-    with new.open("w", encoding="utf-8") as file:
-        json.dump(document, file)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with naming_file(path), new.open("w", encoding="utf-8") as file:
+            json.dump(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
     new.replace(path)
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from spindle.cli.durations import span_text
+from spindle.cli.execution.directory_failures import DirectoryFailures, went_offline
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.filling_targets import overfilling
 from spindle.cli.execution.moves_under_way import MovesUnderWay, Standstill, moves_under_way
@@ -73,6 +74,7 @@ class RoundExecutor:
 
     Attributes:
         refused: the moves of the last round that the cluster refused, with its reasons.
+        failures: the directories that have gone offline since the first wait.
 
     Args:
         throttle_bytes_per_second: for each broker: into it, out of it, and between directories.
@@ -94,12 +96,12 @@ class RoundExecutor:
         self.file = file
         self.tell = tell
         self.refused: list[str] = []
+        self.failures = DirectoryFailures()
         self._throttle_bytes_per_second = throttle_bytes_per_second
         self._highest_fill = highest_fill
         self._while_uncordoned = while_uncordoned
         self._throttled: set[int] = set()
         self._told: set[Replica] = set()
-        self._offline: set[str] | None = None
 
     def begin(self, plan: PlacementPlan) -> None:
         """Start the first round of a plan.
@@ -154,7 +156,8 @@ class RoundExecutor:
             reassigned = list_reassignments(self.client)
             described = self.client.describe_log_dirs()
             now = moves_under_way(reassigned, described)
-            self._tell_offline(now)
+            for each in self.failures.see(now.offline, described):
+                self.tell(went_offline(each))
             if not now.count:
                 return
             if now.count != told:
@@ -177,15 +180,6 @@ class RoundExecutor:
                 self.throttle()
             self._throttled.intersection_update(alive)
             time.sleep(PAUSE_S)
-
-    def _tell_offline(self, now: MovesUnderWay) -> None:
-        """Tell the directories that have failed since this execution began."""
-        found = {f"{broker}:{path}" for broker, paths in now.offline.items() for path in paths}
-        known = found if self._offline is None else self._offline
-        for each in sorted(found - known):
-            text = f"directory {each} has failed, or its broker has taken it offline"
-            self.tell(ExecutionStep("wentOffline", text, {"directory": each}))
-        self._offline = known | found
 
     def _leave_filling_targets(
         self, now: MovesUnderWay, described: Mapping[int, Collection[LogDirView]]

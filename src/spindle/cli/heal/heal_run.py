@@ -204,7 +204,7 @@ class HealRun:
         self._memory.see_offline(offline.values(), now_ms, self._settings.interval_ms)
         failed = []
         for number, remembered in offline.items():
-            name = str(model.directories[number])
+            name = failed_place(model, number)
             since_ms = self._memory.offline_ms[remembered]
             is_over = since_ms >= self._settings.grace_ms
             end = "its replicas are made elsewhere" if is_over else "waiting for its return"
@@ -252,6 +252,16 @@ class HealRun:
         )
         self._tell(ExecutionStep("spent", text, {"leftBytes": left, "smallestBytes": smallest}))
         return None
+
+
+def failed_place(model: ClusterModel, number: int) -> str:
+    """Return what has failed, for people: directories of a broker, or the broker that is silent."""
+    found = model.directories[number]
+    if found.path != UNREADABLE:
+        return str(found)
+    own = [model.directories[each] for each in model.directories_of(found.broker_id)]
+    failed = [str(each) for each in own if not each.is_online and each.path != UNREADABLE]
+    return ", ".join(failed) or f"broker {found.broker_id}"
 
 
 def failure_name(model: ClusterModel, number: int) -> str:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from spindle.cli.failure import CommandFailed
+from spindle.cli.failure import CommandFailed, naming_file
 from spindle.cli.history.sample_lines import broker_sample
 from spindle.planner.history import BrokerSample, ClusterSample
 
@@ -66,12 +66,13 @@ class HistoryWriter:
         path = self._folder / f"{_day(time_ms)}.jsonl"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
-            size = os.fstat(file).st_size
-            if size and os.pread(file, 1, size - 1) != b"\n":
-                lines = b"\n" + lines
-            while lines:
-                lines = lines[os.write(file, lines) :]
-            os.fsync(file)
+            with naming_file(path):
+                size = os.fstat(file).st_size
+                if size and os.pread(file, 1, size - 1) != b"\n":
+                    lines = b"\n" + lines
+                while lines:
+                    lines = lines[os.write(file, lines) :]
+                os.fsync(file)
         finally:
             os.close(file)
         self._delete_old(time_ms)

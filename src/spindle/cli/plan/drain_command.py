@@ -2,7 +2,7 @@
 
 import click
 
-from spindle.cli.plan.place import find_directories, parse_place, place_text
+from spindle.cli.plan.place import find_directories, parse_place, place_text, plain_place
 from spindle.cli.plan.plan_command import OUT, Goal, plan_command
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -16,6 +16,7 @@ from spindle.planner.plans import drain
 @plan_command
 def drain_command(place: str) -> Goal:
     """Plan moves of all replicas out of a broker, or out of its log directory DIR."""
+    place = plain_place(place)
     broker_id, path = parse_place(place)
 
     def make(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:

@@ -1,5 +1,7 @@
 """Places on a command line: `BROKER`, `BROKER:DIR`, `BROKER:RACK`."""
 
+import posixpath
+
 import click
 
 from spindle.cli.failure import CommandFailed
@@ -19,6 +21,16 @@ def parse_place(text: str) -> tuple[int, str | None]:
     return int(broker), rest or None
 
 
+def plain_place(place: str) -> str:
+    """Return a place with the path as brokers write it; the completion of shells adds a slash.
+
+    Raises:
+        click.BadParameter: the broker is no number.
+    """
+    broker_id, path = parse_place(place)
+    return place if path is None else f"{broker_id}:{posixpath.normpath(path)}"
+
+
 def place_text(place: str) -> str:
     """Return how a text names `BROKER` or `BROKER:DIR`: `broker 2`, or `2:/data/1`."""
     return place if ":" in place else f"broker {place}"
@@ -36,7 +48,14 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
         known = ", ".join(str(each.broker_id) for each in cluster.brokers)
         raise CommandFailed(f"there is no broker {broker_id}; there are {known}")
     own = cluster.directories_of(broker_id)
-    found = [each for each in own if path is None or cluster.directories[each].path == path]
+    plain = None if path is None else posixpath.normpath(path)
+    paths = {each: posixpath.normpath(cluster.directories[each].path) for each in own}
+    found = [each for each in own if plain is None or paths[each] == plain]
+    if not found and {cluster.directories[each].path for each in own} <= {UNREADABLE}:
+        raise CommandFailed(
+            f"broker {broker_id} does not tell its log directories, because it does not answer: "
+            f"start it, or empty the whole of it, as broker {broker_id} without a directory"
+        )
     if not found and path is not None:
         known = ", ".join(cluster.directories[each].path for each in own) or "none"
         raise CommandFailed(f"broker {broker_id} has no log directory {path}; it has {known}")

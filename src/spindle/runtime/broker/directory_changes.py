@@ -295,6 +295,7 @@ class DirectoryChanges:
             parts.cluster_id,
             parts.node_id,
             {d.path: d.directory_id for d in others if d.directory_id},
+            [d.path for d in others if d.is_offline],
         )
         thread = doors.try_thread(path)
         try:
@@ -367,10 +368,11 @@ class DirectoryChanges:
             else:
                 affected += self._affected.recorded_in(failed.directory_id)
                 affected += replicas.replace_directory(failed, directory)
-            affected += [found.topic_partition for found in opened.logs]
             replicas.add_loaded(opened.logs, directory)
             replicas.futures.add(directory)
             await self._host_missing()
+            # A log that was found may be the old copy of a replica that is in another directory.
+            affected += [each.topic_partition for each in replicas.in_directory(directory)]
             parts.on_changed()
         self._ports.open_directories.adopt(directory.path, directory.executor)
         log.info(
@@ -429,7 +431,7 @@ class DirectoryChanges:
 
 
 def _check_apart(path: str, others: Sequence[str]) -> None:
-    check_apart(os.path.realpath(path), {os.path.realpath(other): other for other in others})
+    check_apart(path, os.path.realpath(path), {os.path.realpath(other): other for other in others})
 
 
 def _check_answering(path: str, hangs: bool) -> None:

@@ -1,0 +1,61 @@
+"""Directories that go offline during an execution: told at once, and again in its last line."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Final
+
+from spindle.cli.execution.steps import ExecutionStep
+from spindle.common.counted import first_names
+
+_MOST_NAMED: Final = 5
+
+
+class DirectoryFailures:
+    """Notices the directories that go offline after the first look, and those that come back."""
+
+    def __init__(self) -> None:
+        self._before: set[tuple[int, str]] | None = None
+        self._offline: set[tuple[int, str]] = set()
+
+    def see(self, offline: Mapping[int, Collection[str]], described: Collection[int]) -> list[str]:
+        """Take note of the directories that are offline; return the new ones as `BROKER:DIR`.
+
+        Args:
+            offline: the paths of directories that have failed, by broker.
+            described: the brokers that have told their directories. A broker that is silent has
+                not got back those that were offline.
+        """
+        found = {(broker, path) for broker, paths in offline.items() for path in paths}
+        if self._before is None:
+            self._before = self._offline = found
+        new = found - self._offline
+        self._offline = found | {each for each in self._offline if each[0] not in described}
+        self._before &= self._offline
+        return _names(new)
+
+    def still_offline(self) -> list[str]:
+        """Return those that went offline after the first look and were not back at the last one."""
+        return _names(self._offline - (self._before or set()))
+
+
+def went_offline(directory: str) -> ExecutionStep:
+    """Return the step that tells a failure when it is noticed."""
+    text = f"directory {directory} has failed, or its broker has taken it offline"
+    return ExecutionStep("wentOffline", text, {"directory": directory})
+
+
+def with_failures(last: ExecutionStep, directories: Collection[str]) -> ExecutionStep:
+    """Return the last step of an execution that reached its goal, with what failed meanwhile.
+
+    Args:
+        directories: those that went offline meanwhile, and did not come back.
+    """
+    text = last.text
+    if directories:
+        names = first_names(list(directories), _MOST_NAMED)
+        text += f"; went offline meanwhile: {names} (see spindle disks list)"
+    return replace(last, text=text, facts={**last.facts, "wentOffline": list(directories)})
+
+
+def _names(directories: Collection[tuple[int, str]]) -> list[str]:
+    return [f"{broker}:{path}" for broker, path in sorted(directories)]

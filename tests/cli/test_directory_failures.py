@@ -1,0 +1,45 @@
+"""Directories that go offline during an execution are told, and named again in its last line."""
+
+from spindle.cli.execution.directory_failures import DirectoryFailures, with_failures
+from spindle.cli.execution.steps import ExecutionStep
+
+ALL = (1, 2)
+
+
+def test_only_directories_that_fail_after_the_first_look_are_told() -> None:
+    failures = DirectoryFailures()
+    assert failures.see({1: ["/old"]}, ALL) == []
+    assert failures.see({1: ["/old", "/b"], 2: ["/a"]}, ALL) == ["1:/b", "2:/a"]
+    assert failures.see({1: ["/old", "/b"], 2: ["/a"]}, ALL) == []
+    assert failures.still_offline() == ["1:/b", "2:/a"]
+
+
+def test_a_directory_that_comes_back_is_told_again_when_it_fails_again() -> None:
+    failures = DirectoryFailures()
+    failures.see({1: ["/old"]}, ALL)
+    assert failures.see({2: ["/a"]}, ALL) == ["2:/a"]
+    assert failures.see({}, ALL) == []
+    assert failures.still_offline() == []
+    assert failures.see({1: ["/old"], 2: ["/a"]}, ALL) == ["1:/old", "2:/a"]
+    assert failures.still_offline() == ["1:/old", "2:/a"]
+
+
+def test_a_broker_that_is_silent_has_not_got_its_directories_back() -> None:
+    failures = DirectoryFailures()
+    failures.see({}, ALL)
+    failures.see({2: ["/a"]}, ALL)
+    assert failures.see({}, [1]) == []
+    assert failures.still_offline() == ["2:/a"]
+    assert failures.see({2: ["/a"]}, ALL) == []
+
+
+def test_the_last_line_of_an_execution_names_what_failed_meanwhile() -> None:
+    last = ExecutionStep("empty", "1:/b has no replicas and is cordoned", {"isCordoned": True})
+    calm = with_failures(last, [])
+    assert (calm.text, calm.facts) == (last.text, {"isCordoned": True, "wentOffline": []})
+    end = with_failures(last, ["2:/a", "3:/c"])
+    assert end.text == (
+        "1:/b has no replicas and is cordoned; went offline meanwhile: 2:/a, 3:/c "
+        "(see spindle disks list)"
+    )
+    assert end.facts == {"isCordoned": True, "wentOffline": ["2:/a", "3:/c"]}
