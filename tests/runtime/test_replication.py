@@ -9,6 +9,7 @@ from cluster_harness import cluster_homes, eventually, running_cluster
 from fake_broker import create_replicated
 from node_harness import Client, Home, batch_of, connected, run
 
+from spindle.common.errors import ErrorCode
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
@@ -21,6 +22,10 @@ from spindle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
+from spindle.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.replicas.partition import Partition
@@ -230,6 +235,31 @@ def test_an_unclean_leader_declares_its_log_recovered(tmp_path: Path) -> None:
         assert b"only here" not in cluster.segments(2, "t")
 
     cluster_test(tmp_path, 2, scenario)
+
+
+def test_a_follower_describes_the_producers_of_its_replica(tmp_path: Path) -> None:
+    """A broker without a replica refuses (KIP-664)."""
+
+    async def described(
+        cluster: Cluster, node_id: int
+    ) -> DescribeProducersResponse.TopicResponse.PartitionResponse:
+        topic = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0])
+        async with connected(cluster.node(node_id)) as client:
+            answer = await client.ask(DescribeProducersRequest(topics=[topic]))
+        return answer.topics[0].partitions[0]
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", [2, 3])
+        batch = batch_of(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+        async with connected(cluster.node(2)) as client:
+            assert (await client.produce("t", 0, batch)).error_code == ErrorCode.NONE
+        await cluster.replicated("t", [2, 3])
+        of_leader, of_follower = await described(cluster, 2), await described(cluster, 3)
+        assert [producer.producer_id for producer in of_leader.active_producers] == [7]
+        assert of_follower == of_leader
+        assert (await described(cluster, 4)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    cluster_test(tmp_path, 3, scenario)
 
 
 def test_leader_and_follower_have_rows_of_their_own(tmp_path: Path) -> None:

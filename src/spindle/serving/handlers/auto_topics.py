@@ -47,7 +47,10 @@ async def create_missing_topics(
 async def request_topics(
     services: BrokerServices, context: RequestContext | None, names: list[str]
 ) -> dict[str, ErrorCode]:
-    """Ask the controller to create topics with default settings, or those of internal topics."""
+    """Ask the controller to create topics with the settings of this broker's property file.
+
+    Internal topics have keys of their own there.
+    """
     request = CreateTopicsRequest(
         timeout_ms=_TIMEOUT_MS, topics=[_shape(services, name) for name in names]
     )
@@ -85,6 +88,12 @@ def _shape(services: BrokerServices, name: str) -> CreateTopicsRequest.Creatable
             "segment.bytes": str(integer("transaction.state.log.segment.bytes")),
             "unclean.leader.election.enable": "false",
         }
+    else:
+        # The controller has defaults of its own, for keys that this broker's property file lacks.
+        if "num.partitions" in services.config.static:
+            partitions = integer("num.partitions")
+        if "default.replication.factor" in services.config.static:
+            replication_factor = integer("default.replication.factor")
     return CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,

@@ -1,4 +1,4 @@
-"""DescribeProducers: the active producers of partitions led here (KIP-664)."""
+"""DescribeProducers: the active producers of the replicas here (KIP-664)."""
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, error_code
@@ -34,7 +34,10 @@ def _topic_error(
 async def describe_producers(
     services: BrokerServices, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Describe the producers of each partition; refuse a partition that is named again."""
+    """Describe the producers of each partition; refuse a partition that is named again.
+
+    A follower answers as well, from its own log: clients may ask for one replica.
+    """
     response = DescribeProducersResponse()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:
@@ -58,7 +61,7 @@ async def describe_producers(
                     topic.name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
                 continue
-            answer.error_code = services.replicas.leader_error(partition, -1)
+            answer.error_code = services.replicas.leader_error(partition, -1, needs_leader=False)
             if answer.error_code:
                 continue
             try:
