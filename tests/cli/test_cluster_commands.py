@@ -92,6 +92,22 @@ def test_internal_topics_are_shown_on_demand(say: Say) -> None:
     assert "__consumer_offsets" in every
 
 
+def test_a_consumer_names_the_offset_that_is_gone_and_where_it_goes_on(
+    say: Say, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say("topic", "create", "gone")
+    words = ("consume", "--topic", "gone", "--partition", "0", "--offset", "7", "--timeout-ms", "0")
+    assert run(words) == 0
+    told = "offset 7 of partition gone-0 is not there; the consumer goes on at offset 0\n"
+    assert told in capsys.readouterr().err
+
+
+def test_a_consumer_names_the_partition_that_is_not_there(say: Say, refused: Say) -> None:
+    say("topic", "create", "narrow", "-p", "2")
+    text = refused("consume", "--topic", "narrow", "--partition", "17")
+    assert "there is no partition narrow-17; narrow has the partitions 0 to 1\n" in text
+
+
 @pytest.mark.parametrize(
     ("words", "err"),
     [
