@@ -108,6 +108,14 @@ def test_a_consumer_names_the_partition_that_is_not_there(say: Say, refused: Say
     assert "there is no partition narrow-17; narrow has the partitions 0 to 1\n" in text
 
 
+def test_tools_name_the_file_and_the_filter_that_do_not_do(refused: Say, tmp_path: Path) -> None:
+    path = str(tmp_path / "nope.json")
+    told = refused("delete-records", "--offset-json-file", path)
+    assert told == f"Unable to read file {path}: No such file or directory\n"
+    told = refused("get-offsets", "--topic", "nope", "--partitions", "7")
+    assert told == "no partition matches --topic nope --partitions 7\n"
+
+
 @pytest.mark.parametrize(
     ("words", "err"),
     [
