@@ -116,6 +116,12 @@ def test_tools_name_the_file_and_the_filter_that_do_not_do(refused: Say, tmp_pat
     assert told == "no partition matches --topic nope --partitions 7\n"
 
 
+def test_an_operation_that_a_resource_does_not_have_is_named(refused: Say) -> None:
+    words = ("--allow-principal", "User:app", "--topic", "t", "--operation")
+    told = refused("acls", "--add", *words, "Read", *words[-1:], "Reed")
+    assert told.startswith("--operation Reed: a resource of the type TOPIC has ALL, ALTER, ")
+
+
 @pytest.mark.parametrize(
     ("words", "err"),
     [
