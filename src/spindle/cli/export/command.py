@@ -311,6 +311,10 @@ def _export(job: "ExportJob", given: Mapping[str, Any]) -> None:
             job.settings["progress"] = show
             result = job.run(spark)
         _show(result, time.monotonic() - started, given["as_json"])
+    except KeyboardInterrupt:
+        # Ctrl-C has ended the JVM, too, and PySpark warns of that when the session stops.
+        warnings.simplefilter("ignore")
+        raise
     finally:
         spark.stop()
 
