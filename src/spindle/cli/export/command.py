@@ -152,7 +152,8 @@ def export(**given: Any) -> int:
 
     TABLE is a directory, or NAMESPACE.NAME in an Iceberg catalog. The command may be killed at any
     time; run it again to continue where the table ends. The exit code is 0 on success, 3 if another
-    export of the same partitions committed first, 130 after Ctrl-C, and 1 on any other failure.
+    export of the same partitions committed first, 130 after Ctrl-C without
+    --follow, and 1 on any other failure.
     """
     with _told_in_one_sentence(), _warnings_told():
         job = _job(given)
