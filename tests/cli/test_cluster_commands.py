@@ -92,6 +92,36 @@ def test_internal_topics_are_shown_on_demand(say: Say) -> None:
     assert "__consumer_offsets" in every
 
 
+def test_a_consumer_names_the_offset_that_is_gone_and_where_it_goes_on(
+    say: Say, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say("topic", "create", "gone")
+    words = ("consume", "--topic", "gone", "--partition", "0", "--offset", "7", "--timeout-ms", "0")
+    assert run(words) == 0
+    told = "offset 7 of partition gone-0 is not there; the consumer goes on at offset 0\n"
+    assert told in capsys.readouterr().err
+
+
+def test_a_consumer_names_the_partition_that_is_not_there(say: Say, refused: Say) -> None:
+    say("topic", "create", "narrow", "-p", "2")
+    text = refused("consume", "--topic", "narrow", "--partition", "17")
+    assert "there is no partition narrow-17; narrow has the partitions 0 to 1\n" in text
+
+
+def test_tools_name_the_file_and_the_filter_that_do_not_do(refused: Say, tmp_path: Path) -> None:
+    path = str(tmp_path / "nope.json")
+    told = refused("delete-records", "--offset-json-file", path)
+    assert told == f"Unable to read file {path}: No such file or directory\n"
+    told = refused("get-offsets", "--topic", "nope", "--partitions", "7")
+    assert told == "no partition matches --topic nope --partitions 7\n"
+
+
+def test_an_operation_that_a_resource_does_not_have_is_named(refused: Say) -> None:
+    words = ("--allow-principal", "User:app", "--topic", "t", "--operation")
+    told = refused("acls", "--add", *words, "Read", *words[-1:], "Reed")
+    assert told.startswith("--operation Reed: a resource of the type TOPIC has ALL, ALTER, ")
+
+
 @pytest.mark.parametrize(
     ("words", "err"),
     [

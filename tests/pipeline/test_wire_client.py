@@ -212,6 +212,9 @@ def test_a_topic_that_nobody_knows_is_given_up_after_seconds(broker: WireBroker)
             with pytest.raises(NotInMetadata, match=r"^UNKNOWN_TOPIC_OR_PARTITION: "):
                 call()
             assert 2 < now[0] - began <= 5
+        known = "there is no partition t-5; t has the partitions 0 to 0"
+        with pytest.raises(NotInMetadata, match=known):
+            client.list_offsets({TopicPartition("t", 5): LATEST})
 
 
 def test_a_topic_that_has_just_been_created_is_waited_for(

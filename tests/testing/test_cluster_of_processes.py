@@ -135,6 +135,13 @@ def test_an_impossible_shape_is_refused(wish: dict[str, int], complaint: str) ->
         Cluster(**wish)  # type: ignore[arg-type]
 
 
+def test_a_number_that_is_a_text_and_a_time_that_is_no_time_are_refused() -> None:
+    with pytest.raises(TypeError, match="brokers '3' is no integer"):
+        Cluster(brokers="3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="start_timeout_s 0 is not above 0"):
+        Cluster(start_timeout_s=0)
+
+
 def test_a_wrong_property_and_a_wrong_node_are_refused() -> None:
     with pytest.raises(ClusterError, match="num\\.partitions"):
         Cluster(properties={"num.partitions": "many"})
@@ -219,6 +226,8 @@ def test_waiting_has_a_limit() -> None:
         with pytest.raises(ClusterError, match="there is no partition nothing-0"):
             cluster.wait_for_leader("nothing", timeout_s=0.1)
         cluster.create_topic("t")
+        with pytest.raises(ClusterError, match="there is no partition t-9"):
+            cluster.broker(1).disk_of("t", 9)
         with pytest.raises(TimeoutError, match="not yet a leader of t-0"):
             cluster.wait_for_leader("t", other_than=(1, 2), timeout_s=0.1)
         with pytest.raises(TimeoutError, match="not yet broker 2 fenced"):

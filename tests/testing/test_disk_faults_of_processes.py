@@ -189,6 +189,10 @@ def test_wrong_arguments_are_refused(cluster: Cluster) -> None:
         cluster.disk(1, 4)
     with pytest.raises(ValueError, match="error_number 0"):
         disk.fail(0)
+    with pytest.raises(ValueError, match="'fsync' is none of read, write, sync"):
+        disk.fail(errno.EIO, operations=["fsync"])
+    with pytest.raises(ValueError, match="'stop' is none of kill, fail"):
+        disk.tear(then="stop")
     with pytest.raises(ValueError, match="leave_bytes -1"):
         disk.fill(-1)
     with pytest.raises(ValueError, match="delay_ms -1"):

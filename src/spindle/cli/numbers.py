@@ -6,6 +6,12 @@ from typing import cast
 import click
 
 
+class WholeRange(click.IntRange):
+    """A whole number in a range."""
+
+    name = "whole number"
+
+
 class FiniteRange(click.FloatRange):
     """A number in a range, but neither `nan`, which is in no range, nor an infinity."""
 

@@ -9,6 +9,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.failure import CommandFailed
+from spindle.cli.numbers import WholeRange
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.cli.table import table_lines
 from spindle.cli.tools.topic_filter import is_internal
@@ -35,7 +36,7 @@ def topic() -> None:
 
 
 _partitions = click.option(
-    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Number of partitions."
+    "-p", "--partitions", type=WholeRange(min=1), metavar="N", help="Number of partitions."
 )
 _configs = click.option(
     "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A topic setting."
@@ -46,7 +47,7 @@ _configs = click.option(
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_partitions
 @click.option(
-    "-r", "--replicas", type=click.IntRange(1, 32767), metavar="N", help="Replicas of a partition."
+    "-r", "--replicas", type=WholeRange(1, 32767), metavar="N", help="Replicas of a partition."
 )
 @_configs
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic alone that exists.")

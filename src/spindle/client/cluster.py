@@ -90,12 +90,15 @@ class ClusterView:
         Raises:
             ApiError: the partition does not exist, or has no leader now.
         """
-        partition = self.topic(of.topic).partitions.get(of.partition)
+        partitions = self.topic(of.topic).partitions
+        partition = partitions.get(of.partition)
         if partition is None:
-            raise NotInMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {of}")
+            known = f"{of.topic} has the partitions 0 to {max(partitions, default=0)}"
+            text = f"there is no partition {of}; {known}"
+            raise NotInMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         leader = self.brokers.get(partition.leader)
         if partition.leader == NO_LEADER or leader is None:
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {of}")
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {of} has no leader now")
         return leader
 
     def has_leader(self, of: TopicPartition) -> bool:

@@ -15,6 +15,7 @@ from spindle.cli.audit.request import AuditRequest, states_before_repairs
 from spindle.cli.audit.running import run_requested
 from spindle.cli.audit.screen import report_document, report_lines
 from spindle.cli.client_options import COMMAND_CONFIG
+from spindle.cli.numbers import WholeRange
 from spindle.cli.pages.audit_page import audit_page
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.sizes import parse_size
@@ -44,7 +45,7 @@ class _AuditCommand(click.Command):
 @click.option(
     "-j",
     "--jobs",
-    type=click.IntRange(min=1),
+    type=WholeRange(min=1),
     default=lambda: len(os.sched_getaffinity(0)),
     show_default="one for each core",
     help="Processes that read at the same time.",

@@ -6,6 +6,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.replica_lines import altered_document, replica_lines
+from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
 from spindle.common.uuids import uuid_text
@@ -13,7 +14,7 @@ from spindle.disks.alteration import DirectoryAction
 
 
 @click.command("add")
-@click.argument("broker", type=click.IntRange(min=0))
+@click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
 @cluster_command
 def add_command(client: WireClient, as_json: bool, broker: int, path: str) -> None:

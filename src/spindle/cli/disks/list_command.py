@@ -22,6 +22,7 @@ from spindle.cli.history.forecasts import (
     time_to_full_text,
 )
 from spindle.cli.history.history_folder import read_history
+from spindle.cli.numbers import WholeRange
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import shortened
 from spindle.client.admin.cluster import describe_brokers
@@ -54,7 +55,7 @@ _SHORT: Final = len("online")
 
 
 @click.command("list")
-@click.option("--broker", type=click.IntRange(min=0), metavar="N", help="Only this broker.")
+@click.option("--broker", type=WholeRange(min=0), metavar="N", help="Only this broker.")
 @HISTORY
 @cluster_command
 def list_command(

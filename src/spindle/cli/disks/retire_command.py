@@ -13,6 +13,7 @@ from spindle.cli.disks.replica_lines import (
     replica_documents,
     replica_lines,
 )
+from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ErrorCode
@@ -21,7 +22,7 @@ from spindle.disks.alteration import DirectoryAction, DirectoryInUse, ReplicaSta
 
 
 @click.command("retire")
-@click.argument("broker", type=click.IntRange(min=0))
+@click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
 @cluster_command
 @click.pass_context

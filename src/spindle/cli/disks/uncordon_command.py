@@ -5,12 +5,13 @@ import json
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.numbers import WholeRange
 from spindle.client.admin.cordons import shown_path, uncordon
 from spindle.client.wire.cluster import WireClient
 
 
 @click.command("uncordon")
-@click.argument("broker", type=click.IntRange(min=0))
+@click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
 @cluster_command
 def uncordon_command(client: WireClient, as_json: bool, broker: int, path: str) -> None:

@@ -18,7 +18,7 @@ from spindle.cli.disks.rates import BrokerRates, DiskRate, MoveRate, OperationRa
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
 from spindle.cli.disks.survey import Survey
 from spindle.cli.failure import CommandFailed
-from spindle.cli.numbers import FiniteRange
+from spindle.cli.numbers import FiniteRange, WholeRange
 from spindle.cli.terminal import Line, shows_blocks
 from spindle.client.wire.cluster import WireClient
 
@@ -65,8 +65,8 @@ class Watch:
     metavar="S",
     help="Seconds between two pictures.",
 )
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N pictures.")
-@click.option("--broker", type=click.IntRange(min=0), metavar="N", help="Only this broker.")
+@click.option("--count", type=WholeRange(min=1), metavar="N", help="End after N pictures.")
+@click.option("--broker", type=WholeRange(min=0), metavar="N", help="Only this broker.")
 @cluster_command
 def watch_command(
     client: WireClient, as_json: bool, interval_s: float, count: int | None, broker: int | None

@@ -1,6 +1,8 @@
 """`spindle export`: write topics into a table, every offset once; run again, or follow."""
 
 import json
+import logging
+import os
 import signal
 import threading
 import time
@@ -15,7 +17,7 @@ from spindle.cli.client_options import COMMAND_CONFIG, SERVERS
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
 from spindle.cli.failure import CommandFailed
-from spindle.cli.numbers import FiniteRange
+from spindle.cli.numbers import FiniteRange, WholeRange
 from spindle.cli.sizes import parse_size
 from spindle.cli.tools.bootstrap import properties_of
 from spindle.cli.tools.failures import FAILURES, failure
@@ -31,6 +33,9 @@ _TOLD_IN_ONE_SENTENCE: Final = ("spindle.", "builtins", "pyspark", "py4j", "pyic
 
 CONFLICT: Final = 3
 """Exit code: another export of the same partitions committed first."""
+
+INTERRUPTED: Final = 130
+"""Exit code: Ctrl-C ended the run."""
 
 
 @click.command("export")
@@ -91,7 +96,7 @@ CONFLICT: Final = 3
     help="Commit after so many bytes of log; default: 1 GiB.",
 )
 @click.option(
-    "--portion-rows", type=click.IntRange(min=1), metavar="N", help="Commit after so many rows."
+    "--portion-rows", type=WholeRange(min=1), metavar="N", help="Commit after so many rows."
 )
 @click.option(
     "--partition-by",
@@ -147,18 +152,38 @@ def export(**given: Any) -> int:
 
     TABLE is a directory, or NAMESPACE.NAME in an Iceberg catalog. The command may be killed at any
     time; run it again to continue where the table ends. The exit code is 0 on success, 3 if another
-    export of the same partitions committed first, and 1 on any other failure.
+    export of the same partitions committed first, 130 after Ctrl-C without
+    --follow, and 1 on any other failure.
     """
     with _told_in_one_sentence(), _warnings_told():
         job = _job(given)
         from spindle.pipeline.export import ExportConflict
 
         try:
-            _run(job, given)
+            with _interrupts_not_logged():
+                _run(job, given)
         except ExportConflict as error:
-            click.echo(f"spindle export: {error}", err=True)
+            _tell(str(error))
             return CONFLICT
+        except KeyboardInterrupt:
+            _tell("stopped; what was committed stays, and the next run goes on behind it")
+            return INTERRUPTED
         return 0
+
+
+@contextmanager
+def _interrupts_not_logged() -> Iterator[None]:
+    """Keep py4j from logging Ctrl-C as an error with a traceback."""
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+
+    root = logging.getLogger()
+    root.addFilter(is_wanted)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_wanted)
 
 
 @contextmanager
@@ -256,8 +281,24 @@ def _run(job: "ExportJob", given: Mapping[str, Any]) -> None:
     if idle is not None and not given["follow"]:
         _show(idle, time.monotonic() - started, given["as_json"])
     else:
+        _check_folder(job)
         _export(job, given)
     _maintain(job, given)
+
+
+def _check_folder(job: "ExportJob") -> None:
+    """Refuse a table that cannot be written where it should be, before Spark starts."""
+    from spindle.pipeline.export.paths import local_directory
+
+    if job.catalog is not None:
+        return
+    folder = str(local_directory(job.table))
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        raise CommandFailed(f"cannot write the table {job.table}: {folder} is no directory")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CommandFailed(f"cannot write the table {job.table}: {folder} is not writable")
 
 
 def _export(job: "ExportJob", given: Mapping[str, Any]) -> None:
@@ -271,6 +312,10 @@ def _export(job: "ExportJob", given: Mapping[str, Any]) -> None:
             job.settings["progress"] = show
             result = job.run(spark)
         _show(result, time.monotonic() - started, given["as_json"])
+    except KeyboardInterrupt:
+        # Ctrl-C has ended the JVM, too, and PySpark warns of that when the session stops.
+        warnings.simplefilter("ignore")
+        raise
     finally:
         spark.stop()
 

@@ -25,20 +25,21 @@ def place_options(edge: Edge, topic: str, text: str) -> dict[str, str]:
     """
     if text in ("earliest", "latest"):
         return {f"{edge}Offsets": text}
+    option = _OPTIONS[edge]
     if text.startswith("{"):
-        return {f"{edge}Offsets": json.dumps({topic: _offsets(_OPTIONS[edge], text)})}
+        return {f"{edge}Offsets": json.dumps({topic: _offsets(option, text)})}
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is not earliest, latest, a time such as 2026-11-23T12:00 or offsets such as "
-            '{"0": 17}'
+            f"{option} {text!r}: want earliest, latest, a time such as 2026-11-23T12:00 or offsets "
+            'such as {"0": 17}'
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     time_ms = int(moment.timestamp() * 1000)
     if time_ms < 0:
-        raise click.BadParameter(f"{text!r} is before 1970")
+        raise click.BadParameter(f"{option} {text!r} is before 1970")
     return {f"{edge}Timestamp": str(time_ms)}
 
 

@@ -2,6 +2,7 @@
 
 import click
 
+from spindle.cli.numbers import WholeRange
 from spindle.cli.plan.place import find_directories
 from spindle.cli.plan.plan_command import OUT, Goal, plan_command
 from spindle.planner.limits import PlanLimits
@@ -11,7 +12,7 @@ from spindle.planner.plans import decommission
 
 
 @click.command("decommission")
-@click.argument("broker", type=click.IntRange(min=0))
+@click.argument("broker", type=WholeRange(min=0))
 @OUT
 @plan_command
 def decommission_command(broker: int) -> Goal:

@@ -16,7 +16,7 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import span_text
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import ahead_options, look_ahead, plan_with
-from spindle.cli.numbers import FiniteRange
+from spindle.cli.numbers import FiniteRange, WholeRange
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.pages.plan_page import plan_page
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
@@ -67,7 +67,7 @@ _LIMITS = (
     ),
     click.option(
         "--parallel",
-        type=click.IntRange(min=1),
+        type=WholeRange(min=1),
         default=5,
         show_default=True,
         metavar="N",

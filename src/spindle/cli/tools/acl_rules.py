@@ -134,7 +134,7 @@ def rules_of(options: Options) -> RulesByPattern:
         read = (Operation.READ, Operation.DESCRIBE)
         _join(found, _of(named, ResourceType.TOPIC), _rules(options, read))
         _join(found, _of(named, ResourceType.GROUP), _rules(options, [Operation.READ]))
-    _check_operations(found)
+    _check_operations(found, options)
     return found
 
 
@@ -166,11 +166,14 @@ def _operation(text: str) -> Operation:
     return Operation.UNKNOWN
 
 
-def _check_operations(found: RulesByPattern) -> None:
+def _check_operations(found: RulesByPattern, options: Options) -> None:
     for pattern, rules in found.items():
         valid = (*OPERATIONS_OF[pattern.resource_type], Operation.ALL)
         if any(rule.operation not in valid for rule in rules):
             names = ", ".join(sorted(operation.name for operation in valid))
+            kind = pattern.resource_type.name
+            wrong = [text for text in options.all("operation") if _operation(text) not in valid]
             raise UsageError(
-                f"ResourceType {pattern.resource_type.name} only supports operations [{names}]"
+                f"ResourceType {kind} only supports operations [{names}]",
+                f"--operation {', '.join(wrong)}: a resource of the type {kind} has {names}",
             )

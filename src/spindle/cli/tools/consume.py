@@ -92,7 +92,7 @@ def _run(options: Options) -> int:
     ):
         if not options.is_kafka:
             _tell_missing_topic(client, start.topic)
-        consumption = Consumption(client, start, group_id)
+        consumption = Consumption(client, start, group_id, None if options.is_kafka else _tell)
         try:
             with executing():
                 last = time.monotonic()
@@ -118,6 +118,10 @@ def _run(options: Options) -> int:
             consumption.close()
             click.echo(f"Processed a total of {printed} messages", err=True)
     return 0
+
+
+def _tell(sentence: str) -> None:
+    click.echo(sentence, err=True)
 
 
 @contextmanager

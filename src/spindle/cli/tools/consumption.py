@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,10 +35,18 @@ class Consumption:
 
     Args:
         group_id: take part in this group; None reads without one and keeps no positions.
+        tell: is called with a sentence for each position that the log does not have.
     """
 
-    def __init__(self, client: WireClient, start: Start, group_id: str | None) -> None:
+    def __init__(
+        self,
+        client: WireClient,
+        start: Start,
+        group_id: str | None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
         self._client = client
+        self._tell = tell
         self._start = start
         self._group_id = group_id
         self._member: BlockingGroupMember | None = None
@@ -89,7 +97,11 @@ class Consumption:
         try:
             self._fetched.extend(reader.poll())
         except OffsetLost as lost:
-            reader.positions |= self._positions([lost.partition], self._start.reset)
+            found = self._positions([lost.partition], self._start.reset)
+            reader.positions |= found
+            if self._tell is not None:
+                where = ", ".join(map(str, found.values()))
+                self._tell(f"{lost}; the consumer goes on at offset {where}")
 
     def _open(self) -> Reader:
         if self._group_id is None:

@@ -76,7 +76,10 @@ def _run(options: Options) -> int:
     with connect_as(options, client_id="GetOffsetShell") as client:
         partitions = _partitions(client, is_meant, options.has("exclude-internal-topics"))
         if not partitions:
-            raise ToolFailed("Could not match any topic-partitions with the specified filters")
+            raise ToolFailed(
+                "Could not match any topic-partitions with the specified filters",
+                plainly=_no_match(options),
+            )
         found = _offsets(client, partitions, time, is_kafka=options.is_kafka)
     if options.has("json"):
         document = [
@@ -96,6 +99,12 @@ def _filter(options: Options) -> PartitionFilter:
     is_meant = topic_filter(options.text("topic", ".*"))
     numbers = parse_partition_ids(options.text("partitions"))
     return lambda p: is_meant(p.topic) and (not numbers or p.partition in numbers)
+
+
+def _no_match(options: Options) -> str:
+    filters = ("topic", "partitions", "topic-partitions")
+    given = [f"--{name} {options.text(name)}" for name in filters if options.has(name)]
+    return f"no partition matches {' '.join(given)}" if given else "there are no topics"
 
 
 def _partitions(

@@ -20,8 +20,10 @@ def read_file(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except OSError:
-        raise ToolFailed(f"Unable to read file {path}", "java.io.IOException") from None
+    except OSError as error:
+        message = f"Unable to read file {path}"
+        plainly = f"{message}: {error.strerror}"
+        raise ToolFailed(message, "java.io.IOException", plainly) from None
 
 
 def parse_document(text: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.client.admin.partitions import ElectionType, elect_leaders
-from spindle.client.admin.refusals import exception_text
+from spindle.client.admin.refusals import exception_text, refusal_text
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 
@@ -67,7 +67,7 @@ def _run(options: Options) -> None:
     if options.has("json"):
         click.echo(json.dumps([_entry(p, error) for p, error in outcome.items()]))
     else:
-        for line in outcome_lines(kind, outcome):
+        for line in outcome_lines(kind, outcome, is_kafka=options.is_kafka):
             click.echo(line)
     failed = sum(1 for error in outcome.values() if _is_failure(error))
     if failed:
@@ -117,8 +117,11 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     return found
 
 
-def outcome_lines(kind: ElectionType, outcome: dict[TopicPartition, ApiError | None]) -> list[str]:
+def outcome_lines(
+    kind: ElectionType, outcome: dict[TopicPartition, ApiError | None], *, is_kafka: bool
+) -> list[str]:
     """Return the lines about the outcome of the election."""
+    text_of = exception_text if is_kafka else refusal_text
     done = [str(p) for p, error in outcome.items() if error is None]
     idle = [str(p) for p, error in outcome.items() if error and not _is_failure(error)]
     lines = []
@@ -128,8 +131,7 @@ def outcome_lines(kind: ElectionType, outcome: dict[TopicPartition, ApiError | N
     if idle:
         lines.append(f"Valid replica already elected for partitions {', '.join(idle)}")
     lines += [
-        f"Error completing leader election ({kind.name}) for partition: {p}: "
-        f"{exception_text(error)}"
+        f"Error completing leader election ({kind.name}) for partition: {p}: {text_of(error)}"
         for p, error in outcome.items()
         if error is not None and _is_failure(error)
     ]

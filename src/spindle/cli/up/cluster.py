@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
@@ -144,10 +145,12 @@ class LocalCluster:
         return 0 if is_clean and len(lost) < len(nodes) else 1
 
     def _tell(self, sentence: str, json_line: str) -> None:
-        if self.as_json:
-            click.echo(json_line)
-        else:
-            click.echo(sentence, err=True)
+        # The reader of a pipe may have gone; the nodes are stopped in order all the same.
+        with suppress(BrokenPipeError):
+            if self.as_json:
+                click.echo(json_line)
+            else:
+                click.echo(sentence, err=True)
 
 
 def _check_wishes(

@@ -7,6 +7,7 @@ import click
 from click.core import ParameterSource
 
 from spindle.cli.failure import CommandFailed
+from spindle.cli.numbers import WholeRange
 from spindle.cli.property_file import parse_overrides
 from spindle.cli.up.cluster import LocalCluster
 from spindle.cli.up.layout import Wishes
@@ -28,33 +29,33 @@ class _Folder(click.Path):
 @click.command("up")
 @click.option(
     "--nodes",
-    type=click.IntRange(1, _MAX_NODES),
+    type=WholeRange(1, _MAX_NODES),
     default=1,
     show_default=True,
     help="Number of brokers, each a process of its own. The first three are controllers, too.",
 )
 @click.option(
     "--dirs",
-    type=click.IntRange(1, _MAX_DIRECTORIES),
+    type=WholeRange(1, _MAX_DIRECTORIES),
     default=3,
     show_default=True,
     help="Number of log directories of each node.",
 )
 @click.option(
     "--controllers",
-    type=click.IntRange(0, _MAX_NODES),
+    type=WholeRange(0, _MAX_NODES),
     default=0,
     help="Number of further nodes that are controllers only; the brokers are no controllers then.",
 )
 @click.option(
     "--racks",
-    type=click.IntRange(0, _MAX_NODES),
+    type=WholeRange(0, _MAX_NODES),
     default=0,
     help="Number of racks, to which the brokers are dealt in turn.",
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, MAX_PORT),
+    type=WholeRange(0, MAX_PORT),
     default=9092,
     show_default=True,
     help="Port of the first broker; the other brokers and the controllers follow. With 0, free "

@@ -13,12 +13,19 @@ from spindle.pipeline.options.client_names import CLIENT_PROPERTIES
 
 _PROPERTIES = {f"{KAFKA_PREFIX}{name}": f"{KAFKA_PREFIX}{name}" for name in CLIENT_PROPERTIES}
 _LIKENESS = 0.8
+_PLACE = "spindle"
+_told: dict[str | tuple[str, type[Warning], int], int] = {}
 
 
 def warn_of_unknown_options(given: Mapping[str, str], known: Iterable[str]) -> None:
-    """Warn of the options that have no effect; see `unknown_options`."""
+    """Warn of the options that have no effect, each once; see `unknown_options`.
+
+    Spark calls the sources in a process of its own, where no line of the user's program is known,
+    and a line of this package would tell the user nothing.
+    """
     for name, nearest in unknown_options(given, known).items():
-        warnings.warn(unknown_text(name, nearest), RuntimeWarning, stacklevel=3)
+        text = unknown_text(name, nearest)
+        warnings.warn_explicit(text, RuntimeWarning, _PLACE, 1, registry=_told)
 
 
 def unknown_options(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str | None]:

@@ -116,7 +116,11 @@ def _compiled(text: str) -> _Compiled:
     named: dict[str, Any] = {}
     try:
         schema = parse_schema(given, named)
-    except (SchemaParseException, UnknownType, KeyError, TypeError) as error:
+    except KeyError as error:
+        raise ValueError(f"no Avro schema: {shown(str(error))} is missing") from None
+    except UnknownType as error:
+        raise ValueError(f"no Avro schema: {shown(repr(error.name))} is not a type") from None
+    except (SchemaParseException, TypeError) as error:
         raise ValueError(f"no Avro schema: {shown(str(error))}") from None
     column = avro_column(schema, named)
     is_record = isinstance(schema, dict) and schema["type"] in ("record", "error")

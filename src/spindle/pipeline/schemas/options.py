@@ -23,7 +23,8 @@ All options that begin with `value` exist with `key`, too.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -142,7 +143,8 @@ class _Column(NamedTuple):
                 f"option {self.name}Schema=infer is for the values of exports; a read has to know "
                 "the schema when it is planned"
             )
-        decoder = JsonDecoder(json_type(text), refuses == "refuse")
+        with self._schema_named():
+            decoder = JsonDecoder(json_type(text), refuses == "refuse")
         return decoder if registry is None else ConfluentDecoder(decoder)
 
     def _avro(self, registry: RegistrySettings | None) -> Decoder:
@@ -150,7 +152,10 @@ class _Column(NamedTuple):
         if registry is None:
             if text is None:
                 raise self._missing("Schema", "or schemaRegistry.url")
-            return AvroDecoder(text, reader)
+            with self._schema_named():
+                AvroDecoder(text)
+            with self._named("ReaderSchema"):
+                return AvroDecoder(text, reader)
         if text is not None and reader is not None:
             raise ValueError(
                 f"option {self.name}Schema has no use beside {self.name}ReaderSchema: the registry "
@@ -168,6 +173,21 @@ class _Column(NamedTuple):
             raise self._missing("Message", "the complete name of the message")
         decoder = ProtobufDecoder(self._read(path), message)
         return decoder if registry is None else confluent_protobuf(decoder)
+
+    @contextmanager
+    def _named(self, suffix: str) -> Iterator[None]:
+        """Name the option in an error about its value."""
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(f"option {self.name}{suffix}: {error}") from None
+
+    def _schema_named(self) -> AbstractContextManager[None]:
+        """Name the option that has the schema, unless a registry has it."""
+        for suffix in ("Schema", "SchemaFile"):
+            if self._given(suffix) is not None:
+                return self._named(suffix)
+        return nullcontext()
 
     def _schema_text(self) -> str | None:
         text, path = self._given("Schema"), self._given("SchemaFile")

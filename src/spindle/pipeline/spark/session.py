@@ -26,6 +26,7 @@ from spindle.pipeline.spark.settings import (
     submitted_settings,
 )
 from spindle.pipeline.spark.start_report import StartReport
+from spindle.pipeline.spark.started_jvm import ended_with_a_failed_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,7 @@ def get_spark(
             place = master or "local[*]"
             check_standalone_master(place)
             report.starting(java)
-            with _environment_of_launcher(java, place):
+            with _environment_of_launcher(java, place), ended_with_a_failed_start():
                 spark = _session(app_name, place, spark_settings(place, conf or {}, java.options))
         report.part_ends("Java and session")
         spark.sparkContext.setLogLevel(log_level)

@@ -9,6 +9,7 @@ from signal import Signals
 from types import TracebackType
 from typing import Any, Final, Self
 
+from spindle.testing.cluster.arguments import check_count, check_timeout
 from spindle.testing.cluster.disk import Disk
 from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.cluster.keeper_process import KeeperProcess
@@ -20,7 +21,6 @@ from spindle.testing.faults.network_faults import Cut, NetworkFaults
 _WAIT_S: Final = 60.0
 _CREATION_S: Final = 5.0
 _REQUEST_S: Final = 60.0
-_MAX_NODES: Final = 64
 _DEFAULTS: Final = {
     # A broker that is killed is fenced after this time; Kafka waits 9 s.
     "broker.session.timeout.ms": "3000",
@@ -45,6 +45,7 @@ class Cluster:
         start_timeout_s: limit for the start of a node.
 
     Raises:
+        ValueError, TypeError: a number is out of its range, or no number.
         ClusterError: a node did not start, with the end of its log; or a key does not exist.
 
     Attributes:
@@ -66,10 +67,11 @@ class Cluster:
         start_timeout_s: float = _WAIT_S,
     ) -> None:
         begun_s = time.monotonic()
-        _check("brokers", brokers, 1)
-        _check("directories", directories, 1)
-        _check("controllers", controllers, 0)
-        _check("racks", racks, 0)
+        check_count("brokers", brokers, 1)
+        check_count("directories", directories, 1)
+        check_count("controllers", controllers, 0)
+        check_count("racks", racks, 0)
+        check_timeout("start_timeout_s", start_timeout_s)
         self._start_timeout_s = start_timeout_s
         self._cuts: dict[tuple[int, int], Cut] = {}
         self._client_cuts: dict[int, Cut] = {}
@@ -288,8 +290,10 @@ class Cluster:
         """Return the id of the directory of a replica, or an empty text if the node has none.
 
         Raises:
-            TimeoutError: there is no such partition.
+            ClusterError: there is no such partition, and nobody creates it within 5 s.
+            TimeoutError: the node does not know in time whether it has a replica.
         """
+        self._await_partition(topic, partition, _CREATION_S)
         answers = self._await_all(
             _WAIT_S,
             f"a directory of {topic}-{partition} on node {node.node_id}",
@@ -439,11 +443,6 @@ class Cluster:
     def _check_ids(self, node_properties: Mapping[int, Mapping[str, object]]) -> None:
         for number in node_properties:
             self.node(number)
-
-
-def _check(name: str, value: int, least: int) -> None:
-    if not least <= value <= _MAX_NODES:
-        raise ValueError(f"{name} {value} is not in {least} to {_MAX_NODES}")
 
 
 def _ending(code: int) -> str:

@@ -64,8 +64,8 @@ class NodeHandle:
         """Return the disk that holds this node's replica of a partition, by the metadata.
 
         Raises:
-            ClusterError: no disk of this node holds one.
-            TimeoutError: there is no such partition.
+            ClusterError: no disk of this node holds one, or there is no such partition, and nobody
+                creates it within 5 s.
         """
         directory = self._cluster.directory_of(self, topic, partition)
         for disk in self.disks:

@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from fnmatch import fnmatch
 from typing import Any, Final
+
+from spindle.testing.faults.word import Word
 
 _MIN_TORN_BYTES: Final = 2
 
 
-class DiskOperation(StrEnum):
+class DiskOperation(Word):
     """Kinds of operations on a disk.
 
     Renaming, removing and creating count as writes; listing, opening and looking up as reads.
@@ -28,7 +29,7 @@ class DiskOperation(StrEnum):
 ALL_OPERATIONS: Final = frozenset(DiskOperation)
 
 
-class AfterTear(StrEnum):
+class AfterTear(Word):
     """The end of a torn write: the process dies, or the disk fails from then on."""
 
     KILL = "kill"

@@ -9,13 +9,14 @@ import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
+
+from spindle.testing.faults.word import Word
 
 _ADDRESSES_PER_NET: Final = 250
 
 
-class Cut(StrEnum):
+class Cut(Word):
     """The state of one direction of a connection."""
 
     NONE = "none"
