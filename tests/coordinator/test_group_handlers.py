@@ -17,7 +17,7 @@ from coordinator_log import (
     topic,
 )
 
-from spindle.common.errors import ErrorCode
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.message import Message
@@ -333,6 +333,35 @@ def test_empty_group_id_is_invalid(handler: Any, version: int, request_: Message
         broker = await loaded()
         response = await ask(broker, handler, version, request_)
         assert told(ErrorCode.INVALID_GROUP_ID)(response)
+        broker.groups.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        (ErrorCode.INVALID_GROUP_ID, "m"),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, "m"),
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, ""),
+        (ErrorCode.NOT_COORDINATOR, ""),
+    ],
+)
+def test_a_refused_join_names_its_member_only_if_no_group_has_seen_it(
+    monkeypatch: pytest.MonkeyPatch, code: ErrorCode, named: str
+) -> None:
+    async def story() -> None:
+        broker = await loaded()
+
+        async def refuse(*_: object) -> None:
+            raise ApiError(code)
+
+        monkeypatch.setattr(broker.groups, "join_group", refuse)
+        request = JoinGroupRequest(group_id="orders", member_id="m")
+        response = await ask(broker, handlers.handle_join_group, 9, request)
+        assert told(code)(response)
+        assert response.member_id == named
         broker.groups.close()
 
     run(story)

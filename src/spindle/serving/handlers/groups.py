@@ -57,6 +57,8 @@ COORDINATOR_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 
 _BATCHED_FIND_FROM_VERSION: Final = 4
 _REBALANCE_TIMEOUT_FROM_VERSION: Final = 1
+_REFUSED_JOINS: Final = (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
+"""JoinGroup with these errors is refused before the group sees it."""
 _NULLABLE_PROTOCOL_FROM_VERSION: Final = 7
 _SYNC_PROTOCOL_FROM_VERSION: Final = 5
 _BATCHED_LEAVE_FROM_VERSION: Final = 3
@@ -183,7 +185,9 @@ async def handle_join_group(
         check_group(services, context, Operation.READ, request.group_id)
         response = await services.groups.join_group(request, client_of(context))
     except ApiError as error:
-        response = join_error(error.code, request.member_id)
+        # Where the group refuses the member, Kafka names no member.
+        is_named = error.code in _REFUSED_JOINS
+        response = join_error(error.code, request.member_id if is_named else "")
     # Without a protocol, the field is empty before version 7 and null since then.
     if context.api_version < _NULLABLE_PROTOCOL_FROM_VERSION:
         response.protocol_name = response.protocol_name or ""
