@@ -200,7 +200,8 @@ def test_faults_of_several_kinds_under_traffic_are_found(node: Node) -> None:
 
 def test_damage_under_a_running_node_is_found(node: Node) -> None:
     create(node, "plain", 1)
-    producer = Producer(settings(node))
+    # Small batches fill a segment; a large one that comes second begins the next.
+    producer = Producer(settings(node, batch_size=100_000))
     for number in range(3000):
         producer.produce("plain", b"%d" % number + b"." * 1000)
         producer.poll(0)
