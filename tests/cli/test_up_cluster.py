@@ -491,8 +491,7 @@ def test_a_cluster_whose_output_nobody_reads_any_more_is_removed(tmp_path: Path)
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     ) as process:
         assert process.stdout is not None
-        while b"Ctrl-C" not in process.stdout.readline():
-            pass
+        assert any(b"Ctrl-C" in line for line in process.stdout)
         assert any(tmp_path.iterdir())
         process.stdout.close()
         process.send_signal(signal.SIGINT)
