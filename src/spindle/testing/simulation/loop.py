@@ -27,12 +27,17 @@ class Livelock(Deadlock):
     """Callbacks follow each other without time passing."""
 
 
+class TimeLimitReached(Exception):
+    """The time limit of the test runner, in real time, has ended the run: it is not judged."""
+
+
 class SimulatedLoop(asyncio.BaseEventLoop):
     """The loop of all hosts together.
 
     Attributes:
         now_s: true time.
         event_count: callbacks run so far.
+        is_interrupted: whether the run has to end before the next callback.
         thread_delay_s: returns the time that work on a thread takes.
     """
 
@@ -44,6 +49,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.now_s = START_S
         self.event_count = 0
+        self.is_interrupted = False
         self._events_at_once = 0
         self.thread_delay_s = thread_delay_s
         self.after_event = after_event
@@ -71,6 +77,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Leave a cancelled timer in the heap until its time."""
 
     def _run_once(self) -> None:
+        if self.is_interrupted:
+            raise TimeLimitReached(f"after {self.event_count:,} callbacks: the run is not judged")
         ready, scheduled = self._ready, self._scheduled
         if not ready:
             while scheduled and scheduled[0].cancelled():

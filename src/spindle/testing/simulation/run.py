@@ -7,12 +7,15 @@ a limited time the cluster must recover, and all clients must finish.
 import asyncio
 import gc
 import logging
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
+from types import FrameType
 from typing import Any, Final
 
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
@@ -107,9 +110,14 @@ class Simulation:
         self._random = random
 
     def run(self) -> SimulationOutcome:
+        """Run the scenario to its end.
+
+        Raises:
+            TimeLimitReached: an alarm of the test runner has interrupted the run.
+        """
         started_s = self.loop.now_s
         violation: str | None = None
-        with _logging_to(self.history):
+        with _logging_to(self.history), _alarms_interrupting(self.loop):
             asyncio.set_event_loop(None)
             try:
                 self.loop.run_until_complete(self._run())
@@ -295,7 +303,11 @@ class Simulation:
 
 
 def simulate(scenario: Scenario) -> SimulationOutcome:
-    """Run a scenario to its end."""
+    """Run a scenario to its end.
+
+    Raises:
+        TimeLimitReached: an alarm of the test runner has interrupted the run.
+    """
     # Finalizers of tasks that never end must not run during this run or the next.
     gc.disable()
     gc.freeze()
@@ -328,6 +340,29 @@ def _quiet_finalizers() -> Iterator[None]:
 def _leads_quorum(node: SimulatedNode) -> bool:
     core = node.quorum_core
     return core is not None and isinstance(core.role, Leader)
+
+
+@contextmanager
+def _alarms_interrupting(loop: SimulatedLoop) -> Iterator[None]:
+    """End the run when the handler of an alarm is called.
+
+    The time limit of a test raises an exception in the callback that happens to run. A simulated
+    node may take this for an error of its own and stop, which would look like a broken promise.
+    """
+    handler = signal.getsignal(signal.SIGALRM)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        loop.is_interrupted = True
+        handler(number, frame)
+
+    signal.signal(signal.SIGALRM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, handler)
 
 
 @contextmanager
