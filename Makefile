@@ -1,4 +1,4 @@
-# make setup | demo | test | check | interop | bench | fuzz | simulate | plans   (only Python 3.11+ and make are needed)
+# make setup | demo | test | test-full | check | interop | bench | fuzz | simulate | plans   (only Python 3.11+ and make are needed)
 PYTHON ?= python3
 # Tests of `make test` also wait, for timers and for other processes: three workers keep two cores busy.
 WORKERS ?= 3
@@ -9,11 +9,11 @@ UV_STAMP := $(VENV)/.uv
 UV_VERSION := 0.13.9
 UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
-.PHONY: help setup wheel lock demo test check unit interop bench fuzz simulate plans clean
+.PHONY: help setup wheel lock demo test test-full check unit interop bench fuzz simulate plans clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 # Otherwise each process that may not write bytecode (PYTHONDONTWRITEBYTECODE) compiles all it imports:
 # 0.5 s of CPU at the start of a node.
@@ -47,7 +47,9 @@ lock: ## Resolve the dependencies again and pin them
 demo: setup ## The main job on real input: clients in, Spark out, a disk that dies (KEEP=1 leaves the node running)
 	@KEEP=$(KEEP) $(BIN)/python -m spindle.pipeline.demo
 
-test: setup ## Format, lint, types, import rules and all tests but interop
+PYTEST = $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder
+
+test: setup ## Format, lint, types, import rules and all tests but the long ones and interop; some 4 minutes on 2 cores
 	@$(MAKE) --no-print-directory -j 2 check unit
 
 check: setup
@@ -56,11 +58,16 @@ check: setup
 	@$(BIN)/lint-imports --no-cache >/dev/null && echo "imports: fine"
 
 unit: setup
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not interop" tests
+	@echo "unit tests: about 3 minutes on 2 quiet cores; failures are named as they come"
+	@$(PYTEST) -n $(WORKERS) -m "not interop and not full" tests
 
-interop: setup ## Apache Kafka, its tools and foreign clients against Spindle (needs mvn and Java 17+)
+interop: setup ## Apache Kafka, its tools and foreign clients against Spindle, the core of it (needs mvn and Java 17+)
 	@$(BIN)/python tools/kafka/fetch.py
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m interop tests/interop
+	@$(PYTEST) -n 2 -m "interop and not full" tests/interop
+
+test-full: setup ## Everything, some 90 minutes: also mutants, all seeds, long fuzzing, all of interop; SHARE=K/N: a share of what make test and interop leave out
+	@$(BIN)/python tools/kafka/fetch.py
+	@$(if $(SHARE),$(PYTEST) -n 2 -m full --share $(SHARE) tests,$(PYTEST) -n 2 tests)
 
 fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED; SECURE=1: with TLS, logins and ACLs
 	@$(BIN)/python -m spindle.testing.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(SECURE),--secure)

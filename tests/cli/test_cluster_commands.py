@@ -102,6 +102,7 @@ def test_a_consumer_names_the_offset_that_is_gone_and_where_it_goes_on(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_a_consumer_names_the_partition_that_is_not_there(say: Say, refused: Say) -> None:
     say("topic", "create", "narrow", "-p", "2")
     text = refused("consume", "--topic", "narrow", "--partition", "17")

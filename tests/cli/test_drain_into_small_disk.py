@@ -69,6 +69,7 @@ def small_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
             yield address
 
 
+@pytest.mark.full
 def test_a_drain_does_not_fill_a_disk_that_others_fill_meanwhile(
     small_disks: str, tmp_path: Path
 ) -> None:

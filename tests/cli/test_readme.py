@@ -58,6 +58,7 @@ def test_the_producer_and_the_consumer_work_again_and_again(
         assert re.fullmatch(r"b'\d+'\n", run_python(blocks("python")[:1], up, tmp_path))
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_all_python_blocks_work_one_after_the_other(up: dict[str, Any], tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def test_the_shell_lines_work_when_they_are_pasted(shell_output: str) -> None:
     assert sorted(numbers) == [str(number) for number in range(1, 10)]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_the_python_lines_work_when_they_are_pasted(banner: Banner, shell_output: str) -> None:

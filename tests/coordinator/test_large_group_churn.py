@@ -141,6 +141,7 @@ class Crowd:
         raise AssertionError(f"{len(self.read())} partitions are read, {self.shares()} by each")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kinds",
     [("eager",), ("cooperative",), ("consumer",), ("consumer", "cooperative")],

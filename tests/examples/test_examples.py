@@ -84,6 +84,7 @@ def test_the_application_counts_every_order_once(totals_of_the_application: list
     assert totals_of_the_application == TOTALS
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_the_spark_job_finds_the_same_totals(
     node: dict[str, Any], totals_of_the_application: list[str]
@@ -103,10 +104,12 @@ def test_the_rehearsal_moves_leaders_and_loses_nothing() -> None:
     assert lines[4] == "the disk is mended, and all replicas are in sync"
 
 
+@pytest.mark.full
 def test_the_tests_of_the_application_pass_with_the_fixtures() -> None:
     run_tests("test_orders.py")
 
 
+@pytest.mark.full
 def test_the_test_of_the_exactly_once_application_passes() -> None:
     run_tests("test_invoices.py")
 

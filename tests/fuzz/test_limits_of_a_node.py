@@ -191,6 +191,7 @@ def large_requests() -> list[tuple[Message, int]]:
     ]
 
 
+@pytest.mark.full
 def test_requests_with_very_many_elements_hold_up_nobody(start_node: StartNode) -> None:
     node = start_node(auto_create_topics_enable="false")
     frames = [
@@ -300,6 +301,7 @@ async def read_into_memory(client: RawConnection) -> None:
     assert answer.entries[0].error_code == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_read", [False, True], ids=["from-files", "from-memory"])
 @pytest.mark.parametrize("max_bytes", [5_000, 2**31 - 1])
 def test_consumers_that_stop_reading_take_bounded_memory(
@@ -364,6 +366,7 @@ def test_producers_that_stop_within_a_frame_take_what_they_sent(start_node: Star
     run(story)
 
 
+@pytest.mark.full
 def test_two_thousand_connections_that_do_nothing(start_node: StartNode) -> None:
     node = start_node()
 
@@ -402,6 +405,7 @@ def test_connections_above_a_limit_are_closed(start_node: StartNode) -> None:
     run(story)
 
 
+@pytest.mark.full
 def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start_node: StartNode) -> None:
     node = start_node(connections_max_idle_ms=1_500)
 

@@ -22,6 +22,22 @@ _LONGEST = (
     "test_segments_of_running_nodes.py",
 )
 """Modules that begin first, so that no worker waits for one of them at the end."""
+_EVERY_TIME = (
+    "test_wire_differences.py",
+    "test_kafkas_acl_suite.py",
+    "test_kafkas_cordon_suite.py",
+    "test_kafkas_group_suites.py",
+    "test_mixed_quorum.py",
+    "test_mixed_replicas.py",
+    "test_exactly_once_copy.py",
+    "test_mixed_disks.py",
+    "test_directory_moves.py",
+    "test_java_client.py",
+    "test_librdkafka_client.py",
+    "test_spark.py",
+    "test_storage_tool.py",
+)
+"""Modules that `make interop` runs; tests of all others are marked `full`."""
 _LIMIT_S = 300
 """A test may start several Java programs on a machine where the other worker does the same."""
 
@@ -44,6 +60,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)
+            if item.path.name not in _EVERY_TIME:
+                item.add_marker(pytest.mark.full)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(_LIMIT_S))
     place = {name: number for number, name in enumerate(_LONGEST)}

@@ -72,6 +72,7 @@ def assert_is_short(error: BaseException) -> None:
     assert sum(line.startswith("  File ") for line in lines) <= 2
 
 
+@pytest.mark.full
 def test_rows_and_schema(spark: Any, broker: WireBroker) -> None:
     rows = load(spark, broker, includeHeaders="true")
     assert rows.schema.simpleString() == (
@@ -87,6 +88,7 @@ def test_rows_and_schema(spark: Any, broker: WireBroker) -> None:
     assert [(h.key, bytes(h.value)) for h in row.headers] == [("h", b"1")]
 
 
+@pytest.mark.full
 def test_no_process_looks_for_installed_sources(spark: Any, broker: WireBroker) -> None:
     load(spark, broker)
     lines = []
@@ -97,6 +99,7 @@ def test_no_process_looks_for_installed_sources(spark: Any, broker: WireBroker) 
     assert not any("lookup_data_sources" in line for line in lines)
 
 
+@pytest.mark.full
 def test_options_decide_columns_and_tasks(spark: Any, broker: WireBroker) -> None:
     rows = load(spark, broker, columns="offset", minPartitions="4")
     assert rows.columns == ["offset"]
@@ -104,10 +107,12 @@ def test_options_decide_columns_and_tasks(spark: Any, broker: WireBroker) -> Non
     assert rows.distinct().count() == RECORDS_PER_PARTITION
 
 
+@pytest.mark.full
 def test_an_empty_read(spark: Any, broker: WireBroker) -> None:
     assert load(spark, broker, endingOffsets='{"a": {"0": 0, "1": 0}}').count() == 0
 
 
+@pytest.mark.full
 def test_bounds_reach_the_broker(spark: Any, broker: WireBroker) -> None:
     rows = load(spark, broker, assign='{"a": [1]}', minTimestamp=str(TIME_MS + 250))
     assert rows.count() == RECORDS_PER_PARTITION - 250
@@ -115,6 +120,7 @@ def test_bounds_reach_the_broker(spark: Any, broker: WireBroker) -> None:
     assert (fetched[0].partition, fetched[0].fetch_offset) == (1, 200)
 
 
+@pytest.mark.full
 def test_every_action_reads_to_the_end_of_the_log(spark: Any, broker: WireBroker) -> None:
     log = broker.log("a", 2)
     rows = load(spark, broker)
@@ -123,11 +129,13 @@ def test_every_action_reads_to_the_end_of_the_log(spark: Any, broker: WireBroker
     assert rows.count() == 2 * RECORDS_PER_PARTITION + 1
 
 
+@pytest.mark.full
 def test_a_limit_stops_early(spark: Any, broker: WireBroker) -> None:
     assert len(load(spark, broker, fetchMaxBytes="1024", minPartitions="2").limit(3).collect()) == 3
     assert len(broker.requests[FetchRequest]) < 2 * RECORDS_PER_PARTITION / 100
 
 
+@pytest.mark.full
 def test_a_wrong_option_is_refused_when_the_read_is_made(spark: Any, broker: WireBroker) -> None:
     with pytest.raises(Exception, match="option minPartitions: 'x', want an integer"):
         load(spark, broker, minPartitions="x")
@@ -138,6 +146,7 @@ def test_a_wrong_option_is_refused_when_the_read_is_made(spark: Any, broker: Wir
     assert_is_short(raised.value)
 
 
+@pytest.mark.full
 def test_lost_records_fail_the_job_with_advice(spark: Any, broker: WireBroker) -> None:
     broker.log("a", 0).log_start_offset = 500
     given = {"startingOffsets": '{"a": {"0": 10, "1": 0}}'}
@@ -148,6 +157,7 @@ def test_lost_records_fail_the_job_with_advice(spark: Any, broker: WireBroker) -
     assert load(spark, broker, failOnDataLoss="false", **given).count() == 1500
 
 
+@pytest.mark.full
 def test_a_stream_runs_and_resumes(spark: Any, broker: WireBroker, tmp_path: Path) -> None:
     def run(**options: str) -> Any:
         stream = spark.readStream.format("spindle").option("subscribe", "a")
@@ -172,6 +182,7 @@ def test_a_stream_runs_and_resumes(spark: Any, broker: WireBroker, tmp_path: Pat
         run(**{"fetchOffset.numRetries": "0"})
 
 
+@pytest.mark.full
 def test_batch_headers_are_not_read_as_a_stream(spark: Any, tmp_path: Path) -> None:
     stream = spark.readStream.format("spindle-batches").option("subscribe", "a")
     query = stream.option("logDirs", str(tmp_path)).load().writeStream.format("noop").start()
@@ -181,6 +192,7 @@ def test_batch_headers_are_not_read_as_a_stream(spark: Any, tmp_path: Path) -> N
     assert "UnboundLocalError" not in str(raised.value)
 
 
+@pytest.mark.full
 def test_a_write_to_log_directories_says_what_to_use_instead(spark: Any, tmp_path: Path) -> None:
     rows = spark.sql("select cast('v' as binary) as value")
     message = r'format\("spindle-segments"\) cannot be written to.*format\("spindle"\)'
@@ -192,6 +204,7 @@ def test_a_write_to_log_directories_says_what_to_use_instead(spark: Any, tmp_pat
         query.awaitTermination()
 
 
+@pytest.mark.full
 def test_a_wrong_write_is_refused_before_any_task_runs(spark: Any, broker: WireBroker) -> None:
     def write(rows: Any, mode: str = "append", **options: str) -> None:
         writer = rows.write.format("spindle").option("kafka.bootstrap.servers", broker.address)
@@ -206,6 +219,7 @@ def test_a_wrong_write_is_refused_before_any_task_runs(spark: Any, broker: WireB
         write(rows, mode="overwrite", topic="a")
 
 
+@pytest.mark.full
 def test_rows_are_written_without_transactions_if_wanted(spark: Any) -> None:
     with WireBroker() as broker:
         log = broker.log("out", 0)
@@ -216,6 +230,7 @@ def test_rows_are_written_without_transactions_if_wanted(spark: Any) -> None:
         assert sum(read_header(batch).record_count for batch in log.batches) == 500
 
 
+@pytest.mark.full
 def test_the_export_of_the_readme_works_when_pasted(
     spark: Any, numbers: WireBroker, tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ def topic(tmp_path: Path) -> Topic:
     return Topic(tmp_path)
 
 
+@pytest.mark.full
 def test_the_session_is_set_up_for_python_sources(spark: Any) -> None:
     assert get_spark() is spark
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
@@ -120,6 +121,7 @@ def test_rows_have_the_schema_of_the_kafka_source(spark: Any, topic: Topic) -> N
     assert rows[0].timestamp.timestamp() == 1000
 
 
+@pytest.mark.full
 def test_headers_and_nulls(spark: Any, tmp_path: Path) -> None:
     writer = ReplicaWriter(format_directory(tmp_path / "d1"), TopicPartition("t", 0))
     writer.append_records(
@@ -166,6 +168,7 @@ def test_decoded_values_have_the_declared_columns(spark: Any, tmp_path: Path) ->
         assert [row.value_error is None for row in frame.collect()] == [True, False, True]
 
 
+@pytest.mark.full
 def test_wanted_columns_and_sql(spark: Any, topic: Topic) -> None:
     assert topic.frame(spark, columns="offset,partition").columns == ["offset", "partition"]
     spark.sql(
@@ -175,6 +178,7 @@ def test_wanted_columns_and_sql(spark: Any, topic: Topic) -> None:
     assert spark.sql("select count(*), max(offset) from flights").first()[:] == (1200, 599)
 
 
+@pytest.mark.full
 def test_one_partition_is_split_over_tasks(spark: Any, topic: Topic) -> None:
     frame = topic.frame(spark, taskBytes=8000)
     assert frame.rdd.getNumPartitions() >= 4
@@ -183,6 +187,7 @@ def test_one_partition_is_split_over_tasks(spark: Any, topic: Topic) -> None:
     assert topic.frame(spark).rdd.getNumPartitions() == 1
 
 
+@pytest.mark.full
 def test_batches_are_rows_and_count_the_records(spark: Any, topic: Topic) -> None:
     frame = spark.read.format("spindle-batches").options(**topic.options()).load()
     assert frame.schema.simpleString().startswith("struct<topic:string,partition:int,broker:int,")
@@ -195,6 +200,7 @@ def test_batches_are_rows_and_count_the_records(spark: Any, topic: Topic) -> Non
         spark.read.format("spindle-batches").options(**topic.options(columns="value")).load()
 
 
+@pytest.mark.full
 def test_pushed_filters_are_exact_and_nothing_else_is_read(spark: Any, topic: Topic) -> None:
     """Partition 0 is damaged: a read succeeds only if the filter keeps it away from there."""
     for segment in topic.writers[0].path.glob("*.log"):
@@ -216,6 +222,7 @@ def test_pushed_filters_are_exact_and_nothing_else_is_read(spark: Any, topic: To
         register_sources(spark)
 
 
+@pytest.mark.full
 def test_queries_of_one_frame_do_not_disturb_each_other(spark: Any, topic: Topic) -> None:
     """With filter pushdown they would, so a session has it off."""
     frame = topic.frame(spark)
@@ -224,6 +231,7 @@ def test_queries_of_one_frame_do_not_disturb_each_other(spark: Any, topic: Topic
     assert few.union(fewer).count() == 14
 
 
+@pytest.mark.full
 def test_bounds_on_times_skip_what_lies_before_them(spark: Any, topic: Topic) -> None:
     for writer in topic.writers:
         corrupt_byte(writer.path / "00000000000000000000.log", 100)
@@ -270,6 +278,7 @@ EXPORTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("table_format", EXPORTS)
 def test_the_session_reads_what_it_exported(spark: Any, topic: Topic, table_format: str) -> None:
     export, read = EXPORTS[table_format]
@@ -290,6 +299,7 @@ def test_the_session_reads_what_it_exported(spark: Any, topic: Topic, table_form
         assert spark.read.parquet(str(table)).count() == 1200
 
 
+@pytest.mark.full
 def test_a_failed_export_leaves_the_table_as_it_was(spark: Any, topic: Topic) -> None:
     """The one task has written the file of the first partition when the second one fails."""
     table = topic.root / "table"
@@ -306,6 +316,7 @@ def test_a_failed_export_leaves_the_table_as_it_was(spark: Any, topic: Topic) ->
     assert sorted(path.name for path in table.iterdir()) == before
 
 
+@pytest.mark.full
 def test_a_topic_that_was_created_again_is_not_mixed_in_silently(spark: Any, topic: Topic) -> None:
     table = topic.root / "table"
     export_delta(spark, table, topic.options())
@@ -320,6 +331,7 @@ def test_a_topic_that_was_created_again_is_not_mixed_in_silently(spark: Any, top
     assert DeltaTable(table).count() == 2400
 
 
+@pytest.mark.full
 def test_a_table_is_read_with_its_columns_and_text(spark: Any, topic: Topic) -> None:
     table = topic.root / "of {1} [2] and 3*"
     options = topic.options(columns="offset,key,timestamp,value,headers")
@@ -335,6 +347,7 @@ def test_a_table_is_read_with_its_columns_and_text(spark: Any, topic: Topic) -> 
     )
 
 
+@pytest.mark.full
 def test_a_table_without_rows_has_its_columns(spark: Any, topic: Topic) -> None:
     table = topic.root / "table"
     export_delta(spark, table, topic.options(columns="offset"))
@@ -343,6 +356,7 @@ def test_a_table_without_rows_has_its_columns(spark: Any, topic: Topic) -> None:
     assert (rows.columns, rows.collect()) == (["offset"], [])
 
 
+@pytest.mark.full
 def test_text_that_is_none_fails_the_export_and_names_the_record(spark: Any, topic: Topic) -> None:
     topic.writers[1].append_records([SimpleRecord(b"\xff", b"v", 0)])
     table = topic.root / "table"

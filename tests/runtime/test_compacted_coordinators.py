@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cluster_harness import bootstrap_of, eventually
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -175,6 +176,7 @@ async def live(node: Node, client: Client, life: int) -> Any:
     return transactions(node), known, pending(node)
 
 
+@pytest.mark.full
 def test_both_coordinators_load_what_compaction_left(tmp_path: Path) -> None:
     home = Home(
         tmp_path,

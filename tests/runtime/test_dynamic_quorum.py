@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cluster_harness import free_ports
 from metadata_files import directory_id, logged_batches, quorum_state
 from node_harness import CLUSTER_ID, Client, Home, run
@@ -229,6 +230,7 @@ async def everything(quorum: Controllers) -> None:
         assert {f.name: f.max_version_level for f in levels}["kraft.version"] == 1
 
 
+@pytest.mark.full
 def test_controllers_come_and_go_as_in_the_recorded_quorum(tmp_path: Path) -> None:
     quorum = Controllers(tmp_path)
 

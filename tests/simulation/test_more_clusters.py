@@ -1,4 +1,4 @@
-"""Further seeds of `test_whole_clusters`, in their own file so that another worker can run them."""
+"""Further seeds of `test_whole_clusters`."""
 
 import pytest
 
@@ -6,7 +6,8 @@ from spindle.testing.simulation.run import simulate
 from spindle.testing.simulation.scenario import draw
 
 
-@pytest.mark.parametrize("seed", range(101, 131))
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [*range(13, 41), *range(101, 131)])
 def test_a_cluster_keeps_its_promises(seed: int) -> None:
     outcome = simulate(draw(seed))
     assert outcome.violation is None, outcome.report

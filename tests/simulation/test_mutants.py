@@ -1,6 +1,6 @@
 """Each mutant makes a deliberate mistake, and the simulation must find it.
 
-`make simulate MUTANTS=1` runs all of them.
+`make test` looks for one; `make simulate MUTANTS=1` runs all of them.
 """
 
 from inspect import Parameter, isfunction, signature
@@ -64,11 +64,13 @@ def seeds_of(name: str) -> range:
     return range(first, first + SEEDS)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", EASY)
 def test_a_mutant_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in seeds_of(name))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     ["overtaken assignment delivered", "parked syncs lost"],
@@ -78,6 +80,7 @@ def test_a_mutant_of_groups_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", ["partitions given before they are released", "revocations not awaited"]
 )
@@ -86,6 +89,7 @@ def test_a_mutant_of_consumer_groups_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [
@@ -101,6 +105,7 @@ def test_a_mutant_of_transactions_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [
@@ -114,6 +119,7 @@ def test_a_mutant_of_compaction_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", ["epoch kept at a fence", "markers before the decision is committed"]
 )

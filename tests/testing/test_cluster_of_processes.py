@@ -49,6 +49,7 @@ def test_a_cluster_starts_serves_and_leaves_nothing() -> None:
     cluster.close()
 
 
+@pytest.mark.full
 def test_nothing_is_left_when_the_owner_is_killed() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -65,6 +66,7 @@ def test_nothing_is_left_when_the_owner_is_killed() -> None:
     assert not home.exists()
 
 
+@pytest.mark.full
 def test_nodes_end_when_their_keeper_is_killed() -> None:
     before = descendants()
     with Cluster(brokers=2) as cluster:
@@ -79,6 +81,7 @@ def test_nodes_end_when_their_keeper_is_killed() -> None:
             cluster.broker(1).kill()
 
 
+@pytest.mark.full
 def test_clusters_do_not_meet() -> None:
     with Cluster() as one, Cluster() as other:
         assert one.bootstrap_servers != other.bootstrap_servers
@@ -94,6 +97,7 @@ def test_a_folder_of_the_user_stays(tmp_path: Path) -> None:
     assert sorted(disk.path.name for disk in broker.disks) == ["disk-1", "disk-2"]
 
 
+@pytest.mark.full
 def test_properties_for_all_nodes_and_for_one() -> None:
     with Cluster(
         brokers=2,
@@ -178,6 +182,7 @@ def test_a_killed_broker_comes_back_with_its_records() -> None:
         assert read(cluster, 2) == [b"before", b"meanwhile"]
 
 
+@pytest.mark.full
 def test_a_node_may_end_while_a_test_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     with Cluster(brokers=3) as cluster:
         cluster.create_topic("t")
@@ -207,6 +212,7 @@ def test_a_stopped_broker_ends_in_order() -> None:
         cluster.wait_until_in_sync()
 
 
+@pytest.mark.full
 def test_a_paused_broker_is_fenced_and_goes_on() -> None:
     with Cluster(brokers=3) as cluster:
         cluster.create_topic("t")
@@ -221,6 +227,7 @@ def test_a_paused_broker_is_fenced_and_goes_on() -> None:
         assert read(cluster, 1) == [b"meanwhile"]
 
 
+@pytest.mark.full
 def test_waiting_has_a_limit() -> None:
     with Cluster(brokers=2) as cluster:
         with pytest.raises(ClusterError, match="there is no partition nothing-0"):

@@ -96,6 +96,7 @@ def test_a_write_takes_the_directory_offline_and_it_comes_back(
     assert read(cluster, len(expected), partition=partition) == expected
 
 
+@pytest.mark.full
 def test_a_fault_outlives_the_process(cluster: Cluster) -> None:
     disk, _ = data_disk(cluster)
     disk.node.kill()
@@ -117,6 +118,7 @@ def test_a_disk_with_room_reports_it_and_takes_what_fits(cluster: Cluster) -> No
     assert "No space left on device" in disk.wait_until_offline()
 
 
+@pytest.mark.full
 def test_a_slow_disk_delays_its_own_partitions(cluster: Cluster) -> None:
     disk, partition = data_disk(cluster)
     disk.slow(300)
@@ -126,6 +128,7 @@ def test_a_slow_disk_delays_its_own_partitions(cluster: Cluster) -> None:
     disk.heal()
 
 
+@pytest.mark.full
 def test_a_hung_disk_answers_after_it_is_healed(cluster: Cluster) -> None:
     disk, partition = data_disk(cluster)
     disk.hang()
@@ -136,6 +139,7 @@ def test_a_hung_disk_answers_after_it_is_healed(cluster: Cluster) -> None:
     assert read(cluster, 2, partition=partition) == [b"late", b"after"]
 
 
+@pytest.mark.full
 def test_a_hung_disk_fails_after_the_limit() -> None:
     properties = {"spindle.log.dir.hang.timeout.ms": 1000}
     with Cluster(directories=3, properties=properties) as cluster:
@@ -175,6 +179,7 @@ def test_a_flipped_bit_is_found_by_the_reader(cluster: Cluster) -> None:
     assert read(cluster, 1, partition=partition) == [b"abc"]
 
 
+@pytest.mark.full
 def test_only_chosen_operations_fail(cluster: Cluster) -> None:
     disk, partition = data_disk(cluster)
     send(cluster, [b"one"], partition=partition)

@@ -50,6 +50,7 @@ def test_an_isolated_leader_loses_its_partitions_and_comes_back(cluster: Cluster
     assert read(cluster, 2) == [b"before", b"after"]
 
 
+@pytest.mark.full
 def test_a_follower_that_is_cut_off_from_its_leader_leaves_the_isr() -> None:
     # The controller is apart, so that it hears of the changed ISR.
     with Cluster(brokers=3, controllers=1, properties={"replica.lag.time.max.ms": 2000}) as cluster:
@@ -63,6 +64,7 @@ def test_a_follower_that_is_cut_off_from_its_leader_leaves_the_isr() -> None:
         assert read(cluster, 1) == [b"meanwhile"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("direction", ["requests", "answers"])
 def test_a_cut_in_one_direction_stops_replication(cluster: Cluster, direction: str) -> None:
     leader = cluster.wait_for_leader("t")
@@ -78,6 +80,7 @@ def test_a_cut_in_one_direction_stops_replication(cluster: Cluster, direction: s
     assert read(cluster, 1)[-1] == b"two"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["stall", "break"])
 def test_clients_are_cut_off_and_replication_goes_on(cluster: Cluster, how: str) -> None:
     leader = cluster.wait_for_leader("t")
@@ -91,6 +94,7 @@ def test_clients_are_cut_off_and_replication_goes_on(cluster: Cluster, how: str)
     cluster.wait_until_in_sync()
 
 
+@pytest.mark.full
 def test_a_stalled_connection_goes_on_where_it_was(cluster: Cluster) -> None:
     leader = cluster.wait_for_leader("t")
     with client_of(cluster) as client:

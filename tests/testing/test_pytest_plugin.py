@@ -55,6 +55,7 @@ def test_two(kafka_server, kafka_topic, word):
     run(pytester).assert_outcomes(passed=2)
 
 
+@pytest.mark.full
 def test_workers_have_clusters_of_their_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
@@ -72,6 +73,7 @@ def test_server(kafka_server, kafka_topic, number, tmp_path_factory):
     assert len(list((pytester.path / "temporary").glob("127.0.0.1-*"))) == 2
 
 
+@pytest.mark.full
 def test_other_shapes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
@@ -88,6 +90,7 @@ def test_factories(kafka_cluster_factory, kafka_server_factory, kafka_server):
     run(pytester).assert_outcomes(passed=1)
 
 
+@pytest.mark.full
 def test_an_existing_cluster(pytester: pytest.Pytester) -> None:
     from spindle.testing import Cluster
 
