@@ -13,6 +13,7 @@ from peers.node import KafkaNode, Node, SpindleNode
 from peers.paths import PeerUnavailable, java, kafka_libs
 
 _LONGEST = (
+    "test_kafkas_group_suites.py",
     "test_spark_streams.py",
     "test_sink_exactly_once.py",
     "test_exports_survive.py",
@@ -34,7 +35,6 @@ _EVERY_TIME = (
     "test_directory_moves.py",
     "test_java_client.py",
     "test_librdkafka_client.py",
-    "test_spark.py",
     "test_storage_tool.py",
 )
 """Modules that `make interop` runs; tests of all others are marked `full`."""
