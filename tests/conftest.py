@@ -1,10 +1,8 @@
 """Which tests run, in which order, and what is said of them while they run.
 
-Tests marked `full` take long. `make test` leaves them out, `make test-full` runs all of them, and CI
-runs a share of their modules: another one each day.
+Tests marked `full` take long: `make test` leaves them out, `make test-full` runs all of them, and
+CI runs a share of their modules, another one each day.
 """
-
-from zlib import crc32
 
 import pytest
 
@@ -37,11 +35,6 @@ def parse_share(text: str) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def is_in_share(module: str, number: int, count: int) -> bool:
-    """Return whether a module, by its path in the project, belongs to share `number` of `count`."""
-    return crc32(module.encode()) % count == number - 1
-
-
 # After the folders' own conftest, which adds markers.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -49,19 +42,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = config.getoption("--share")
     if share is not None:
         number, count = parse_share(share)
-        left_out = [
-            item
-            for item in items
-            if item.get_closest_marker("full") is not None
-            and not is_in_share(_module(item), number, count)
-        ]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        full = [item for item in items if item.get_closest_marker("full") is not None]
+        # Neighbours by name, which often take equally long, come into different shares.
+        modules = sorted({item.path for item in full})[number - 1 :: count]
+        left_out = {item for item in full if item.path not in modules}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=_place)
-
-
-def _module(item: pytest.Item) -> str:
-    return item.path.relative_to(item.config.rootpath).as_posix()
 
 
 def _place(item: pytest.Item) -> int:
