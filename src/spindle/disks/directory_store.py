@@ -145,6 +145,7 @@ class DirectoryStore:
                 now_ms,
                 is_clean=was_clean,
                 recovery_point=recovery_points.get(topic_partition, 0),
+                clean_offset=self._cleaner_offsets.get(topic_partition, 0),
                 log_start_offset=log_starts.get(topic_partition, 0),
             )
             log.update_high_watermark(high_watermarks.get(topic_partition, 0))
@@ -374,8 +375,14 @@ class DirectoryStore:
 
     def checkpoint_recovery_points(self) -> None:
         """Write the offset from which each log would have to be recovered."""
-        offsets = {log.topic_partition: log.recovery_point for log in self.all_logs()}
+        offsets = {log.topic_partition: log.recovery_point_to_store for log in self.all_logs()}
         self._write(RECOVERY_POINTS, offsets)
+
+    def checkpoint_recovery_point(self, log: Log) -> None:
+        """Write the recovery points, unless that of this log is stored already."""
+        stored = self._stored.get(RECOVERY_POINTS, {}).get(log.topic_partition)
+        if stored != log.recovery_point_to_store:
+            self.checkpoint_recovery_points()
 
     def checkpoint_log_starts(self) -> None:
         """Write the log starts that differ from the base offset of the first segment."""
