@@ -147,13 +147,28 @@ def test_the_mark_is_withheld_when_loading_did_not_finish() -> None:
     assert read_clean_shutdown(files, ROOT) is None
 
 
-def test_a_malformed_checkpoint_is_reported() -> None:
+def test_a_malformed_checkpoint_of_log_starts_is_reported() -> None:
     files = MemoryFileSystem()
     directory = opened(files)
     create(directory, A0)
-    files.write_atomically(f"{ROOT}/recovery-point-offset-checkpoint", b"0\n1\na zero 5\n")
+    files.write_atomically(f"{ROOT}/log-start-offset-checkpoint", b"0\n1\na zero 5\n")
     with pytest.raises(CorruptLog, match="malformed line 'a zero 5'"):
         DirectoryStore(files, ROOT).load(config_of, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    "content", [b"0\n2\na 0 5\n", b"\xff\xfe\x00", b"0\n1\na zero 5\n", b"7\n0\n"]
+)
+@pytest.mark.parametrize("name", ["recovery-point", "replication"])
+def test_a_malformed_checkpoint_is_written_anew_if_nothing_is_lost_with_it(
+    name: str, content: bytes
+) -> None:
+    files = MemoryFileSystem()
+    create(opened(files), A0)
+    files.write_atomically(f"{ROOT}/{name}-offset-checkpoint", content)
+    (log,) = DirectoryStore(files, ROOT).load(config_of, NOW_MS).current
+    assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (3, 0, 0)
+    assert files.read_bytes(f"{ROOT}/{name}-offset-checkpoint") == b"0\n0\n"
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def reload(
     *,
     is_clean: bool,
     recovery_point: int = 0,
+    clean_offset: int = 0,
     log_start_offset: int = 0,
     now_ms: int = NOW_MS,
 ) -> Log:
@@ -59,6 +60,7 @@ def reload(
         now_ms,
         is_clean=is_clean,
         recovery_point=recovery_point,
+        clean_offset=clean_offset,
         log_start_offset=log_start_offset,
     )
 

@@ -3,6 +3,9 @@ it: the end of the process, a power failure, or the disk.
 """
 
 import errno
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +16,6 @@ from log_builders import (
     TOPIC_PARTITION,
     end_transaction,
     read_all,
-    reload,
     verified,
 )
 
@@ -21,12 +23,14 @@ from spindle.common.ports import File
 from spindle.disks.cleaner import Cleaner
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.errors import CleaningAborted
+from spindle.log.formats.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.producers.verification import NO_TERMS
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.testing.filesystem import MemoryFileSystem
 
+CHECKPOINTS = (RECOVERY_POINTS, CLEANER_OFFSETS)
 CONFIG = LogConfig(
     segment_bytes=600,
     segment_index_bytes=240,
@@ -107,17 +111,43 @@ def run_pass(cleaner: Cleaner) -> None:
     assert cleaner.finish(cleaning.run(), NOW_MS)
 
 
-def check_loaded(files: MemoryFileSystem, expected: Log, known: dict[Any, Any]) -> None:
-    loaded = reload(files, CONFIG, is_clean=False, recovery_point=expected.log_end_offset)
+def check_loaded(files: MemoryFileSystem, expected: Log, known: dict[Any, Any]) -> Log:
+    """Load the directory as a broker does: with its checkpoints, and before it knows the topics."""
+    directory = DirectoryStore(files, ROOT)
+    (loaded,) = directory.load(lambda topic: LogConfig(), NOW_MS).current
     assert newest(loaded) == known
     assert loaded.log_end_offset == expected.log_end_offset
     names = files.list_directory(loaded.path)
     assert not [n for n in names if n.endswith((".cleaned", ".swap", ".deleted"))]
     read_all(loaded)
+    return loaded
 
 
+def keep_checkpoints(files: MemoryFileSystem) -> None:
+    """Let the checkpoints be."""
+
+
+def remove_checkpoints(files: MemoryFileSystem) -> None:
+    for name in CHECKPOINTS:
+        files.remove(f"{ROOT}/{name}")
+
+
+def empty_checkpoints(files: MemoryFileSystem) -> None:
+    for name in CHECKPOINTS:
+        files.write_atomically(f"{ROOT}/{name}", b"0\n0\n")
+
+
+def tear_checkpoints(files: MemoryFileSystem) -> None:
+    for name in CHECKPOINTS:
+        path = f"{ROOT}/{name}"
+        files.write_atomically(path, files.read_bytes(path)[:-4] + b"\0\0")
+
+
+@pytest.mark.parametrize("state", [keep_checkpoints, tear_checkpoints, remove_checkpoints])
 @pytest.mark.parametrize("has_power", [True, False], ids=["kill", "power failure"])
-def test_a_stop_after_any_change_of_a_file_loses_nothing(has_power: bool) -> None:
+def test_a_stop_after_any_change_of_a_file_loses_nothing(
+    has_power: bool, state: Callable[[MemoryFileSystem], None]
+) -> None:
     steps = 0
     while True:
         files = Counted()
@@ -133,11 +163,64 @@ def test_a_stop_after_any_change_of_a_file_loses_nothing(has_power: bool) -> Non
         files.left = None
         if not has_power:
             files.crash()
-        check_loaded(files, log, known)
+        state(files)
+        loaded = check_loaded(files, log, known)
+        assert state is not keep_checkpoints or loaded.unverified_gaps == ()
         if is_complete:
             break
         steps += 1
     assert steps > 40
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_power_failure_that_keeps_any_unsynced_changes_of_names_loses_nothing(seed: int) -> None:
+    random = Random(seed)
+    steps, is_complete = 0, False
+    while not is_complete:
+        files = Counted()
+        log, cleaner, _ = filled(files)
+        known = newest(log)
+        files.left, files.error = steps, Stop()
+        try:
+            run_pass(cleaner)
+            is_complete = True
+        except Stop:
+            pass
+        files.left = None
+        is_ordered = random.random() < 0.5
+        files.crash(
+            lambda _, unsynced_bytes: random.randint(0, unsynced_bytes),
+            lambda _, count, is_ordered=is_ordered: (
+                range(random.randint(0, count))
+                if is_ordered
+                else [number for number in range(count) if random.random() < 0.5]
+            ),
+        )
+        check_loaded(files, log, known)
+        steps += 1
+
+
+@pytest.mark.parametrize(
+    "state", [keep_checkpoints, empty_checkpoints, tear_checkpoints, remove_checkpoints]
+)
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_the_gaps_of_a_pass_are_no_loss(
+    policy: str, state: Callable[[MemoryFileSystem], None]
+) -> None:
+    """Whatever the policy is now: the topic may have been compacted before."""
+    files = Counted()
+    log, cleaner, _ = filled(files)
+    run_pass(cleaner)
+    bases = log.segments.base_offsets
+    ends = [segment.end_of_batches()[0] for segment in log.segments]
+    assert [end for end, base in zip(ends, bases[1:], strict=False) if end < base]
+    known = newest(log)
+    state(files)
+    directory = DirectoryStore(files, ROOT)
+    config = replace(CONFIG, cleanup_policy=(policy,))
+    (loaded,) = directory.load(lambda topic: config, NOW_MS).current
+    assert loaded.segments.base_offsets == bases
+    assert newest(loaded) == known
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])

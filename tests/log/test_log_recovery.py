@@ -20,7 +20,7 @@ from log_builders import (
 
 from spindle.common.errors import CorruptLog
 from spindle.log.formats.transaction_index import AbortedTransaction
-from spindle.log.log import Log
+from spindle.log.log import Gap, Log
 from spindle.log.log_config import LogConfig
 from spindle.protocol.records.batch import batches, read_header
 from spindle.testing.filesystem import Fault, MemoryFileSystem
@@ -147,23 +147,29 @@ def test_a_damaged_batch_ends_the_log(position: int) -> None:
     assert loaded.log_end_offset == (4 if 12 <= position < 16 else 2)
 
 
-def test_segments_after_a_damaged_one_are_removed(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("is_index_missing", [False, True])
+def test_segments_after_a_damaged_one_stay(
+    is_index_missing: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     files = MemoryFileSystem()
     log = filled(files, 30)
     bases = log.segments.base_offsets
     path = f"{PATH}/{bases[1]:020d}.log"
     file = files.open(path)
     file.pwrite(b"\xff" * 8, file.size() - 8)
-    loaded = reload(files, is_clean=False)
-    assert loaded.segments.base_offsets == bases[:2]
-    assert loaded.log_end_offset == bases[2] - 1
-    names = files.list_directory(PATH)
-    assert not [name for name in names if name.startswith(f"{bases[2]:020d}")]
-    assert append(loaded, "next") == bases[2] - 1
-    # The log of the node names the bytes that are gone.
+    if is_index_missing:
+        files.remove(path.replace(".log", ".index"))
+    # Everything but the damaged batch was flushed, and the damage is below the recovery point.
+    loaded = reload(files, is_clean=False, recovery_point=30 if is_index_missing else 0)
+    assert loaded.segments.base_offsets == bases
+    lost = bases[2] - 1
+    assert [offset for offset, _ in values(loaded)] == [n for n in range(30) if n != lost]
+    assert loaded.unverified_gaps == ((lost, bases[2]),)
+    assert append(loaded, "next") == 30
+    # The log of the node names the bytes that are gone, and the records.
     said = [record.getMessage() for record in caplog.records]
     assert said[0].startswith(f"{path} is cut from ")
-    assert [line for line in said if line.startswith(f"{PATH}/{bases[2]:020d}.log is deleted")]
+    assert f"{bases[2]:020d}.log has no records from offset {lost} to {lost}: " in said[1]
 
 
 class TestGaps:
@@ -176,21 +182,80 @@ class TestGaps:
         files.open(path).truncate(last)
         return bases
 
-    def test_what_follows_a_gap_is_removed(self) -> None:
+    @pytest.mark.parametrize("policy", ["delete", "compact"])
+    @pytest.mark.parametrize("is_clean", [False, True])
+    def test_what_follows_a_gap_stays_and_the_gap_is_unverified(
+        self, policy: str, is_clean: bool
+    ) -> None:
+        files = MemoryFileSystem()
+        config = replace(SMALL, cleanup_policy=(policy,))
+        bases = self.with_gap(files, config)
+        loaded = reload(files, config, is_clean=is_clean)
+        assert loaded.segments.base_offsets == bases
+        assert loaded.log_end_offset == 30
+        assert loaded.unverified_gaps == (Gap(bases[2] - 1, bases[2]),)
+        # The next start looks at it again, even if the whole log is flushed meanwhile.
+        loaded.flush()
+        assert (loaded.recovery_point, loaded.recovery_point_to_store) == (30, bases[2] - 1)
+
+    @pytest.mark.parametrize("known", ["recovery_point", "clean_offset"])
+    def test_a_gap_below_what_was_flushed_is_right(self, known: str) -> None:
         files = MemoryFileSystem()
         bases = self.with_gap(files, SMALL)
+        loaded = reload(files, is_clean=False, **{known: 20})
+        assert loaded.segments.base_offsets == bases
+        assert loaded.unverified_gaps == ()
+
+    def test_a_batch_that_is_lost_in_a_gap_is_no_duplicate(self) -> None:
+        files = MemoryFileSystem()
+        log = new_log(SMALL, new_storage(files))
+        for number in range(30):
+            append(log, "x" * 60, producer_id=1, sequence=number)
+        bases = log.segments.base_offsets
+        for base in bases[2:]:
+            # Power failed: the data is lost, the producer snapshots that the rolls wrote are not.
+            files.open(f"{PATH}/{base:020d}.log").truncate(0)
+        files.open(f"{PATH}/{bases[1]:020d}.log").truncate(0)
         loaded = reload(files, is_clean=False)
+        lost = batch("x" * 60, producer_id=1, sequence=bases[1])
+        assert not loaded.append_as_leader(lost, 0, NOW_MS).is_duplicate
+
+    def test_truncations_and_the_log_start_end_the_question(self) -> None:
+        for change in ("truncate", "start over", "lead", "log start", "confirm", "replace"):
+            files = MemoryFileSystem()
+            bases = self.with_gap(files, SMALL)
+            loaded = reload(files, is_clean=False)
+            loaded.update_high_watermark(30)
+            assert loaded.unverified_gaps
+            if change == "truncate":
+                loaded.truncate_to(bases[2] - 1)
+            elif change == "start over":
+                loaded.truncate_fully_and_start_at(3)
+            elif change == "lead":
+                loaded.accept_gaps()
+            elif change == "log start":
+                loaded.increment_log_start_offset(bases[2])
+            elif change == "confirm":
+                loaded.confirm_gaps_below(bases[2])
+            else:
+                whole = new_log()
+                for _ in range(30):
+                    append(whole, "x")
+                loaded.adopt_state(whole.state_for_copy())
+            assert loaded.unverified_gaps == (), change
+
+    def test_what_may_have_no_gap_ends_there_and_keeps_the_rest_aside(self) -> None:
+        files = MemoryFileSystem()
+        bases = self.with_gap(files, SMALL)
+        content = files.read_bytes(f"{PATH}/{bases[3]:020d}.log")
+        loaded = reload(files, is_clean=False)
+        loaded.set_aside_after_gap()
         assert loaded.segments.base_offsets == bases[:2]
         assert loaded.log_end_offset == bases[2] - 1
-
-    def test_but_not_below_the_recovery_point_or_where_compaction_makes_gaps(self) -> None:
-        for recovery_point, policy in ((20, ("delete",)), (0, ("compact",))):
-            files = MemoryFileSystem()
-            config = replace(SMALL, cleanup_policy=policy)
-            bases = self.with_gap(files, config)
-            loaded = reload(files, config, is_clean=False, recovery_point=recovery_point)
-            assert loaded.segments.base_offsets == bases
-            assert loaded.log_end_offset == 30
+        assert append(loaded, "next") == bases[2] - 1
+        loaded = reload(files, is_clean=False)
+        assert loaded.log_end_offset == bases[2]
+        assert files.read_bytes(f"{PATH}/{bases[3]:020d}.log.stray") == content
 
 
 def test_segments_below_the_recovery_point_are_not_read() -> None:
@@ -464,14 +529,15 @@ def test_stray_producer_snapshots_go() -> None:
     assert names == [f"{offset:020d}.snapshot" for offset in (*bases[1:], 30)]
 
 
-def test_expired_producers_are_not_loaded() -> None:
+def test_no_producer_expires_before_its_settings_are_known() -> None:
     files = MemoryFileSystem()
     log = new_log(SMALL, new_storage(files))
     append(log, "a", producer_id=1, sequence=0, at_ms=NOW_MS)
     append(log, "b", producer_id=2, sequence=0, at_ms=NOW_MS, transactional=True)
     log.close()
     day_ms = SMALL.producer_id_expiration_ms
-    loaded = reload(files, is_clean=True, now_ms=NOW_MS + day_ms)
+    for is_clean in (True, False):
+        loaded = reload(files, is_clean=is_clean, now_ms=NOW_MS + day_ms)
+        assert [entry.producer_id for entry in loaded.active_producers()] == [1, 2]
+    loaded.remove_expired_producers(NOW_MS + day_ms)
     assert [entry.producer_id for entry in loaded.active_producers()] == [2]
-    loaded = reload(files, is_clean=True, now_ms=NOW_MS + day_ms - 1)
-    assert [entry.producer_id for entry in loaded.active_producers()] == [1, 2]

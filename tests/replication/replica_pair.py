@@ -6,7 +6,7 @@ from typing import Any
 from spindle.common.errors import CorruptRecords, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.log.errors import UnexpectedAppendOffset
-from spindle.log.loading import create_log
+from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
@@ -57,6 +57,20 @@ def new_log(partition: int = 0, files: MemoryFileSystem | None = None) -> Log:
     topic_partition = TopicPartition("orders", partition)
     storage = LogStorage(files, "/data")
     return create_log(storage, name, topic_partition, TOPIC_ID, SMALL, NOW_MS, 0)
+
+
+def load_again(log: Log, files: MemoryFileSystem, recovery_point: int = 0) -> Log:
+    """Load the log after an unclean stop."""
+    name = log.path.rpartition("/")[2]
+    return load_log(
+        LogStorage(files, "/data"),
+        name,
+        log.topic_partition,
+        LogConfig(),
+        NOW_MS,
+        is_clean=False,
+        recovery_point=recovery_point,
+    )
 
 
 def append(log: Log, epoch: int, *values: str) -> None:

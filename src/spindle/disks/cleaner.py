@@ -94,6 +94,8 @@ class Cleaner:
         for topic_partition, log in self._directory.logs.items():
             if not log.config.is_compacted or log.is_being_cleaned or log.is_moving:
                 continue
+            if log.unverified_gaps:
+                continue  # the leader may still have records for them
             failure = self._failures.get(_key(log))
             if failure and now_ms < failure.retry_ms and settings == failure.settings:
                 continue
@@ -130,6 +132,8 @@ class Cleaner:
         Returns:
             False if the log was truncated, renamed or deleted meanwhile; the result is removed.
         """
+        # The pass leaves gaps. A load must see that everything around them was flushed.
+        self._directory.checkpoint_recovery_point(result.plan.log)
         if not put_in_place(result, now_ms):
             self.give_up(result.plan)
             return False

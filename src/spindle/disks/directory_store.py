@@ -11,7 +11,6 @@ from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
 from spindle.disks.new_epochs import NewEpochs
-from spindle.log.cleaning.clean_offsets import read_clean_offsets
 from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
 from spindle.log.flushing import FlushTask
 from spindle.log.formats.checkpoints import (
@@ -20,7 +19,7 @@ from spindle.log.formats.checkpoints import (
     LOG_STARTS,
     OFFSET_CHECKPOINTS,
     RECOVERY_POINTS,
-    read_offset_checkpoint,
+    read_or_renew,
     write_offset_checkpoint,
 )
 from spindle.log.formats.clean_shutdown import remove_clean_shutdown, write_clean_shutdown
@@ -116,7 +115,7 @@ class DirectoryStore:
             on_progress: called with the count of loaded logs and the count of all logs.
 
         Raises:
-            CorruptLog: a checkpoint, except that of compaction, or another small file is malformed.
+            CorruptLog: the checkpoint of log starts or another small file is malformed.
             UnexpectedDirectory: a directory is none of a partition.
             DuplicateLogDirectories: two future logs of one partition.
         """
@@ -127,8 +126,7 @@ class DirectoryStore:
         recovery_points = self._read(RECOVERY_POINTS)
         log_starts = self._read(LOG_STARTS)
         high_watermarks = self._read(HIGH_WATERMARKS)
-        self._cleaner_offsets = read_clean_offsets(files, self.path)
-        self._stored[CLEANER_OFFSETS] = self._cleaner_offsets.copy()
+        self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
         to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
         for name, parsed in found:
             if parsed.kind is DirectoryKind.DELETED:
@@ -145,6 +143,7 @@ class DirectoryStore:
                 now_ms,
                 is_clean=was_clean,
                 recovery_point=recovery_points.get(topic_partition, 0),
+                clean_offset=self._cleaner_offsets.get(topic_partition, 0),
                 log_start_offset=log_starts.get(topic_partition, 0),
             )
             log.update_high_watermark(high_watermarks.get(topic_partition, 0))
@@ -176,7 +175,7 @@ class DirectoryStore:
                 files.open(path, create=True).close()
 
     def _read(self, checkpoint: str) -> dict[TopicPartition, int]:
-        found = read_offset_checkpoint(self.storage.file_system, f"{self.path}/{checkpoint}")
+        found = read_or_renew(self.storage.file_system, f"{self.path}/{checkpoint}")
         self._stored[checkpoint] = found
         return found
 
@@ -374,8 +373,14 @@ class DirectoryStore:
 
     def checkpoint_recovery_points(self) -> None:
         """Write the offset from which each log would have to be recovered."""
-        offsets = {log.topic_partition: log.recovery_point for log in self.all_logs()}
+        offsets = {log.topic_partition: log.recovery_point_to_store for log in self.all_logs()}
         self._write(RECOVERY_POINTS, offsets)
+
+    def checkpoint_recovery_point(self, log: Log) -> None:
+        """Write the recovery points, unless that of this log is stored already."""
+        stored = self._stored.get(RECOVERY_POINTS, {}).get(log.topic_partition)
+        if stored != log.recovery_point_to_store:
+            self.checkpoint_recovery_points()
 
     def checkpoint_log_starts(self) -> None:
         """Write the log starts that differ from the base offset of the first segment."""

@@ -31,6 +31,7 @@ class NewEpochs:
     def begin(self, leaders: Sequence[tuple[Log, int]]) -> None:
         """Note in these logs that the leader epochs begin at their ends (KIP-101)."""
         for log, epoch in leaders:
+            log.accept_gaps()
             log.assign_epoch_start(epoch, log.log_end_offset)
             self._logs[log] = None
 

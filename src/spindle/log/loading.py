@@ -2,14 +2,15 @@
 
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
+from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
-from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.partition_metadata import read_partition_metadata, write_partition_metadata
 from spindle.log.leader_epochs import LeaderEpochs
-from spindle.log.log import LoadedState, Log
+from spindle.log.log import Gap, LoadedState, Log
 from spindle.log.log_config import LogConfig
 from spindle.log.producers.changes import replay_producers
 from spindle.log.producers.state import ProducerState
@@ -25,7 +26,6 @@ from spindle.log.storage import LogStorage
 
 logger = logging.getLogger(__name__)
 
-_NOWHERE: Final = 2**63 - 1
 _NEVER_MS: Final = 2**63 - 1
 
 
@@ -67,15 +67,24 @@ def load_log(
     *,
     is_clean: bool,
     recovery_point: int = 0,
+    clean_offset: int = 0,
     log_start_offset: int = 0,
 ) -> Log:
     """Load the log of a partition directory.
 
+    Bytes are cut off only where a batch is torn or damaged, up to the end of its segment. Segments
+    behind it stay, and so do those behind a gap. A power failure may have taken the records of a
+    gap, or compaction may have made it, here or in another replica; the files do not say which.
+    `Log.unverified_gaps` has those gaps, for which a follower asks its leader.
+
     Args:
+        config: the settings of the topic. They may be the default ones, for a broker loads its
+            logs before it knows the topics: nothing is removed because of them.
         is_clean: the files were closed in order; they are trusted then, except for damage that
             shows without reading them.
         recovery_point: without a clean stop, every batch from here on is checked (exclusive end of
             the part that is known to be on the device).
+        clean_offset: the exclusive end of what compaction has passed; 0 if it has passed nothing.
         log_start_offset: from the checkpoint; 0 if it has none.
 
     Raises:
@@ -97,9 +106,9 @@ def load_log(
         to_recover = list(opened)
     else:
         to_recover = _segments_to_recover(opened, unsound, recovery_point, is_clean=is_clean)
-    # Compaction leaves gaps between segments; elsewhere a gap after the recovery point is a loss.
-    gaps_are_losses_from = _NOWHERE if config.is_compacted else recovery_point
-    _recover(opened, to_recover, epochs, producers, log_start_offset, gaps_are_losses_from)
+    safe_offset = max(recovery_point, clean_offset)
+    torn = _recover(opened, to_recover, epochs, producers, log_start_offset, safe_offset)
+    gaps = _unverified_gaps(opened, torn, safe_offset)
     segments, end_offset = _at_or_after_start(
         opened,
         log_start_offset,
@@ -112,8 +121,6 @@ def load_log(
         segments,
         log_start_offset,
         end_offset,
-        config,
-        now_ms,
         has_recovered_to_end=has_recovered_to_end,
     )
     is_trusted = is_clean and not unsound
@@ -124,6 +131,7 @@ def load_log(
         log_start_offset,
         end_offset,
         end_offset if is_trusted else min(recovery_point, end_offset),
+        tuple(gap for gap in gaps if log_start_offset < gap.end_offset <= end_offset),
     )
     # A run that was killed may have created the directory and never brought it to the device.
     return Log(
@@ -167,21 +175,21 @@ def _load_producers(
     segments: Segments,
     log_start_offset: int,
     end_offset: int,
-    config: LogConfig,
-    now_ms: int,
     *,
     has_recovered_to_end: bool,
 ) -> None:
-    """Bring the producers' state to the log end, unless recovery has done so."""
+    """Bring the producers' state to the log end, unless recovery has done so.
+
+    No producer expires here: `producer.id.expiration.ms` may be one of the settings that are not
+    known yet.
+    """
     producers.remove_stray_snapshots(segments.base_offsets)
-    expiry_ms = config.producer_id_expiration_ms
     if has_recovered_to_end:
         # Keep what recovery found: a snapshot has one batch of each producer, but clients of a
         # killed broker may send up to five batches again, and each must be recognised.
         producers.remove_snapshots_outside(log_start_offset, end_offset)
-        producers.remove_expired(now_ms, expiry_ms)
     else:
-        producers.reload(log_start_offset, end_offset, now_ms, expiry_ms)
+        producers.reload(log_start_offset, end_offset, 0, _NEVER_MS)
         replay_producers(segments, producers, end_offset)
 
 
@@ -191,29 +199,57 @@ def _recover(
     epochs: LeaderEpochs,
     producers: ProducerState,
     log_start_offset: int,
-    gaps_are_losses_from: int,
-) -> None:
-    """Recover these segments in order; after a loss the rest of the log is removed.
+    safe_offset: int,
+) -> list[Segment]:
+    """Recover these segments in order; return those that had to be cut.
 
-    A follower that kept what comes after a gap would never fetch what is missing.
+    Producer snapshots behind a gap may know batches that are lost. They are dropped: otherwise a
+    client that sends such a batch again would get an acknowledgement for a duplicate.
     """
+    torn = []
+    segments = Segments(opened)
     for segment in to_recover:
-        if segment not in opened:
-            break
         base_offset = segment.base_offset
         producers.restore(log_start_offset, base_offset, 0, _NEVER_MS)
-        replay_producers(Segments(opened), producers, base_offset)
+        replay_producers(segments, producers, base_offset)
         is_torn = recover_segment(segment, epochs, producers)
-        producers.take_snapshot()
-        after = opened.index(segment) + 1
+        if is_torn:
+            torn.append(segment)
         end_offset = producers.map_end_offset
-        gap = opened[after].base_offset - end_offset if after < len(opened) else 0
-        is_loss = 0 < gap <= MAX_RELATIVE_OFFSET and end_offset >= gaps_are_losses_from
-        if is_torn or is_loss:
-            for later in opened[after:]:
-                logger.warning("%s is deleted: the log ends before it", later.path)
-                later.delete()
-            del opened[after:]
+        next_base = segments.next_base(segment)
+        is_gap = next_base not in (None, end_offset) and end_offset >= safe_offset
+        if is_torn or is_gap:
+            producers.remove_snapshots_outside(log_start_offset, end_offset)
+        producers.take_snapshot()
+    return torn
+
+
+def _unverified_gaps(opened: list[Segment], torn: list[Segment], safe_offset: int) -> list[Gap]:
+    """Return the gaps between segments from `safe_offset` on, and those behind torn segments.
+
+    What is below `safe_offset` was on the device, so nothing is missing there.
+    """
+    gaps = []
+    for segment, following in pairwise(opened):
+        if following.base_offset <= safe_offset and segment not in torn:
+            continue
+        try:
+            first_offset, _ = segment.end_of_batches()
+        except CorruptLog:
+            continue  # it was closed in order and is not read before somebody asks for its records
+        if first_offset < following.base_offset and (
+            first_offset >= safe_offset or segment in torn
+        ):
+            gap = Gap(first_offset, following.base_offset)
+            logger.warning(
+                "%s has no records from offset %d to %d: compaction left this gap, or the last "
+                "stop took records that were not flushed; a follower asks its leader",
+                following.path,
+                gap.first_offset,
+                gap.end_offset - 1,
+            )
+            gaps.append(gap)
+    return gaps
 
 
 def _fit_epochs(epochs: LeaderEpochs, log_start_offset: int, end_offset: int) -> None:

@@ -7,6 +7,7 @@ The log is used by one thread, that of its directory. The plain integers `log_st
 Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -37,6 +38,8 @@ from spindle.log.segments.segment_list import Segments
 from spindle.log.storage import LogStorage
 from spindle.protocol.records.batch import NO_TIMESTAMP, BatchHeader, batches
 from spindle.protocol.records.validation import AppendOrigin, validate_for_append
+
+logger = logging.getLogger(__name__)
 
 _NOTHING: Final = memoryview(b"")
 _NO_UNSTABLE_OFFSET: Final = 2**63 - 1
@@ -71,6 +74,13 @@ class FetchedRecords(NamedTuple):
     first_offset: int
 
 
+class Gap(NamedTuple):
+    """Offsets from `first_offset` to below `end_offset` that have no records."""
+
+    first_offset: int
+    end_offset: int
+
+
 class LoadedState(NamedTuple):
     """The state of a log that was loaded or created."""
 
@@ -80,6 +90,7 @@ class LoadedState(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    unverified_gaps: tuple[Gap, ...] = ()
 
 
 class MovedLogState(NamedTuple):
@@ -91,6 +102,7 @@ class MovedLogState(NamedTuple):
     recovery_point: int
     epochs: Sequence[tuple[int, int]]
     producers: ProducerState
+    unverified_gaps: tuple[Gap, ...]
 
 
 class Log:
@@ -101,6 +113,7 @@ class Log:
         "_first_unstable_offset",
         "_flushing",
         "_has_durable_identity",
+        "_segment_config",
         "_storage",
         "_unflushed_since_ms",
         "config",
@@ -118,6 +131,7 @@ class Log:
         "topic_id",
         "topic_partition",
         "truncation_count",
+        "unverified_gaps",
     )
 
     def __init__(
@@ -140,6 +154,8 @@ class Log:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
+        """The topic's settings; default ones until the metadata is known, after a load at start."""
+        self._segment_config = config
         self.segments = state.segments
         self.epochs = state.epochs
         self.producers = state.producers
@@ -147,6 +163,9 @@ class Log:
         self.log_end_offset = state.log_end_offset
         self.recovery_point = state.recovery_point
         self.high_watermark = state.log_start_offset
+        self.unverified_gaps = state.unverified_gaps
+        """Gaps whose records an unclean stop may have taken, or that compaction has left, in order.
+        The leader's log knows which (`confirm_gaps_below`, `truncate_to`)."""
         self.truncation_count = 0
         self.lowest_end_offset = NEVER_TRUNCATED
         """Where the log ended after the deepest truncation since somebody last set this."""
@@ -262,6 +281,9 @@ class Log:
         max_timestamp = max([header.max_timestamp for _, header in placed])
         last_offset = last.base_offset + last.last_offset_delta
         segment = self.segments.active
+        if self._segment_config is not self.config:
+            self._segment_config = self.config
+            segment.use_settings(self.config)
         if must_roll(segment, len(records), last_offset, max_timestamp, self.config, now_ms):
             segment = self._roll_for(first.base_offset, last_offset, now_ms)
         if not self._has_durable_identity:
@@ -457,6 +479,7 @@ class Log:
         if offset > self.log_start_offset:
             self._refuse_if_deleted()
             self.log_start_offset = offset
+            self.confirm_gaps_below(offset)
             self.epochs.truncate_from_start(offset)
             self.producers.on_log_start(offset)
             self._note_unstable()
@@ -494,6 +517,7 @@ class Log:
         self.epochs.truncate_from_end(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        self.unverified_gaps = tuple(g for g in self.unverified_gaps if g.end_offset <= offset)
         self.high_watermark = min(self.high_watermark, offset)
         self._limit_flush(offset)
         self._rebuild_producers(now_ms)
@@ -517,9 +541,48 @@ class Log:
         self.log_start_offset = offset
         self.log_end_offset = offset
         self.recovery_point = offset
+        self.unverified_gaps = ()
         self.high_watermark = offset
         self._limit_flush(offset)
         self._note_unstable()
+
+    # Gaps that an unclean stop may have made.
+
+    def confirm_gaps_below(self, offset: int) -> None:
+        """Note that the leader's log has no records in the unverified gaps below `offset`."""
+        if self.unverified_gaps:
+            self.unverified_gaps = tuple(
+                gap._replace(first_offset=max(gap.first_offset, offset))
+                for gap in self.unverified_gaps
+                if gap.end_offset > offset
+            )
+
+    def accept_gaps(self) -> None:
+        """Keep the unverified gaps: this is the log of a leader now, which followers copy."""
+        for gap in self.unverified_gaps:
+            logger.warning(
+                "%s leads without records from offset %d to %d", self, gap[0], gap[1] - 1
+            )
+        self.unverified_gaps = ()
+
+    def set_aside_after_gap(self) -> None:
+        """End the log at its first unverified gap; records behind it stay in `.stray` files.
+
+        For a log that must not have gaps at all.
+        """
+        gap = self.unverified_gaps[0]
+        for segment in self.segments.from_offset(gap.end_offset):
+            self.segments.remove(segment)
+            if segment.size_bytes:
+                segment.set_aside()
+            else:
+                segment.delete()
+        self.truncate_to(gap.first_offset)
+
+    @property
+    def recovery_point_to_store(self) -> int:
+        """The recovery point for the checkpoint: the next start looks at unverified gaps again."""
+        return min([self.recovery_point, *(gap.first_offset for gap in self.unverified_gaps)])
 
     def _limit_flush(self, offset: int) -> None:
         """Exclude everything from `offset` on from the flush that is under way."""
@@ -554,6 +617,7 @@ class Log:
             self.recovery_point,
             self.epochs.entries,
             self.producers,
+            self.unverified_gaps,
         )
 
     def adopt_state(self, former: MovedLogState) -> None:
@@ -570,6 +634,7 @@ class Log:
             )
         self.producers.map_end_offset = self.log_end_offset
         self.producers.adopt_state(former.producers)
+        self.unverified_gaps = former.unverified_gaps
         self.update_high_watermark(former.high_watermark)
         self.increment_log_start_offset(former.log_start_offset)
         self.epochs.replace(former.epochs)
@@ -589,9 +654,9 @@ class Log:
     def _roll_for(self, first_offset: int, last_offset: int, now_ms: int) -> Segment:
         """Begin the segment for a leader's or follower's next batches.
 
-        It begins at the log end even if the batches come after a gap. So recovery knows that a gap
-        between segments is a loss of data. The gap stays only where offsets would be too far from
-        such a base.
+        It begins at the log end even if the batches come after a gap. So a gap between segments has
+        one of two causes: compaction, or a loss of data. The gap stays only where offsets would be
+        too far from such a base.
         """
         if last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET:
             return self._roll_at(self.log_end_offset, now_ms)

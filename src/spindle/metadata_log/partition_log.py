@@ -1,15 +1,23 @@
 """The metadata log's bytes in an ordinary partition log."""
 
+import logging
 from typing import Final
 
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import Bytes, FileSystem
 from spindle.common.uuids import METADATA_TOPIC_ID
-from spindle.log.formats.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, parse_offset_name
+from spindle.log.formats.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    STRAY_SUFFIX,
+    parse_offset_name,
+)
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
+
+logger = logging.getLogger(__name__)
 
 DIRECTORY_NAME: Final = str(METADATA_PARTITION)
 _MAX_BATCH_BYTES: Final = 8 << 20
@@ -54,6 +62,8 @@ class PartitionLog:
             log = load_log(
                 storage, DIRECTORY_NAME, METADATA_PARTITION, config, now_ms, is_clean=False
             )
+            if log.unverified_gaps:
+                _end_at_gap(log)
             log.epochs.make_durable()
         else:
             epochs_path = f"{path}/{LEADER_EPOCH_CHECKPOINT}"
@@ -136,6 +146,27 @@ class PartitionLog:
         """Flush and close the files."""
         self._log.flush()
         self._log.close()
+
+
+def _end_at_gap(log: Log) -> None:
+    """End the log where records are missing: a voter may only have what follows without a gap.
+
+    Nothing compacts this log. Records that follow a gap were either never flushed, and so never
+    acknowledged, or the disk has damaged the ones before them. For the second case the files stay,
+    under other names.
+    """
+    gap = log.unverified_gaps[0]
+    logger.error(
+        "%s has no records from offset %d to %d, so it ends there. Segments behind that are kept "
+        "with the suffix %s; the leader or the newest snapshot has their records. If this is the "
+        "only voter and it had acknowledged them, restore %s from a backup",
+        log.path,
+        gap.first_offset,
+        gap.end_offset - 1,
+        STRAY_SUFFIX,
+        log.path,
+    )
+    log.set_aside_after_gap()
 
 
 def _offset_without_records(file_system: FileSystem, path: str) -> int | None:

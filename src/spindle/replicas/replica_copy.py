@@ -66,9 +66,13 @@ class ReplicaCopy:
         self._stretches = CopiedStretches(move)
 
     async def begin(self) -> None:
-        """Keep compaction away from the current log; truncate what only the future log has."""
+        """Keep compaction away from the current log; truncate what only the future log has, and
+        what is behind a gap that an unclean stop may have left in it.
+        """
         move = self._move
         end_offset = await move.source.executor.submit(begin_copy, move.current)
+        for gap in move.future.unverified_gaps[:1]:
+            end_offset = min(end_offset, gap.first_offset)
         if move.future.log_end_offset > end_offset:
             await move.target.executor.submit(_truncate, move.target, move.future, end_offset)
 

@@ -4,17 +4,23 @@ A pure state machine. `next_request` gives the fetch to send; `on_response` turn
 work on logs and requests for offsets; `on_done` takes the result of the work. A partition has one
 piece of work at a time and is not fetched meanwhile. Truncation needs no request of its own: every
 fetch names the epoch of the last record, and the leader answers where the logs part (KIP-595).
+A log with a gap that an unclean stop may have made is fetched from the beginning of the gap first:
+records of the leader within the gap are lost here, and the log is truncated to fetch them again.
 
 Time is in milliseconds of any clock that does not go back.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from spindle.common.errors import ErrorCode
+from spindle.common.errors import CorruptRecords, ErrorCode
+from spindle.common.ports import Bytes
+from spindle.log.log import Gap
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from spindle.protocol.records.batch import batches, check_crc
 from spindle.replication.fetch_session_handler import (
     FetchSessionHandler,
     NextFetch,
@@ -23,12 +29,15 @@ from spindle.replication.fetch_session_handler import (
 )
 from spindle.replication.follower_log import (
     Append,
+    ConfirmGaps,
     LogPosition,
     LogWork,
     StartOver,
     TruncateTo,
     TruncateToEpoch,
 )
+
+logger = logging.getLogger(__name__)
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -248,7 +257,7 @@ class Fetcher:
             Position(
                 partition=partition.key.partition,
                 current_leader_epoch=partition.leader_epoch,
-                fetch_offset=position.end_offset,
+                fetch_offset=position.fetch_offset,
                 last_fetched_epoch=position.last_epoch,
                 log_start_offset=position.start_offset,
                 partition_max_bytes=self._settings.partition_max_bytes,
@@ -313,6 +322,9 @@ class Fetcher:
         if diverging.epoch >= 0 and diverging.end_offset >= 0:
             return TruncateToEpoch(diverging.epoch, diverging.end_offset)
         records = data.records if data.records is not None else b""
+        if position.gap is not None:
+            self._session.lose(partition.key)  # the leader does not send its offsets twice
+            return _compare_gap(position.gap, records)
         partition.lag = max(data.high_watermark - position.end_offset, 0)
         is_news = (
             len(records) > 0
@@ -349,7 +361,7 @@ class Fetcher:
             self._delay(partition, now_ms)
             return
         partition.delay_ms = 0
-        if position[:3] == before[:3]:
+        if position == before._replace(high_watermark=position.high_watermark):
             self._go_on(partition)
         else:
             self._fetch_on(partition)
@@ -410,15 +422,39 @@ class Fetcher:
             end_offset, start_offset = ends.get(name, -1), starts.get(name, -1)
             if not self.follows(partition):
                 continue
+            gap = partition.position.gap
             if end_offset < 0 or start_offset < 0:
                 self._delay(partition, now_ms)
             elif end_offset < partition.position.end_offset:
                 steps.append(Step(partition, TruncateTo(end_offset)))
             elif start_offset > partition.position.end_offset:
                 steps.append(Step(partition, StartOver(start_offset)))
+            elif gap is not None and start_offset > gap.first_offset:
+                steps.append(Step(partition, ConfirmGaps(start_offset)))
             else:
                 self._delay(partition, now_ms)
         return steps
+
+
+def _compare_gap(gap: Gap, records: Bytes) -> Work:
+    """Return what the leader's records from the beginning of a gap on ask for.
+
+    Compaction may have left a batch without records there: nothing is missing then.
+    """
+    next_offset = gap.first_offset
+    try:
+        for position, header in batches(records):
+            check_crc(records, position, header)
+            if header.base_offset >= gap.end_offset:
+                return ConfirmGaps(header.base_offset)
+            if header.record_count:
+                return TruncateTo(gap.first_offset)
+            next_offset = header.next_offset
+    except CorruptRecords as error:
+        logger.warning("the leader's answer about offset %d: %s", gap.first_offset, error)
+    if next_offset > gap.first_offset:
+        return ConfirmGaps(next_offset)
+    return FindLeaderOffsets()  # the leader's log ends here, or it sends no records now
 
 
 def _offsets(response: ListOffsetsResponse) -> dict[tuple[str, int], int]:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from spindle.common.ports import Bytes
 from spindle.log.errors import UnexpectedAppendOffset
-from spindle.log.log import Log
+from spindle.log.log import Gap, Log
 
 logger = logging.getLogger(__name__)
 
@@ -17,12 +17,23 @@ NO_EPOCH = -1
 
 
 class LogPosition(NamedTuple):
-    """Where a follower's log stands; `last_epoch` is -1 if the log has no leader epochs."""
+    """Where a follower's log stands.
+
+    Attributes:
+        last_epoch: the epoch of the last record below `fetch_offset`; -1 if the log has none.
+        gap: the first gap for which the leader has to be asked; None if there is none.
+    """
 
     end_offset: int
     last_epoch: int
     start_offset: int
     high_watermark: int
+    gap: Gap | None = None
+
+    @property
+    def fetch_offset(self) -> int:
+        """The log end, or the beginning of the gap."""
+        return self.end_offset if self.gap is None else self.gap.first_offset
 
 
 class Append(NamedTuple):
@@ -61,17 +72,25 @@ class StartOver(NamedTuple):
     offset: int
 
 
-LogWork: TypeAlias = Append | TruncateToEpoch | TruncateTo | StartOver
+class ConfirmGaps(NamedTuple):
+    """Keep the gaps below `offset`: the leader has no records there either."""
+
+    offset: int
+
+
+LogWork: TypeAlias = Append | TruncateToEpoch | TruncateTo | StartOver | ConfirmGaps
 
 
 def position_of(log: Log) -> LogPosition:
     """Return where the log stands."""
-    latest = log.latest_epoch()
+    gap = log.unverified_gaps[0] if log.unverified_gaps else None
+    epoch = log.latest_epoch() if gap is None else log.epochs.epoch_at(gap.first_offset - 1)
     return LogPosition(
         log.log_end_offset,
-        NO_EPOCH if latest is None else latest,
+        NO_EPOCH if epoch is None else epoch,
         log.log_start_offset,
         log.high_watermark,
+        gap,
     )
 
 
@@ -100,6 +119,8 @@ def apply_leader_answer(log: Log, work: LogWork, now_ms: int) -> LogPosition:
             _truncate(log, truncation_offset(log, epoch, end_offset), now_ms)
         case TruncateTo(offset):
             _truncate(log, offset, now_ms)
+        case ConfirmGaps(offset):
+            log.confirm_gaps_below(offset)
         case StartOver(offset):
             logger.warning("%s starts over at %d, the leader's log start", log, offset)
             log.truncate_fully_and_start_at(offset)

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import copy
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 
 from spindle.common.ports import Bytes, File
 
 _CAPACITY_BYTES: Final = 1 << 40
+KeptChanges: TypeAlias = Callable[[str, int], Collection[int]]
+"""From the path of a directory and the count of its unsynced changes (files created, renamed and
+removed) to the numbers of those that survive a crash, from 0."""
 KeptBytes: TypeAlias = Callable[[str, int], int]
 """From a path and the count of unsynced bytes at its end to how many of them survive a crash."""
 
@@ -110,11 +113,35 @@ class _File:
 
 
 class _Directory:
-    __slots__ = ("durable", "entries")
+    """Names and what they stand for, now and on the device.
+
+    `changes` are those since the last sync, in order, each with the names that it sets or removes
+    (None).
+    """
+
+    __slots__ = ("changes", "durable", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[str, _File | _Directory] = {}
         self.durable: dict[str, _File | _Directory] = {}
+        self.changes: list[dict[str, _File | _Directory | None]] = []
+
+    def change(self, names: dict[str, _File | _Directory | None]) -> None:
+        """Set or remove names at once."""
+        _apply(names, self.entries)
+        self.changes.append(names)
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.changes = []
+
+    def go_back(self, kept: Collection[int]) -> None:
+        """To the names that are durable, with the changes of these numbers since."""
+        self.entries = dict(self.durable)
+        for number, names in enumerate(self.changes):
+            if number in kept:
+                _apply(names, self.entries)
+        self.sync()
 
 
 class MemoryFile:
@@ -269,6 +296,7 @@ class MemoryFileSystem:
         self._directory(path)
         parent, name = self._parent(path)
         parent.entries[name] = parent.durable[name] = content
+        parent.changes = [c for c in parent.changes if name not in c]
 
     def swap(self, first: str, second: str) -> None:
         """Exchange the content of two directories, as if their disks were mounted differently."""
@@ -276,12 +304,17 @@ class MemoryFileSystem:
         self.put_back(first, other)
         self.put_back(second, one)
 
-    def crash(self, kept: KeptBytes | None = None) -> None:
-        """Lose power: only what was synced remains, and of longer files the bytes `kept` says.
+    def crash(self, kept: KeptBytes | None = None, kept_changes: KeptChanges | None = None) -> None:
+        """Lose power: only what was synced remains, with the bytes and changes that are kept.
 
         Open files must not be used any more.
         """
-        _go_back(self._root, "", kept or (lambda path, unsynced: 0))
+        _go_back(
+            self._root,
+            "",
+            kept or (lambda path, unsynced: 0),
+            kept_changes or (lambda path, changes: ()),
+        )
 
     def is_durable(self, path: str) -> bool:
         """Return whether a power failure leaves the file under its name and with its content."""
@@ -300,7 +333,8 @@ class MemoryFileSystem:
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            node = parent.entries[name] = _File()
+            node = _File()
+            parent.change({name: node})
             node.modified_ms = self.now_ms
         if isinstance(node, _Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
@@ -320,8 +354,8 @@ class MemoryFileSystem:
         file.write(data, 0)
         file.sync()
         file.modified_ms = self.now_ms
-        parent.entries[name] = file
-        parent.durable = dict(parent.entries)
+        parent.change({name: file})
+        parent.sync()
 
     def exists(self, path: str) -> bool:
         self.check("exists", path)
@@ -352,7 +386,10 @@ class MemoryFileSystem:
         self.check("make_directories", path)
         directory = self._root
         for name in _names(path):
-            child = directory.entries.setdefault(name, _Directory())
+            child = directory.entries.get(name)
+            if child is None:
+                child = _Directory()
+                directory.change({name: child})
             if isinstance(child, _File):
                 raise NotADirectoryError(errno.ENOTDIR, "is a file", path)
             directory = child
@@ -367,25 +404,27 @@ class MemoryFileSystem:
         replaced = new_parent.entries.get(new_name)
         if isinstance(replaced, _Directory) and replaced.entries:
             raise OSError(errno.ENOTEMPTY, "directory is not empty", target)
-        del parent.entries[name]
-        new_parent.entries[new_name] = node
+        if new_parent is parent:
+            parent.change({name: None, new_name: node})
+        else:
+            parent.change({name: None})
+            new_parent.change({new_name: node})
 
     def remove(self, path: str) -> None:
         self.check("remove", path)
         self._file(path)
         parent, name = self._parent(path)
-        del parent.entries[name]
+        parent.change({name: None})
 
     def remove_tree(self, path: str) -> None:
         self.check("remove_tree", path)
         self._directory(path)
         parent, name = self._parent(path)
-        del parent.entries[name]
+        parent.change({name: None})
 
     def sync_directory(self, path: str) -> None:
         self.check("sync_directory", path)
-        directory = self._directory(path)
-        directory.durable = dict(directory.entries)
+        self._directory(path).sync()
 
     def make_read_only(self, path: str) -> None:
         self.check("make_read_only", path)
@@ -431,12 +470,22 @@ def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name]
 
 
-def _go_back(directory: _Directory, path: str, kept: KeptBytes) -> None:
-    directory.entries = dict(directory.durable)
+def _apply(
+    names: Mapping[str, _File | _Directory | None], entries: dict[str, _File | _Directory]
+) -> None:
+    for name, node in names.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+def _go_back(directory: _Directory, path: str, kept: KeptBytes, kept_changes: KeptChanges) -> None:
+    directory.go_back(kept_changes(path, len(directory.changes)) if directory.changes else ())
     for name, node in directory.entries.items():
         child_path = f"{path}/{name}"
         if isinstance(node, _Directory):
-            _go_back(node, child_path, kept)
+            _go_back(node, child_path, kept, kept_changes)
             continue
         unsynced_bytes = node.unsynced_bytes
         node.go_back(kept(child_path, unsynced_bytes) if unsynced_bytes else 0)

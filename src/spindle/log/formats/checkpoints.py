@@ -1,10 +1,13 @@
 """Offset checkpoint files in the root of a log directory: one offset per partition.
 
-A half-written or malformed file takes the whole directory offline, so files appear only complete.
-Only the checkpoint of compaction is written anew instead. An empty file, as a fresh directory has
-it, holds no entries.
+Files appear only complete. An empty file, as a fresh directory has it, holds no entries. Three of
+the four files only save work: a start without them reads more, and finds the same records. A
+malformed one of these is written anew. (Kafka takes the directory offline.) Without the file of
+log starts, records that were deleted would return, so a malformed one does take the directory
+offline.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,9 +19,17 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+LOSSLESS: Final = {
+    RECOVERY_POINTS: "all logs are recovered from their starts",
+    HIGH_WATERMARKS: "high watermarks begin at the log starts",
+    CLEANER_OFFSETS: "compaction begins at the log starts",
+}
+"""Checkpoints whose entries may be absent, and what a start does without them."""
 OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 
 _VERSION: Final = "0"
+
+logger = logging.getLogger(__name__)
 
 
 def checkpoint_content(lines: list[str]) -> bytes:
@@ -66,6 +77,23 @@ def read_offset_checkpoint(file_system: FileSystem, path: str) -> dict[TopicPart
         except ValueError as error:
             raise CorruptLog(path, 0, f"malformed line {line!r}") from error
     return offsets
+
+
+def read_or_renew(file_system: FileSystem, path: str) -> dict[TopicPartition, int]:
+    """Return the offsets by partition; write a malformed file anew if it is one of `LOSSLESS`.
+
+    Raises:
+        CorruptLog: the file is malformed, and it is none of them.
+    """
+    try:
+        return read_offset_checkpoint(file_system, path)
+    except CorruptLog as error:
+        effect = LOSSLESS.get(path.rpartition("/")[2])
+        if effect is None:
+            raise
+        logger.warning("%s; it is written anew, and %s", error, effect)
+        write_offset_checkpoint(file_system, path, {})
+        return {}
 
 
 def write_offset_checkpoint(

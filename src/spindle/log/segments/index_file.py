@@ -45,7 +45,11 @@ class IndexFile:
         self._is_dirty = False
         self.path = path
         self.count = 0
-        self.max_entries = max(1, max_bytes // entry.size)
+        self.limit(max_bytes)
+
+    def limit(self, max_bytes: int) -> None:
+        """Use this full size from now on. A file that has its full size keeps it."""
+        self.max_entries = max(1, max_bytes // self._entry.size)
 
     def use(self, handles: FileHandles) -> None:
         """Go on with other open files."""

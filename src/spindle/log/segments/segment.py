@@ -15,6 +15,7 @@ from spindle.log.formats.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    STRAY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
@@ -114,6 +115,13 @@ class Segment:
         self._space = SpaceAhead(handles, config.segment_bytes)
         self.positions = ReadPositions()
         self.cuts: list[int] = []
+
+    def use_settings(self, config: LogConfig) -> None:
+        """Use the settings of the topic, which a log that is loaded gets later."""
+        self.index_interval_bytes = config.index_interval_bytes
+        self.offset_index.file.limit(config.segment_index_bytes)
+        self.time_index.file.limit(config.segment_index_bytes)
+        self._space.limit(config.segment_bytes)
 
     # Life of the files.
 
@@ -237,6 +245,15 @@ class Segment:
             self._handles.release(path)
             self._handles.file_system.rename(path, path + DELETED_SUFFIX)
         return [path + DELETED_SUFFIX for path in paths]
+
+    def set_aside(self) -> None:
+        """Rename all files to `.stray`, which no start reads or removes."""
+        for path in self.paths():
+            target = path + STRAY_SUFFIX
+            while self._handles.file_system.exists(target):
+                target += STRAY_SUFFIX
+            self._handles.release(path)
+            self._handles.file_system.rename(path, target)
 
     def delete(self) -> None:
         """Remove all files at once; an index may be missing."""

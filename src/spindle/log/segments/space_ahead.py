@@ -16,6 +16,10 @@ class SpaceAhead:
         self._reserve_at = handles.reserved.least_volume_bytes
         self._limit = limit
 
+    def limit(self, position: int) -> None:
+        """Reserve no space at or beyond `position` from now on."""
+        self._limit = position
+
     def write(self, handles: FileHandles, path: str, records: Bytes, start: int) -> None:
         """Write at the end of the file, which is `start`."""
         end = start + len(records)
