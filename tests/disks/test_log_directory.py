@@ -229,7 +229,7 @@ class TestDeletion:
         assert not files.exists(f"{ROOT}/{name}")
         create(directory, A0)
 
-    def test_what_a_former_run_left_goes_as_well(self) -> None:
+    def test_what_a_former_run_left_goes_when_it_is_known_not_to_be_needed(self) -> None:
         files = MemoryFileSystem()
         directory = opened(files)
         create(directory, A0)
@@ -237,7 +237,46 @@ class TestDeletion:
         again = DirectoryStore(files, ROOT)
         assert again.load(config_of, NOW_MS).deletion_count == 1
         assert again.logs == {}
+        assert again.delete_expired(NOW_MS + 1_000_000) == 0
+        (deleted,) = again.deleted_at_start
+        assert (deleted.topic_partition, deleted.topic_id) == (A0, IDS["a"])
+        again.remove_deleted(deleted, NOW_MS + 100)
+        assert again.delete_expired(NOW_MS + 99) == 0
         assert again.delete_expired(NOW_MS + 100) == 1
+        assert again.deleted_at_start == []
+
+    def test_a_log_that_was_set_aside_comes_back_with_its_offsets_after_two_starts(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0, count=2)
+        log = directory.logs[A0]
+        log.update_high_watermark(2)
+        log.increment_log_start_offset(1)
+        directory.set_aside(log, f"/other/a-0.{'0' * 32}-future")
+        directory.close(1)
+        for _ in range(2):
+            again = DirectoryStore(files, ROOT)
+            again.load(config_of, NOW_MS)
+            again.checkpoint_recovery_points()
+            again.checkpoint_log_starts()
+            again.checkpoint_high_watermarks()
+        (deleted,) = again.deleted_at_start
+        assert again.bytes_of_deleted(deleted) > 0
+        restored = again.restore(deleted, A0, config_of("a"), NOW_MS)
+        assert (restored.log_start_offset, restored.high_watermark) == (1, 2)
+        assert restored.log_end_offset == 2
+        assert files.list_directory(ROOT).count("a-0") == 1
+
+    def test_a_damaged_topic_id_in_a_half_removed_directory_is_unknown(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        log = directory.logs[A0]
+        directory.delete_later(log, UNIQUE, NOW_MS)
+        files.write_atomically(f"{log.path}/partition.metadata", b"garbage")
+        again = DirectoryStore(files, ROOT)
+        again.load(config_of, NOW_MS)
+        assert again.deleted_at_start[0].topic_id is None
 
     def test_work_that_comes_after_the_files_are_gone_is_refused(self) -> None:
         """A dead disk would report a missing file as well; this one is fine."""

@@ -282,6 +282,12 @@ class MovingBroker:
 
     # -- life
 
+    def expire(self) -> None:
+        """Remove what waits for its deletion: `file.delete.delay.ms` has passed."""
+        for directory in self.directories:
+            if not directory.is_offline:
+                directory.store.delete_expired(NOW_MS + self.config.file_delete_delay_ms)
+
     async def start(self) -> "MovingBroker":
         for directory in self.directories:
             if not directory.is_offline:

@@ -172,3 +172,110 @@ def test_of_two_current_logs_the_one_of_the_later_epoch_is_kept() -> None:
         assert broker.partition.directory is broker.directories[1]
 
     run(scenario)
+
+
+# -- a swap that was cut short between its renames, and the target does not come back
+
+
+async def cut_short(replicas: tuple[int, ...] = (BROKER,)) -> MovingBroker:
+    """Return a broker that died between the two renames of a swap."""
+    broker = await caught_up(replicas)
+    broker.move.future.append_as_follower(broker.move.current.read(12, 1000, 13).records, 0, NOW_MS)
+    broker.directories[0].store.set_aside(broker.move.current, broker.move.future.path)
+    return broker
+
+
+async def without_target(before: MovingBroker) -> MovingBroker:
+    """Start without the target's disk; let the deletion delay pass."""
+    broker = after(before)
+    broker.directories[1].executor.fail("dead")
+    await broker.start()
+    await broker.follow_metadata()
+    broker.expire()
+    return broker
+
+
+def test_a_source_is_kept_over_starts_without_the_target_whose_copy_was_not_promoted() -> None:
+    async def scenario() -> None:
+        broker = await cut_short()
+        for _ in range(3):
+            broker = await without_target(broker)
+            assert broker.replicas.lookup(*WHERE) is None
+            assert broker.names(0) == ["orders-0-delete"]
+        again = await after(broker).start()
+        assert (again.names(0), again.names(1)) == (["orders-0-delete"], ["orders-0"])
+        assert len(values(again.partition.log)) == 13
+        again.expire()
+        assert (again.names(0), again.names(1)) == ([], ["orders-0"])
+
+    run(scenario)
+
+
+def test_a_source_whose_copy_was_promoted_is_kept_while_the_copy_is_not_seen() -> None:
+    async def scenario() -> None:
+        before = await cut_short()
+        before.directories[1].store.promote_future(WHERE)
+        broker = await without_target(before)
+        assert (broker.replicas.lookup(*WHERE), broker.names(0)) == (None, ["orders-0-delete"])
+        again = await after(broker).start()
+        again.expire()
+        assert (again.names(0), again.names(1)) == ([], ["orders-0"])
+
+    run(scenario)
+
+
+def test_a_source_is_kept_until_the_replica_that_took_its_place_is_in_sync() -> None:
+    async def scenario() -> None:
+        before = await cut_short((OTHER, BROKER))
+        before.cluster.change("orders", isr=[OTHER])
+        broker = await after(before).start()
+        broker.expire()
+        assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0"])
+        broker.cluster.change("orders", isr=[OTHER, BROKER])
+        await broker.follow_metadata()
+        broker.expire()
+        assert broker.names(0) == []
+
+    run(scenario)
+
+
+def test_a_source_is_put_back_when_the_disk_with_its_copy_was_replaced() -> None:
+    async def scenario() -> None:
+        before = await cut_short((OTHER, BROKER))
+        before.cluster.change("orders", isr=[OTHER])
+        lose(before, "/disk1")
+        before.record(directory_of(BROKER, 9))
+        broker = await after(before).start()
+        assert (broker.names(0), broker.names(1)) == (["orders-0"], [])
+        assert len(values(broker.partition.log)) == 13
+        assert broker.assigned == [A]
+
+    run(scenario)
+
+
+def test_a_source_of_a_replica_that_was_reassigned_meanwhile_is_removed() -> None:
+    async def scenario() -> None:
+        before = await cut_short()
+        before.cluster.change("orders", replicas=[OTHER], isr=[OTHER], leader=OTHER)
+        broker = await without_target(before)
+        assert broker.names(0) == []
+
+    run(scenario)
+
+
+def test_a_future_log_is_kept_while_the_directory_of_its_replica_is_offline() -> None:
+    async def scenario() -> None:
+        broker = after(await caught_up())
+        executor = broker.directories[0].executor
+        apply = broker.replicas.apply
+
+        async def apply_and_fail(instructions: object) -> None:
+            await apply(instructions)  # type: ignore[arg-type]
+            executor.fail("it dies before the futures are settled")
+
+        broker.replicas.apply = apply_and_fail  # type: ignore[method-assign, assignment]
+        await broker.start()
+        assert broker.names(1) == ["orders-0-future"]
+        assert broker.replicas.futures.in_directory(broker.directories[1])
+
+    run(scenario)

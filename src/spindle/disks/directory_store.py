@@ -4,9 +4,11 @@ Used by the directory's I/O thread only. An `OSError` or `CorruptLog` that leave
 that the directory is lost until the next start; the caller then gives it up with `abandon`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
@@ -24,6 +26,7 @@ from spindle.log.formats.checkpoints import (
 )
 from spindle.log.formats.clean_shutdown import remove_clean_shutdown, write_clean_shutdown
 from spindle.log.formats.names import (
+    LOG_SUFFIX,
     PASSED_OVER,
     DirectoryKind,
     DirectoryName,
@@ -35,6 +38,7 @@ from spindle.log.formats.names import (
     replaced_directory,
     stray_directory,
 )
+from spindle.log.formats.partition_metadata import read_partition_metadata
 from spindle.log.handles import DEFAULT_OPEN_FILES
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
@@ -50,13 +54,28 @@ class NewLog(NamedTuple):
     config: LogConfig
 
 
+class DeletedLog(NamedTuple):
+    """A `-delete` directory that `load` found: the log of a deleted replica, or one whose place a
+    future log has taken or was about to take.
+
+    Attributes:
+        name: of the directory.
+        topic_partition: the topic's name may have been cut to fit.
+        topic_id: None if `partition.metadata` is missing or damaged.
+    """
+
+    name: str
+    topic_partition: TopicPartition
+    topic_id: Uuid | None
+
+
 class LoadedLogs(NamedTuple):
     """The result of `load`.
 
     Attributes:
         was_clean: the directory had been closed in order.
         log_count: logs loaded, of every kind.
-        deletion_count: directories of deleted logs, which are removed later.
+        deletion_count: `-delete` directories, about which the metadata decides.
         current: the current logs.
     """
 
@@ -70,8 +89,10 @@ class DirectoryStore:
     """The partitions of one directory, current, future and stray."""
 
     __slots__ = (
+        "_aside",
         "_cleaner_offsets",
         "_is_loaded",
+        "_kept_offsets",
         "_seen_flush_requests",
         "_stored",
         "deleted_at_start",
@@ -92,13 +113,15 @@ class DirectoryStore:
         self.logs: dict[TopicPartition, Log] = {}
         self.future_logs: dict[TopicPartition, Log] = {}
         self.stray_logs: dict[TopicPartition, Log] = {}
+        self._aside: dict[TopicPartition, Log] = {}
         self.new_epochs = NewEpochs()
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         self._stored: dict[str, Mapping[TopicPartition, int]] = {}
+        self._kept_offsets: dict[TopicPartition, Mapping[str, int]] = {}
         self._is_loaded = False
         self._seen_flush_requests = -1
-        self.deleted_at_start: list[str] = []
-        """Directories of deleted logs, by the names that `load` found."""
+        self.deleted_at_start: list[DeletedLog] = []
+        """The `-delete` directories that `load` found, until `remove_deleted` or `restore`."""
 
     # Loading.
 
@@ -109,6 +132,9 @@ class DirectoryStore:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> LoadedLogs:
         """Load every log of the directory.
+
+        `-delete` directories stay: whether another copy has taken the place of such a log is known
+        only when all directories and the metadata have been read.
 
         Args:
             config_of: the settings of a topic by its name.
@@ -128,11 +154,15 @@ class DirectoryStore:
         high_watermarks = self._read(HIGH_WATERMARKS)
         self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
         to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
-        for name, parsed in found:
-            if parsed.kind is DirectoryKind.DELETED:
-                self.deleted_at_start.append(name)
-                due_ms = now_ms + config_of(parsed.topic_partition.topic).file_delete_delay_ms
-                self.storage.delete_later(f"{self.path}/{name}", due_ms)
+        self.deleted_at_start = [
+            DeletedLog(name, parsed.topic_partition, self._topic_id(name))
+            for name, parsed in found
+            if parsed.kind is DirectoryKind.DELETED
+        ]
+        counts = Counter(parsed.topic_partition for _, parsed in found)
+        for deleted in self.deleted_at_start:
+            if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
+                self._keep_offsets(deleted.topic_partition)
         for count, (name, parsed) in enumerate(to_load, start=1):
             topic_partition = parsed.topic_partition
             log = load_log(
@@ -153,6 +183,21 @@ class DirectoryStore:
         self._is_loaded = True
         current = list(self.logs.values())
         return LoadedLogs(was_clean, len(to_load), len(self.deleted_at_start), current)
+
+    def _keep_offsets(self, where: TopicPartition) -> None:
+        """Keep the checkpoint entries of a `-delete` directory until it is decided about."""
+        self._kept_offsets[where] = {
+            checkpoint: self._stored[checkpoint][where]
+            for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+            if where in self._stored[checkpoint]
+        }
+
+    def _topic_id(self, name: str) -> Uuid | None:
+        """Return the topic id in a directory whose removal may have been interrupted."""
+        try:
+            return read_partition_metadata(self.storage.file_system, f"{self.path}/{name}")
+        except CorruptLog:
+            return None
 
     def _partition_directories(self) -> list[tuple[str, DirectoryName]]:
         files = self.storage.file_system
@@ -236,6 +281,8 @@ class DirectoryStore:
     def _forget_predecessor(self, topic_partition: TopicPartition) -> None:
         """Remove an earlier log of this name from the checkpoints, which know no topic ids."""
         self._cleaner_offsets.pop(topic_partition, None)
+        self._kept_offsets.pop(topic_partition, None)
+        self._aside.pop(topic_partition, None)
         for checkpoint, write in (
             (RECOVERY_POINTS, self.checkpoint_recovery_points),
             (LOG_STARTS, self.checkpoint_log_starts),
@@ -282,26 +329,73 @@ class DirectoryStore:
     def set_aside(self, log: Log, future_path: str) -> None:
         """Rename the log's directory to `-delete` because this future log takes its place.
 
-        The log can still be read, until `remove_aside`; before that only a restart removes it.
+        The log can still be read, until `remove_aside`. Its checkpoint entries stay until then: it
+        is the only whole copy as long as the future log is not promoted.
         """
         log.rename(replaced_directory(log.topic_partition, future_path.rpartition("/")[2]))
         self._forget(log)
+        self._aside[log.topic_partition] = log
 
     def put_back(self, log: Log) -> None:
         """Undo `set_aside`."""
         if log.topic_partition in self.logs:
             raise DuplicateLogDirectories(f"{log.topic_partition} has a current log in {self.path}")
         log.rename(current_directory(log.topic_partition))
+        self._aside.pop(log.topic_partition, None)
         self.logs[log.topic_partition] = log
 
     def remove_aside(self, log: Log, now_ms: int) -> None:
-        """Refuse to read a log that was set aside; remove it after `file.delete.delay.ms`."""
+        """Refuse to read a log that was set aside; remove it after `file.delete.delay.ms`.
+
+        To be called when the future log that takes its place was promoted.
+        """
         log.is_deleted = True
+        self._aside.pop(log.topic_partition, None)
         self.storage.handles.release_below(log.path)
         self.storage.delete_later(log.path, now_ms + log.config.file_delete_delay_ms)
         self._cleaner_offsets.pop(log.topic_partition, None)
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
+
+    def remove_deleted(self, deleted: DeletedLog, due_ms: int) -> None:
+        """Remove a `-delete` directory that `load` found once the time is `due_ms`."""
+        self.deleted_at_start.remove(deleted)
+        self._kept_offsets.pop(deleted.topic_partition, None)
+        self.storage.delete_later(f"{self.path}/{deleted.name}", due_ms)
+
+    def bytes_of_deleted(self, deleted: DeletedLog) -> int:
+        """Return the bytes of the segments in a `-delete` directory that `load` found."""
+        files, path = self.storage.file_system, f"{self.path}/{deleted.name}"
+        names = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
+        return sum(files.size(f"{path}/{name}") for name in names)
+
+    def restore(
+        self, deleted: DeletedLog, where: TopicPartition, config: LogConfig, now_ms: int
+    ) -> Log:
+        """Load a `-delete` directory that `load` found and make it the current log of `where`.
+
+        Raises:
+            DuplicateLogDirectories: there is a current log already.
+        """
+        if where in self.logs:
+            raise DuplicateLogDirectories(f"{where} has a current log in {self.path}")
+        kept = self._kept_offsets.get(where, {})
+        log = load_log(
+            self.storage,
+            deleted.name,
+            where,
+            config,
+            now_ms,
+            is_clean=False,
+            recovery_point=kept.get(RECOVERY_POINTS, 0),
+            log_start_offset=kept.get(LOG_STARTS, 0),
+        )
+        log.update_high_watermark(kept.get(HIGH_WATERMARKS, 0))
+        log.rename(current_directory(where))
+        self.deleted_at_start.remove(deleted)
+        self._kept_offsets.pop(where, None)
+        self.logs[where] = log
+        return log
 
     def mark_stray(self, log: Log, unique: Uuid) -> None:
         """Rename the log's directory to `-stray`, because the metadata does not place it here.
@@ -371,9 +465,13 @@ class DirectoryStore:
 
     # Checkpoints.
 
+    def _checkpointed(self) -> Collection[Log]:
+        """Return the logs whose offsets a start needs."""
+        return (self._aside | self.logs | self.future_logs).values()
+
     def checkpoint_recovery_points(self) -> None:
         """Write the offset from which each log would have to be recovered."""
-        offsets = {log.topic_partition: log.recovery_point_to_store for log in self.all_logs()}
+        offsets = {log.topic_partition: log.recovery_point_to_store for log in self._checkpointed()}
         self._write(RECOVERY_POINTS, offsets)
 
     def checkpoint_recovery_point(self, log: Log) -> None:
@@ -386,14 +484,14 @@ class DirectoryStore:
         """Write the log starts that differ from the base offset of the first segment."""
         starts = {
             log.topic_partition: log.log_start_offset
-            for log in self.all_logs()
+            for log in self._checkpointed()
             if log.log_start_offset > log.segments.first.base_offset
         }
         self._write(LOG_STARTS, starts)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermark of each log."""
-        offsets = {log.topic_partition: log.high_watermark for log in self.all_logs()}
+        offsets = {log.topic_partition: log.high_watermark for log in self._checkpointed()}
         self._write(HIGH_WATERMARKS, offsets)
 
     def note_truncated(self, logs: Sequence[Log]) -> None:
@@ -423,6 +521,9 @@ class DirectoryStore:
 
     def _write(self, checkpoint: str, offsets: dict[TopicPartition, int]) -> None:
         path = f"{self.path}/{checkpoint}"
+        for where, kept in self._kept_offsets.items():
+            if checkpoint in kept:
+                offsets.setdefault(where, kept[checkpoint])
         write_offset_checkpoint(self.storage.file_system, path, offsets)
         self._stored[checkpoint] = dict(offsets)
 
@@ -449,6 +550,7 @@ class DirectoryStore:
         Descriptors are closed as far as the disk lets them be.
         """
         self._is_loaded = False
-        for logs in (self.logs, self.future_logs, self.stray_logs):
+        for logs in (self.logs, self.future_logs, self.stray_logs, self._aside):
             logs.clear()
+        self.deleted_at_start.clear()
         self.storage.handles.abandon()

@@ -1,4 +1,9 @@
-"""Future logs that a start finds on disk: moves that go on, swaps to finish, copies of no use.
+"""Logs of moves that a start finds on disk: moves that go on, swaps to finish, copies of no use.
+
+A swap renames the source to `-delete`, and then the future log to the plain name. A `-delete`
+directory may therefore be the only whole copy, while the directory of the other one is offline. It
+is removed if the metadata places no such replica here, or if the replica that took its place was
+seen in sync. Otherwise it is kept, and put back in place of the creation of a new log.
 
 Belongs to the event loop (KIP-113, KIP-858).
 """
@@ -8,14 +13,22 @@ from collections.abc import Callable, Sequence
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import DIRECTORY_LOST, Uuid, UuidSource
+from spindle.common.uuids import (
+    DIRECTORY_LOST,
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    Uuid,
+    UuidSource,
+)
+from spindle.disks.directory_store import DeletedLog
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.formats.names import replaced_directory
+from spindle.log.formats.names import MAX_NAME_BYTES, replaced_directory
 from spindle.log.log import Log
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.moves import AssignDirectory, Moves
 from spindle.replicas.partition import Partition
+from spindle.replicas.topic_settings import TopicSettings
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +36,12 @@ Place = tuple[Log, LogDirectory]
 
 
 class FutureLogs:
-    """The future logs of an earlier run that nothing was decided about yet.
+    """The future and `-delete` logs of an earlier run that nothing was decided about yet.
 
     Args:
         has_offline: tells whether a directory of this broker is offline.
         on_misplaced: sends the directory of a replica to the controller.
+        settings_of: the settings of a topic by name, from the committed image.
     """
 
     def __init__(
@@ -37,6 +51,7 @@ class FutureLogs:
         moves: Moves,
         has_offline: Callable[[], bool],
         on_misplaced: AssignDirectory,
+        settings_of: Callable[[str], TopicSettings],
         now_ms: Callable[[], int],
         new_uuid: UuidSource,
     ) -> None:
@@ -48,18 +63,24 @@ class FutureLogs:
         self._now_ms = now_ms
         self._new_uuid = new_uuid
         self._found: dict[TopicPartition, list[Place]] = {}
-        self._deleted_at_start: set[str] = set()
+        self._settings_of = settings_of
+        self._deleted: list[tuple[DeletedLog, LogDirectory]] = []
+        self._names_of_deleted: set[str] = set()
+        self._noted: set[str] = set()
 
     def add(self, directory: LogDirectory) -> None:
         """Add what was found in a directory at the start."""
         for future in directory.store.future_logs.values():
             self._found.setdefault(future.topic_partition, []).append((future, directory))
-        self._deleted_at_start.update(directory.store.deleted_at_start)
+        deleted = directory.store.deleted_at_start
+        self._deleted += [(each, directory) for each in deleted]
+        self._names_of_deleted.update(each.name for each in deleted)
 
     def forget(self, directory: LogDirectory) -> None:
         """Forget what was found in a directory that is used no longer."""
         for where, places in list(self._found.items()):
             self._found[where] = [place for place in places if place[1] is not directory]
+        self._deleted = [place for place in self._deleted if place[1] is not directory]
 
     def of(self, where: TopicPartition, topic_id: Uuid | None) -> list[Place]:
         """Return the future logs of a replica in directories that are online."""
@@ -75,6 +96,13 @@ class FutureLogs:
             future for places in self._found.values() for future, at in places if at is directory
         ]
 
+    def replicas_in(self, directory: LogDirectory) -> list[TopicPartition]:
+        """Return the replicas of this broker whose only log may be a future or `-delete` log there,
+        because the directory where they should be is offline."""
+        deleted = [self._replica_of(each) for each, at in self._deleted if at is directory]
+        future = [each.topic_partition for each in self.in_directory(directory)]
+        return [where for where in (*future, *deleted) if where is not None]
+
     def is_in(self, where: TopicPartition, recorded: Uuid) -> bool:
         """Return True if a future log is in the recorded directory: its move is about to go on."""
         found = self._found.get(where, ())
@@ -85,7 +113,7 @@ class FutureLogs:
     ) -> None:
         """Go on with the moves of an earlier run; delete future logs that belong to none.
 
-        Keep those of replicas that stay offline.
+        Keep those of replicas that stay offline. Remove the `-delete` logs that are not needed.
         """
         found, self._found = self._found, {}
         for where, places in found.items():
@@ -94,10 +122,11 @@ class FutureLogs:
             for future, directory in places:
                 if partition is not None and future is chosen:
                     self._resume(partition, future, directory, needs_assignment)
-                elif partition is None and self._is_replica_here(where, future.topic_id):
+                elif self._may_be_needed(where, partition, future):
                     self._found.setdefault(where, []).append((future, directory))
                 else:
                     await self._drop(future, directory)
+        self._remove_superseded(hosted)
 
     def _resume(
         self, partition: Partition, future: Log, directory: LogDirectory, needs_assignment: bool
@@ -126,6 +155,14 @@ class FutureLogs:
         ]
         own.sort(key=lambda pair: pair[1].directory_id != recorded)
         return own[0][0] if own else None
+
+    def _may_be_needed(
+        self, where: TopicPartition, partition: Partition | None, future: Log
+    ) -> bool:
+        """Return True if no online log is there that the future log would only repeat."""
+        if partition is not None and partition.topic_id == future.topic_id:
+            return partition.is_offline
+        return self._is_replica_here(where, future.topic_id)
 
     def _is_replica_here(self, where: TopicPartition, topic_id: Uuid | None) -> bool:
         """Return True if the metadata names this broker as a replica of the partition."""
@@ -172,13 +209,103 @@ class FutureLogs:
         current log was replaced, and the copy holds all records that are left.
         """
         name = future.path.rpartition("/")[2]
-        if replaced_directory(future.topic_partition, name) in self._deleted_at_start:
+        if replaced_directory(future.topic_partition, name) in self._names_of_deleted:
             return True
         partition = instruction.partition
         trusted = {partition.leader, *partition.isr, *partition.elr, *partition.last_known_elr}
         if self._broker_id not in trusted:
             return True
         return trusted <= {self._broker_id, NO_LEADER} and not self._has_offline()
+
+    # -- what was renamed to `-delete`
+
+    async def restore(self, instruction: BecomeLeader | BecomeFollower) -> Place | None:
+        """Make a `-delete` log of the replica the current one again; None if there is none.
+
+        To be called in place of the creation of an empty log, when no other log can be there.
+        """
+        where, topic_id = instruction.topic_partition, instruction.topic_id
+        own = [
+            (deleted, at)
+            for deleted, at in self._deleted
+            if deleted.topic_id == topic_id
+            and self._replica_of(deleted) == where
+            and not at.is_offline
+        ]
+        try:
+            sizes = [await at.executor.submit(at.store.bytes_of_deleted, each) for each, at in own]
+            if not any(sizes):
+                return None
+            chosen = own[sizes.index(max(sizes))]
+            deleted, directory = chosen
+            config = self._settings_of(where.topic).log_config
+            restored = await directory.executor.submit(
+                directory.store.restore, deleted, where, config, self._now_ms()
+            )
+        except LogDirectoryFailed as failure:
+            log.error("%s was not put back: %s", where, failure)
+            return None
+        self._deleted.remove(chosen)
+        log.warning(
+            "%s: nothing is left of its log but %s in %s, which is put back with end offset %d",
+            where,
+            deleted.name,
+            directory.path,
+            restored.log_end_offset,
+        )
+        return restored, directory
+
+    def _remove_superseded(self, hosted: Callable[[TopicPartition], Partition | None]) -> None:
+        """Remove the `-delete` logs that are not needed, after `file.delete.delay.ms`."""
+        for place in list(self._deleted):
+            deleted, directory = place
+            if directory.is_offline:
+                continue
+            where = self._replica_of(deleted)
+            if where is not None and not self._is_in_place(hosted(where), deleted.topic_id):
+                if deleted.name not in self._noted:
+                    self._noted.add(deleted.name)
+                    log.warning(
+                        "%s in %s is kept: it may be the only whole copy of %s, until that replica "
+                        "is in sync in the directory where the metadata records it",
+                        deleted.name,
+                        directory.path,
+                        where,
+                    )
+                continue
+            topic = deleted.topic_partition.topic if where is None else where.topic
+            delay_ms = self._settings_of(topic).log_config.file_delete_delay_ms
+            directory.executor.submit_nowait(
+                directory.store.remove_deleted, deleted, self._now_ms() + delay_ms
+            )
+            self._deleted.remove(place)
+
+    def _replica_of(self, deleted: DeletedLog) -> TopicPartition | None:
+        """Return the replica of this broker whose log it was; None if the metadata has none."""
+        topics = self._metadata.image.topics
+        cut, index = deleted.topic_partition
+        if deleted.topic_id is not None:
+            topic = topics.by_id.get(deleted.topic_id)
+        elif len(deleted.name) < MAX_NAME_BYTES:
+            topic = topics.by_name.get(cut)
+        else:
+            topic = next((t for t in topics.by_name.values() if t.name.startswith(cut)), None)
+        if topic is None or index not in topic.partitions:
+            return None
+        if self._broker_id not in topic.partitions[index].replicas:
+            return None
+        return TopicPartition(topic.name, index)
+
+    def _is_in_place(self, partition: Partition | None, topic_id: Uuid | None) -> bool:
+        """Return True if a replica is online, in sync, and where the metadata records it."""
+        if partition is None or partition.is_offline or partition.registration is None:
+            return False
+        if topic_id not in (partition.topic_id, None):
+            return False
+        registration, directory_id = partition.registration, partition.directory.directory_id
+        is_in_sync = self._broker_id in (registration.leader, *registration.isr)
+        recorded = registration.directory(self._broker_id)
+        return is_in_sync and recorded in (directory_id, DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING)
 
     async def _drop(self, future: Log, directory: LogDirectory) -> None:
         log.warning("%s in %s belongs to no move: deleted", future.topic_partition, directory.path)

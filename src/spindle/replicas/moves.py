@@ -6,7 +6,9 @@ directories' threads, and `runtime.broker.replica_mover` keeps the order and the
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, UuidSource
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import Log
@@ -74,6 +76,7 @@ class Moves:
         self._now_ms = now_ms
         self._new_uuid = new_uuid
         self._moves: dict[Partition, Move] = {}
+        self._beginning: dict[Partition, LogDirectory] = {}
         self.on_begun: Callable[[Move], None] = lambda move: None
         self.on_news: Callable[[Move], None] = lambda move: None
         self.done = 0
@@ -99,6 +102,27 @@ class Moves:
 
     def get(self, partition: Partition) -> Move | None:
         return self._moves.get(partition)
+
+    def into(self, target: LogDirectory) -> list[TopicPartition]:
+        """Return the replicas that move to a directory, also those whose move is about to begin."""
+        moving = [move.partition for move in self if move.target is target]
+        beginning = [each for each, at in self._beginning.items() if at is target]
+        return [partition.topic_partition for partition in moving + beginning]
+
+    @contextmanager
+    def about_to_begin(self, partition: Partition, target: LogDirectory) -> Iterator[None]:
+        """Count the move in `into` while its future log is being created."""
+        self._beginning[partition] = target
+        try:
+            yield
+        finally:
+            del self._beginning[partition]
+
+    def drop(self, target: LogDirectory, future: Log) -> None:
+        """Delete a future log that no move needs."""
+        target.executor.submit_nowait(
+            target.store.delete_logs, [future], self._new_uuid, self._now_ms()
+        )
 
     def begin(
         self,
@@ -131,9 +155,7 @@ class Moves:
                 case MoveAction.START_OVER:
                     log.error("the copy of %s differs: it begins anew", move)
                 case MoveAction.DROP_FUTURE:
-                    move.target.executor.submit_nowait(
-                        move.target.store.delete_logs, [move.future], self._new_uuid, self._now_ms()
-                    )
+                    self.drop(move.target, move.future)
         if was_under_way and not move.course.is_under_way:
             self._end(move, event)
         self.on_news(move)

@@ -81,6 +81,7 @@ class Replicas:
             self.moves,
             self._has_offline,
             on_misplaced,
+            settings_of,
             now_ms,
             new_uuid,
         )
@@ -212,11 +213,15 @@ class Replicas:
     def replace_directory(self, failed: LogDirectory, by: LogDirectory) -> list[TopicPartition]:
         """Put a directory in the place of one that failed; let go of its replicas; return these."""
         self.directories[self.directories.index(failed)] = by
+        self._preferred = {
+            where: by if at is failed else at for where, at in self._preferred.items()
+        }
         return self._forget_directory(failed)
 
     def remove_directory(self, directory: LogDirectory) -> None:
         """Place nothing in this directory any more, and let go of its replicas."""
         self.directories.remove(directory)
+        self._preferred = {w: at for w, at in self._preferred.items() if at is not directory}
         self._forget_directory(directory)
 
     def _forget_directory(self, gone: LogDirectory) -> list[TopicPartition]:
@@ -238,10 +243,12 @@ class Replicas:
             directory.log_count += 1
 
     def take_loaded(self) -> list[tuple[Log, LogDirectory]]:
-        """Return the logs on disk that the metadata does not place here, and forget them."""
-        rest = [found for logs in self._loaded.values() for found in logs]
-        self._loaded.clear()
-        return rest
+        """Return the logs on disk that the metadata does not place here, and forget them.
+
+        The instructions of a busy replica are still to come, so its logs stay.
+        """
+        idle = [where for where in self._loaded if self.busy.end_of(where) is None]
+        return [found for where in idle for found in self._loaded.pop(where)]
 
     async def apply(self, instructions: Sequence[Instruction]) -> None:
         """Do what a metadata delta asks of this broker, deletions first; not of `busy` replicas."""
@@ -314,7 +321,14 @@ class Replicas:
                     promoted[1].log_count += 1
                     self._add(instruction, *promoted)
                 continue
-            missing.append(instruction)
+            restored = None
+            if self._choose(where, instruction.partition) is not None:
+                restored = await self.futures.restore(instruction)
+            if restored is None:
+                missing.append(instruction)
+                continue
+            restored[1].log_count += 1
+            self._add(instruction, *restored)
         await self._creation.create(missing, self._add)
 
     def _must_stay_away(self, instruction: Hosting) -> bool:
@@ -451,24 +465,36 @@ class Replicas:
     ) -> ErrorCode:
         """Create a future log in another directory and begin to copy (KIP-113).
 
-        While a directory is offline none is created: it may hold a future log of the replica.
+        While a directory is offline none is created: it may hold a future log of the replica. To be
+        called while the replica is busy.
         """
-        if self._has_offline():
-            return ErrorCode.KAFKA_STORAGE_ERROR
+        code = self._why_not_to_move(partition, target)
+        if code is not ErrorCode.NONE:
+            return code
         where = partition.topic_partition
         new = NewLog(where, partition.topic_id, partition.log.config)
-        try:
-            future = await target.executor.submit(
-                target.store.create_future, new, self._new_uuid(), self._now_ms()
-            )
-        except LogDirectoryFailed as failure:
-            log.error("cannot move %s to %s: %s", where, target.path, failure)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if self._has_offline():
-            # One has failed since; the next start decides about the future log.
-            return ErrorCode.KAFKA_STORAGE_ERROR
+        with self.moves.about_to_begin(partition, target):
+            try:
+                future = await target.executor.submit(
+                    target.store.create_future, new, self._new_uuid(), self._now_ms()
+                )
+            except LogDirectoryFailed as failure:
+                log.error("cannot move %s to %s: %s", where, target.path, failure)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        # The disk may have taken long: directories may have failed or come and gone since.
+        code = self._why_not_to_move(partition, target)
+        if code is not ErrorCode.NONE:
+            self.moves.drop(target, future)
+            return code
         self.moves.begin(partition, target, future, needs_assignment=needs_assignment)
         return ErrorCode.NONE
+
+    def _why_not_to_move(self, partition: Partition, target: LogDirectory) -> ErrorCode:
+        if partition.is_deleted:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        if target not in self.directories:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        return ErrorCode.KAFKA_STORAGE_ERROR if self._has_offline() else ErrorCode.NONE
 
     async def while_held(self, partition: Partition, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work` while nothing changes the replica's log; then go on with the log it has."""

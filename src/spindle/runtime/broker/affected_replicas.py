@@ -96,14 +96,14 @@ class AffectedReplicas:
             )
 
     def check_empty(self, directory: LogDirectory) -> None:
-        """Refuse if replicas are in the directory, or move there.
+        """Refuse if replicas are in the directory, move there, or may have their only log there.
 
         Raises:
             DirectoryInUse: names these replicas.
         """
         replicas = self._replicas
         present = [each.topic_partition for each in replicas.in_directory(directory)]
-        present += [m.partition.topic_partition for m in replicas.moves if m.target is directory]
+        present += replicas.moves.into(directory)
         states = dict.fromkeys(sorted(dict.fromkeys(present)), ReplicaState.PRESENT)
         if states:
             raise DirectoryInUse(
@@ -111,6 +111,16 @@ class AffectedReplicas:
                 states,
                 f"{directory.path} has {len(states)} replica{'' if len(states) == 1 else 's'}; "
                 "move them to other directories or brokers first",
+            )
+        waiting = replicas.futures.replicas_in(directory)
+        offline = sorted({where for where in waiting if replicas.lookup(*where) is None})
+        if offline:
+            raise DirectoryInUse(
+                directory.path,
+                dict.fromkeys(offline, ReplicaState.OFFLINE),
+                f"{directory.path} may have the only log of {len(offline)} replica"
+                f"{'' if len(offline) == 1 else 's'} that {'is' if len(offline) == 1 else 'are'} "
+                "offline; bring the directory back where they are recorded first",
             )
 
     def _hosted(self) -> Iterator[tuple[TopicPartition, PartitionRegistration]]:

@@ -179,6 +179,7 @@ class BrokerServer:
             metadata=self.metadata,
             lifecycle=self.lifecycle,
             lock=self.mover.lock,
+            lock_directory=self.mover.lock_directory,
             log_config_of=self._log_config_of,
             followed=lambda: self._followed,
             settle_moves=self.mover.settle,

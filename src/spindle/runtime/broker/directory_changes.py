@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -79,6 +80,7 @@ class BrokerParts:
 
     Attributes:
         lock: held during every change of the replicas' directories.
+        lock_directory: holds the lock while no replica in a directory is about to leave it.
         log_config_of: the settings of a topic by name.
         followed: the image that the replicas have followed.
         settle_moves: goes on with the moves between directories; called under the lock.
@@ -93,6 +95,7 @@ class BrokerParts:
     metadata: BrokerMetadata
     lifecycle: BrokerLifecycle
     lock: asyncio.Lock
+    lock_directory: Callable[[LogDirectory], AbstractAsyncContextManager[None]]
     log_config_of: Callable[[str], LogConfig]
     followed: Callable[[], MetadataImage]
     settle_moves: Callable[[], Awaitable[None]]
@@ -244,7 +247,7 @@ class DirectoryChanges:
         """Do without a directory whose disk is dead: create its replicas in the other ones."""
         parts, ports = self._parts, self._ports
         await self._until_known_as_failed(failed)
-        async with parts.lock:
+        async with parts.lock_directory(failed):
             affected = self._affected.lost_with(failed)
             self._affected.check_other_copies(failed, affected)
             await self._remember(self._changed.with_retired(failed.path, ports.configured))
@@ -361,7 +364,7 @@ class DirectoryChanges:
         """Take the directory into use, with the replicas that it has or had."""
         parts, directory = self._parts, opened.directory
         replicas = parts.replicas
-        async with parts.lock:
+        async with parts.lock if failed is None else parts.lock_directory(failed):
             affected = self._affected.recorded_in(directory.directory_id)
             if failed is None:
                 replicas.directories.append(directory)

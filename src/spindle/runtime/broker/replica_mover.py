@@ -71,6 +71,13 @@ class ReplicaMover:
         async with self.alone(partition):
             replicas = self._replicas
             moves = replicas.moves
+            # It may have been retired, or re-admitted, while the replica was busy.
+            present = replicas.directory_at(target.path)
+            if present is None:
+                return ErrorCode.LOG_DIR_NOT_FOUND
+            target = present
+            if target.is_offline:
+                return ErrorCode.KAFKA_STORAGE_ERROR
             running = moves.get(partition)
             if running is not None and running.target is not target:
                 moves.cancel(partition)
@@ -109,7 +116,23 @@ class ReplicaMover:
         finally:
             if not self._is_stopped and not is_abandoned:
                 async with self.lock:
-                    await self._replicas.apply(busy.end(where))
+                    # In their order: they may be of several deltas, of two topics of one name.
+                    for instruction in busy.end(where):
+                        await self._replicas.apply([instruction])
+                    await self._replicas.put_aside_strays()
+
+    @asynccontextmanager
+    async def lock_directory(self, directory: LogDirectory) -> AsyncIterator[None]:
+        """Hold the lock while no replica in the directory is busy: it can be let go then."""
+        busy = self._replicas.busy
+        while True:
+            async with self.lock:
+                places = [p.topic_partition for p in self._replicas.in_directory(directory)]
+                ends = [end for where in places if (end := busy.end_of(where)) is not None]
+                if not ends:
+                    yield
+                    return
+            await ends[0].wait()
 
     async def settle(self) -> None:
         """Go on with the moves of an earlier run, after the first reaction to metadata; needs the
