@@ -23,7 +23,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    path = clean_directory(tmp_path / "d 2", seed=1, node_id=2)
+    path = clean_directory(tmp_path / "d 2", node_id=2)
     first = sorted((path / str(PLAIN)).glob("*.log"))[0]
     corrupt_byte(first, 100)
     first.with_suffix(".index").unlink()
@@ -171,12 +171,25 @@ def test_a_missing_library_is_no_finding(
     assert "spindle.audit.run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", [b"garbage", None])
-def test_producer_snapshots_are_moved_only_by_decision(
-    damaged: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_producer_snapshot_is_moved_away_if_another_one_stays(
+    damaged: Path, capsys: pytest.CaptureFixture[str], is_alone: bool
 ) -> None:
-    first, *_, last = sorted((damaged / "payments-3").glob("*.snapshot"))
-    last.write_bytes(first.read_bytes() if content is None else content)
+    first, *others, last = sorted((damaged / "payments-3").glob("*.snapshot"))
+    last.write_bytes(first.read_bytes())
+    for each in [first, *others] if is_alone else []:
+        each.unlink()
+    assert run(["audit", str(damaged), "--repair-plan"]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if "mv --" in line]
+    (line,) = [each for each in lines if str(last) in each]
+    assert line.startswith("#") is is_alone
+
+
+def test_a_producer_snapshot_that_cannot_be_read_stays(
+    damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *_, last = sorted((damaged / "payments-3").glob("*.snapshot"))
+    last.write_bytes(b"garbage")
     assert run(["audit", str(damaged), "--repair-plan"]) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if str(last) in line]
     assert lines

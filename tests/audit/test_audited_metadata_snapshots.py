@@ -9,7 +9,9 @@ from seeded_faults import flip
 
 from spindle.audit.run import run_audit
 from spindle.common.ids import METADATA_PARTITION, OffsetAndEpoch
+from spindle.metadata_log.quorum_state import encode_quorum_state
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
+from spindle.raft.election_state import ElectionState
 
 
 @pytest.fixture
@@ -20,6 +22,8 @@ def snapshot(tmp_path: Path) -> Path:
     for _ in range(3):
         directory.append(log, 5)
     directory.close()
+    state = ElectionState(epoch=0, leader_id=1, voted_key=None, voter_ids=())
+    (Path(log.path) / "quorum-state").write_bytes(encode_quorum_state(state, 1))
     values = [b"value %d" % number for number in range(2000)]
     data = b"".join(encode_snapshot(values, SnapshotInfo(0, 0, None), epoch=0, now_ms=1))
     path = Path(log.path) / snapshot_file_name(OffsetAndEpoch(10, 0))
