@@ -194,3 +194,21 @@ def test_a_producer_snapshot_that_cannot_be_read_stays(
     lines = [line for line in capsys.readouterr().out.splitlines() if str(last) in line]
     assert lines
     assert all(line.startswith("#") for line in lines)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_disk_that_is_not_mounted_is_a_finding_beside_those_of_the_others(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], exists: bool
+) -> None:
+    other = tmp_path / "d3"
+    if exists:
+        other.mkdir()
+    assert run(["audit", str(damaged), str(other), "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [each["path"] for each in found if each["kind"] != "batch-checksum"]
+    (empty,) = [each for each in found if each["path"] == str(other)]
+    assert empty["kind"] == ("directory-empty" if exists else "unreadable")
+    assert any(each["kind"] == "offset-index-missing" for each in found)
+    quarantine = ["--apply", "--quarantine", str(tmp_path / "q")]
+    assert run(["audit", str(damaged), str(other), *quarantine]) == 2
+    assert not exists or list(other.iterdir()) == []

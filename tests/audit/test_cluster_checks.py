@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from broker_directories import PLAIN, TRANSACTIONAL, clean_directory
+from broker_directories import PLAIN, TRANSACTIONAL, BrokerDirectory, clean_directory
 
 from spindle.audit.findings import AuditFinding
 from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
 from spindle.audit.repairs import repair_plan, repairs_of
 from spindle.audit.run import run_audit
+from spindle.common.uuids import uuid_text
 from spindle.log.formats.meta_properties import parse_meta_properties
 from spindle.protocol.records.batch import batches, computed_crc
 
@@ -88,6 +89,26 @@ def test_a_directory_belongs_to_the_node_that_registered_it(
     assert finding.kind.text == "directory-identity"
     assert finding.path == str(roots[1] / "meta.properties")
     assert "node.id is 2, but node 5 has registered" in finding.evidence
+
+
+def test_a_directory_whose_id_nobody_has_shows_by_the_places_of_its_replicas(
+    roots: list[Path], placement: ClusterPlacement, tmp_path: Path
+) -> None:
+    found = placement.partition(topic_id(PLAIN.topic), PLAIN.partition)
+    assert found is not None
+    second = BrokerDirectory(tmp_path / "second", node_id=2)
+    second.close()
+    nodes = {**dict(zip(found.directories, NODES, strict=True)), second.directory_id: 2}
+    known = replace(placement, nodes=nodes)
+    directories = [*roots, second.path]
+    assert found_in(directories, known) == []
+    file = roots[1] / "meta.properties"
+    file.write_text(file.read_text().replace(uuid_text(found.directories[1]), uuid_text(b"x" * 16)))
+    kinds = [(each.kind.text, each.path) for each in found_in(directories, known)]
+    assert ("directory-identity", str(file)) in kinds
+    # A failed disk that comes back has no registered id: the others have taken its replicas.
+    kinds = [(each.kind.text, each.path) for each in found_in(roots, known)]
+    assert ("directory-identity", str(file)) not in kinds
 
 
 def test_equal_replicas_where_the_metadata_places_them_are_in_order(
