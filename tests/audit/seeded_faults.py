@@ -157,6 +157,31 @@ def a_segment_vanishes_with_its_indexes(rng: random.Random, root: Path) -> None:
         path.with_suffix(suffix).unlink(missing_ok=True)
 
 
+@fault(FindingKind.OFFSET_GAP)
+def a_batch_is_cut_out(rng: random.Random, root: Path) -> None:
+    """The bytes behind it move up, so that the file itself is whole."""
+    path = rng.choice(files(replica(rng, root), ".log"))
+    data = path.read_bytes()
+    position, header = rng.choice(list(batches(data))[1:-1])
+    path.write_bytes(data[:position] + data[position + header.size_bytes :])
+
+
+@fault(FindingKind.OFFSET_GAP)
+def a_batch_at_the_end_of_a_segment_is_cut_off(rng: random.Random, root: Path) -> None:
+    path = rng.choice(files(replica(rng, root), ".log")[:-1])
+    data = path.read_bytes()
+    *_, (position, _) = batches(data)
+    path.write_bytes(data[:position])
+
+
+@fault(FindingKind.SEGMENT_MISSING)
+def the_first_segments_vanish_with_their_indexes(rng: random.Random, root: Path) -> None:
+    folder = replica(rng, root)
+    for path in files(folder, ".log")[: rng.randrange(1, 3)]:
+        for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+            path.with_suffix(suffix).unlink(missing_ok=True)
+
+
 @fault(FindingKind.FILE_NAME)
 def a_segment_is_copied_under_a_short_name(rng: random.Random, root: Path) -> None:
     path = segment(rng, root)
@@ -182,6 +207,14 @@ def an_epoch_gets_another_start(rng: random.Random, root: Path) -> None:
 def the_epochs_are_of_no_number(rng: random.Random, root: Path) -> None:
     path = replica(rng, root) / "leader-epoch-checkpoint"
     path.write_text(rng.choice(("0\n1\nzero 0\n", "7\n1\n0 0\n", "\0\0\0\1")))
+
+
+@fault(FindingKind.EPOCH_BEYOND_END)
+def an_epoch_begins_beyond_the_end(rng: random.Random, root: Path) -> None:
+    path = replica(rng, root) / "leader-epoch-checkpoint"
+    lines = path.read_text().splitlines()
+    lines[1] = str(int(lines[1]) + 1)
+    path.write_text("\n".join([*lines, f"77 {rng.randrange(5000, 10**9)}", ""]))
 
 
 @fault(FindingKind.EPOCH_FILE)
@@ -364,6 +397,22 @@ def a_recovery_point_falls(rng: random.Random, root: Path) -> None:
     path.write_text("\n".join([*lines, ""]))
 
 
+@fault(FindingKind.CHECKPOINT_ENTRY)
+def an_offset_becomes_negative(rng: random.Random, root: Path) -> None:
+    path = a_checkpoint_of_all_logs(rng, root)
+    *lines, last = path.read_text().splitlines()
+    name, number, _ = last.split()
+    path.write_text("\n".join([*lines, f"{name} {number} -{rng.randrange(1, 10**6)}", ""]))
+
+
+@fault(FindingKind.LOG_START)
+def a_log_start_offset_rises(rng: random.Random, root: Path) -> None:
+    """The next start would hide the records below it, or remove all of them."""
+    offset = rng.choice((rng.randrange(1, 100), rng.randrange(10**4, 10**9)))
+    topic, number = rng.choice((PLAIN, TRANSACTIONAL))
+    (root / "log-start-offset-checkpoint").write_text(f"0\n1\n{topic} {number} {offset}\n")
+
+
 @fault(FindingKind.UNREADABLE)
 def a_link_leads_to_itself(rng: random.Random, root: Path) -> None:
     path = root / rng.choice(("loop", "orders-9"))
@@ -372,7 +421,7 @@ def a_link_leads_to_itself(rng: random.Random, root: Path) -> None:
 
 @fault(FindingKind.CHECKPOINT_BEYOND_END)
 def a_checkpoint_is_ahead_of_its_log(rng: random.Random, root: Path) -> None:
-    name = rng.choice(("replication", "log-start", "cleaner"))
+    name = rng.choice(("replication", "cleaner"))
     text = f"0\n1\norders 0 {rng.randrange(10**4, 10**9)}\n"
     (root / f"{name}-offset-checkpoint").write_text(text)
 

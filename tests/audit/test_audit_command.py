@@ -23,7 +23,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    path = clean_directory(tmp_path / "d 2", seed=1, node_id=2)
+    path = clean_directory(tmp_path / "d 2", node_id=2)
     first = sorted((path / str(PLAIN)).glob("*.log"))[0]
     corrupt_byte(first, 100)
     first.with_suffix(".index").unlink()
@@ -171,13 +171,44 @@ def test_a_missing_library_is_no_finding(
     assert "spindle.audit.run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", [b"garbage", None])
-def test_producer_snapshots_are_moved_only_by_decision(
-    damaged: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_producer_snapshot_is_moved_away_if_another_one_stays(
+    damaged: Path, capsys: pytest.CaptureFixture[str], is_alone: bool
 ) -> None:
-    first, *_, last = sorted((damaged / "payments-3").glob("*.snapshot"))
-    last.write_bytes(first.read_bytes() if content is None else content)
+    first, *others, last = sorted((damaged / "payments-3").glob("*.snapshot"))
+    last.write_bytes(first.read_bytes())
+    for each in [first, *others] if is_alone else []:
+        each.unlink()
+    assert run(["audit", str(damaged), "--repair-plan"]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if "mv --" in line]
+    (line,) = [each for each in lines if str(last) in each]
+    assert line.startswith("#") is is_alone
+
+
+def test_a_producer_snapshot_that_cannot_be_read_stays(
+    damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *_, last = sorted((damaged / "payments-3").glob("*.snapshot"))
+    last.write_bytes(b"garbage")
     assert run(["audit", str(damaged), "--repair-plan"]) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if str(last) in line]
     assert lines
     assert all(line.startswith("#") for line in lines)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_disk_that_is_not_mounted_is_a_finding_beside_those_of_the_others(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], exists: bool
+) -> None:
+    other = tmp_path / "d3"
+    if exists:
+        other.mkdir()
+    assert run(["audit", str(damaged), str(other), "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [each["path"] for each in found if each["kind"] != "batch-checksum"]
+    (empty,) = [each for each in found if each["path"] == str(other)]
+    assert empty["kind"] == ("directory-empty" if exists else "unreadable")
+    assert any(each["kind"] == "offset-index-missing" for each in found)
+    quarantine = ["--apply", "--quarantine", str(tmp_path / "q")]
+    assert run(["audit", str(damaged), str(other), *quarantine]) == 2
+    assert not exists or list(other.iterdir()) == []

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from broker_directories import PLAIN, TRANSACTIONAL, clean_directory
+from broker_directories import PLAIN, TRANSACTIONAL, BrokerDirectory, clean_directory
 
 from spindle.audit.findings import AuditFinding
 from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
 from spindle.audit.repairs import repair_plan, repairs_of
 from spindle.audit.run import run_audit
+from spindle.common.uuids import uuid_text
 from spindle.log.formats.meta_properties import parse_meta_properties
 from spindle.protocol.records.batch import batches, computed_crc
 
@@ -47,7 +48,7 @@ def placement(roots: list[Path]) -> ClusterPlacement:
 
 def found_in(roots: list[Path], placement: ClusterPlacement | None = None) -> list[AuditFinding]:
     report = run_audit(roots, load_placement=lambda: placement, second_look_ms=0)
-    assert not report.findings or repair_plan(repairs_of(report.directories, report.findings))
+    assert not report.findings or repair_plan(repairs_of(report))
     return list(report.findings)
 
 
@@ -90,6 +91,26 @@ def test_a_directory_belongs_to_the_node_that_registered_it(
     assert "node.id is 2, but node 5 has registered" in finding.evidence
 
 
+def test_a_directory_whose_id_nobody_has_shows_by_the_places_of_its_replicas(
+    roots: list[Path], placement: ClusterPlacement, tmp_path: Path
+) -> None:
+    found = placement.partition(topic_id(PLAIN.topic), PLAIN.partition)
+    assert found is not None
+    second = BrokerDirectory(tmp_path / "second", node_id=2)
+    second.close()
+    nodes = {**dict(zip(found.directories, NODES, strict=True)), second.directory_id: 2}
+    known = replace(placement, nodes=nodes)
+    directories = [*roots, second.path]
+    assert found_in(directories, known) == []
+    file = roots[1] / "meta.properties"
+    file.write_text(file.read_text().replace(uuid_text(found.directories[1]), uuid_text(b"x" * 16)))
+    kinds = [(each.kind.text, each.path) for each in found_in(directories, known)]
+    assert ("directory-identity", str(file)) in kinds
+    # A failed disk that comes back has no registered id: the others have taken its replicas.
+    kinds = [(each.kind.text, each.path) for each in found_in(roots, known)]
+    assert ("directory-identity", str(file)) not in kinds
+
+
 def test_equal_replicas_where_the_metadata_places_them_are_in_order(
     roots: list[Path], placement: ClusterPlacement
 ) -> None:
@@ -112,24 +133,20 @@ def test_a_leader_that_two_replicas_in_sync_contradict_is_wrong(
     rewrite_a_batch(roots[0])
     (finding,) = found_in(roots, led_by_1)
     assert finding.path == str(roots[0] / str(PLAIN))
-    assert "is in sync and agrees with most replicas" in finding.evidence
+    assert "agrees with another replica" in finding.evidence
     alone = changed(led_by_1, PLAIN.topic, lambda each: replace(each, isr=(1,)))
-    assert {each.path for each in found_in(roots, alone)} == {
-        str(root / str(PLAIN)) for root in roots[1:]
-    }
+    (finding,) = found_in(roots, alone)
+    assert finding.path == str(roots[0] / str(PLAIN))
 
 
-def test_the_leader_is_right_where_two_replicas_differ(
+def test_two_replicas_with_the_same_epochs_are_undecided_whoever_leads(
     roots: list[Path], placement: ClusterPlacement
 ) -> None:
     rewrite_a_batch(roots[0])
-    (finding,) = found_in(roots[:2], placement)
-    assert finding.path == str(roots[0] / str(PLAIN))
-    assert "which leads the partition" in finding.evidence
-    rewrite_a_batch(roots[2])
-    led_by_3 = changed(placement, PLAIN.topic, lambda each: replace(each, leader=3))
-    (finding,) = found_in(roots[1:], led_by_3)
-    assert finding.path == str(roots[1] / str(PLAIN))
+    for leader in (1, 2):
+        led = changed(placement, PLAIN.topic, lambda each: replace(each, leader=leader))  # noqa: B023
+        (finding,) = found_in(roots[:2], led)
+        assert finding.kind.text == "replica-undecided"
 
 
 def test_a_damaged_replica_is_not_right_even_if_it_leads(

@@ -32,7 +32,7 @@ def test_a_copied_directory_shows_by_its_id_and_its_replicas(tmp_path: Path) -> 
 
 def test_the_directory_of_another_cluster_shows(tmp_path: Path) -> None:
     clean_directory(tmp_path / "d1")
-    clean_directory(tmp_path / "d2", seed=1, node_id=2)
+    clean_directory(tmp_path / "d2", node_id=2)
     properties = tmp_path / "d2" / "meta.properties"
     text = properties.read_text()
     assert kinds(tmp_path / "d1", tmp_path / "d2") == []
@@ -42,7 +42,7 @@ def test_the_directory_of_another_cluster_shows(tmp_path: Path) -> None:
 
 def test_directories_that_one_broker_closed_have_its_node_id(tmp_path: Path) -> None:
     clean_directory(tmp_path / "d1")
-    other = clean_directory(tmp_path / "d2", seed=1)
+    other = clean_directory(tmp_path / "d2")
     properties = other / "meta.properties"
     properties.write_text(properties.read_text().replace("node.id=1", "node.id=9"))
     assert kinds(tmp_path / "d1", other) == ["directory-identity"]

@@ -114,7 +114,7 @@ def test_a_damaged_length_is_no_batch_of_that_size(
     # A broker that rebuilds an index of this segment cuts it there: nothing is repaired on its own.
     findings = found_in(root)
     assert ("batch-header", at) in [(each.kind.text, each.position) for each in findings]
-    repairs = repairs_of(run_audit([root]).directories, findings)
+    repairs = repairs_of(run_audit([root]))
     assert [step for each in repairs for step in each.steps if step.is_safe] == []
 
 

@@ -1,5 +1,6 @@
 """Replicas that differ: which one is right, and what is compared without high watermarks."""
 
+import struct
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from test_cluster_checks import changed, found_in, placement, rewrite_a_batch, r
 from spindle.audit.placement import ClusterPlacement, PlacedPartition
 from spindle.audit.repairs import repair_plan, repairs_of
 from spindle.audit.run import run_audit
-from spindle.protocol.records.batch import batches
+from spindle.protocol.records.batch import batches, computed_crc
 
 __all__ = ["placement", "roots"]
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -81,16 +82,109 @@ def test_replicas_that_cannot_be_compared_are_a_finding(roots: list[Path]) -> No
     assert finding.kind.text == "replica-not-compared"
 
 
-def test_a_replica_of_the_elr_is_right_where_none_is_in_sync(
-    roots: list[Path], placement: ClusterPlacement
+@pytest.mark.parametrize("damaged", range(3))
+@pytest.mark.parametrize("is_in_elr", [False, True])
+def test_the_replica_that_stopped_last_is_wrong_if_the_others_agree(
+    roots: list[Path], placement: ClusterPlacement, damaged: int, is_in_elr: bool
 ) -> None:
-    for damaged, right in ((0, 1), (1, 0)):
-        rewrite_a_batch(roots[damaged])
-        (finding,) = found_in(roots[:2], in_sync_were(placement, right + 1))
-        assert finding.kind.text == "replica-differs"
-        assert finding.path == str(roots[damaged] / str(PLAIN))
-        assert "which is eligible to lead (ELR)" in finding.evidence
-        rewrite_a_batch(roots[damaged])
+    def stopped_last(each: PlacedPartition) -> PlacedPartition:
+        node = damaged + 1
+        isr, elr = ((), (node,)) if is_in_elr else ((node,), ())
+        return replace(each, isr=isr, leader=-1 if is_in_elr else node, elr=elr)
+
+    rewrite_a_batch(roots[damaged])
+    placed = changed(placement, PLAIN.topic, stopped_last)
+    (finding,) = found_in(roots, placed)
+    assert finding.kind.text == "replica-differs"
+    assert finding.path == str(roots[damaged] / str(PLAIN))
+    assert "agrees with another replica" in finding.evidence
+    others = [root for number, root in enumerate(roots) if number != damaged]
+    assert found_in(others, placed) == []
+    (finding,) = found_in([roots[damaged], others[0]], placed)
+    assert finding.kind.text == "replica-undecided"
+
+
+def test_replicas_that_are_damaged_at_different_places_are_both_found(roots: list[Path]) -> None:
+    for root in roots:
+        spread_offsets(root)
+    rewrite_a_batch(roots[0])
+    last = sorted((roots[1] / str(PLAIN)).glob("*.log"))[-1]
+    data = bytearray(last.read_bytes())
+    position, header = next(iter(batches(data)))
+    data[position + header.size_bytes - 1] ^= 1
+    struct.pack_into(">I", data, position + 17, computed_crc(data, position, header))
+    last.write_bytes(data)
+    differs = [each for each in found_in(roots) if each.kind.text == "replica-differs"]
+    assert [each.path for each in differs] == [str(root / str(PLAIN)) for root in roots[:2]]
+
+
+def spread_offsets(root: Path) -> None:
+    """Let the last segment begin in another stretch of offsets than the others."""
+    last = sorted((root / str(PLAIN)).glob("*.log"))[-1]
+    data = bytearray(last.read_bytes())
+    shift = 8192
+    for position, header in list(batches(bytes(data))):
+        struct.pack_into(">q", data, position, header.base_offset + shift)
+    last.with_name(f"{int(last.stem) + shift:020d}.log").write_bytes(data)
+    last.unlink()
+    (root / HIGH_WATERMARKS).write_text(f"0\n1\n{PLAIN.topic} {PLAIN.partition} 1000000\n")
+
+
+@pytest.mark.parametrize("newer", [0, 2])
+def test_the_leader_is_right_where_the_leader_epochs_contradict_each_other(
+    roots: list[Path], placement: ClusterPlacement, newer: int
+) -> None:
+    """It was elected without the records of the other one, whose history ended there."""
+    for index in range(3):
+        epoch = 6 if index == newer else 5
+        last = sorted((roots[index] / str(PLAIN)).glob("*.log"))[-1]
+        set_epoch(last, epoch)
+        path = roots[index] / str(PLAIN) / "leader-epoch-checkpoint"
+        lines = path.read_text().splitlines()
+        kept = [line for line in lines[2:] if int(line.split()[1]) < int(last.stem)]
+        kept.append(f"{epoch} {int(last.stem)}")
+        path.write_text("\n".join(["0", str(len(kept)), *kept, ""]))
+    led = changed(placement, PLAIN.topic, lambda each: replace(each, leader=newer + 1))
+    pair = sorted([roots[newer], roots[1]])
+    (finding,) = found_in(pair, led)
+    assert finding.kind.text == "replica-differs"
+    assert finding.path == str(roots[1] / str(PLAIN))
+    assert "leads the partition, with other leader epochs" in finding.evidence
+    (finding,) = found_in(pair)
+    assert "has the newest leader epoch" in finding.evidence
+    # Two replicas that agree are never to be moved away because of one.
+    agreeing = found_in(roots, led)
+    assert {each.kind.text for each in agreeing} == {"replica-undecided"}
+
+
+def test_replicas_that_agree_are_not_given_up_because_of_their_other_damage(
+    roots: list[Path],
+) -> None:
+    rewrite_a_batch(roots[0])
+    for root in roots[1:]:
+        (root / str(PLAIN) / "leader-epoch-checkpoint").unlink()
+    kinds = [each.kind.text for each in found_in(roots)]
+    assert "replica-differs" in kinds
+    differs = [each for each in found_in(roots) if each.kind.text == "replica-differs"]
+    assert [each.path for each in differs] == [str(roots[0] / str(PLAIN))]
+
+
+def test_the_last_offsets_are_compared_below_the_high_watermark(roots: list[Path]) -> None:
+    """One replica has grown since the other one was read, as those of a running cluster do."""
+    last = sorted((roots[1] / str(PLAIN)).glob("*.log"))[-1]
+    data = last.read_bytes()
+    *_, (position, header) = batches(data)
+    last.write_bytes(data[:position])
+    for root in roots[:2]:
+        (root / ".kafka_cleanshutdown").unlink()
+        text = f"0\n1\n{PLAIN.topic} {PLAIN.partition} {header.base_offset}\n"
+        (root / HIGH_WATERMARKS).write_text(text)
+        (root / "recovery-point-offset-checkpoint").write_text(text)
+    kinds = {each.kind.text for each in found_in(roots[:2])}
+    assert kinds.isdisjoint({"replica-differs", "replica-undecided"})
+    rewrite_a_batch(roots[0])
+    kinds = {each.kind.text for each in found_in(roots[:2])}
+    assert "replica-undecided" in kinds
 
 
 def test_two_replicas_with_the_same_evidence_are_undecided(
@@ -103,7 +197,7 @@ def test_two_replicas_with_the_same_evidence_are_undecided(
         (finding,) = report.findings
         assert finding.kind.text == "replica-undecided"
         assert "nothing known here tells which" in finding.evidence
-        plan = repair_plan(repairs_of(report.directories, report.findings))
+        plan = repair_plan(repairs_of(report))
         assert not any("mv --" in line for line in plan)
 
 

@@ -26,8 +26,11 @@ def folder_states(roots: Sequence[Path]) -> FolderStates:
     states: FolderStates = {}
     for root in roots:
         folders = [root]
-        with os.scandir(root) as entries:
-            folders += [Path(entry.path) for entry in entries if _is_directory(entry)]
+        try:
+            with os.scandir(root) as entries:
+                folders += [Path(entry.path) for entry in entries if _is_directory(entry)]
+        except OSError:
+            continue  # a finding of the audit; nothing is moved there
         for folder in folders:
             try:
                 states[folder] = _state(folder)

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spindle.audit.findings import Collector, FindingKind
-from spindle.audit.segment_scan import BadSpan
+from spindle.audit.findings import MAX_OF_A_KIND, Collector, FindingKind
+from spindle.audit.segment_scan import MAX_BAD_SPANS, BadSpan
 from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.pipeline.records.headers import (
     ATTRIBUTES,
@@ -42,6 +42,18 @@ class EpochRun(NamedTuple):
     last_offset: int
 
 
+class OffsetGap(NamedTuple):
+    """Offsets that no batch has: [first_missing, following); `position` is that of the next batch.
+
+    The position is None between two segments.
+    """
+
+    path: Path
+    position: int | None
+    first_missing: int
+    following: int
+
+
 @dataclass(frozen=True, slots=True)
 class BatchPart:
     """The batches of one segment, as far as the next ones need to know them.
@@ -49,15 +61,17 @@ class BatchPart:
     Attributes:
         first_offset, next_offset: the base offset of the first batch, and the offset after the
             last one; None without a batch.
-        has_holes: batches lack offsets, or records that they had: compaction wrote them, because a
-            damaged file does not lose a batch from its middle.
+        is_rewritten: batches lack records that they had, which only compaction does.
         epoch_runs: the leader epochs of the batches, in their order.
+        gaps: the first gaps between batches, without those behind bytes that are no batches, and
+            behind batches whose offset is a finding.
     """
 
     first_offset: int | None
     next_offset: int | None
-    has_holes: bool
+    is_rewritten: bool
     epoch_runs: tuple[EpochRun, ...]
+    gaps: tuple[OffsetGap, ...] = ()
 
 
 class BatchChecks:
@@ -78,13 +92,19 @@ class BatchChecks:
         self._epoch_runs: list[EpochRun] = []
         self._next_offset: int | None = None
         self._first_offset: int | None = None
-        self._has_holes = False
+        self._is_rewritten = False
+        self._end: int | None = None
+        self._gaps: dict[int, OffsetGap] = {}
         self.has_wrong_checksum = False
 
     def part(self) -> BatchPart:
         """Return what the batches say together."""
         return BatchPart(
-            self._first_offset, self._next_offset, self._has_holes, tuple(self._epoch_runs)
+            self._first_offset,
+            self._next_offset,
+            self._is_rewritten,
+            tuple(self._epoch_runs),
+            tuple(self._gaps.values())[:MAX_OF_A_KIND],
         )
 
     def window(self, fields: Any) -> None:
@@ -100,7 +120,7 @@ class BatchChecks:
             attributes & DELETE_HORIZON_FLAG != 0
         )
         if is_rewritten.any():
-            self._has_holes = True
+            self._is_rewritten = True
         if self._first_offset is None:
             self._first_offset = int(bases[0])
         self._next_offset = int(ends[-1])
@@ -137,8 +157,7 @@ class BatchChecks:
         bases = fields[BASE_OFFSET]
         first = int(bases[0]) if self._next_offset is None else self._next_offset
         expected = np.concatenate(([first], ends[:-1]))
-        if (bases[1:] > expected[1:]).any() or bases[0] > expected[0]:
-            self._has_holes = True
+        self._note_gaps(fields, ends)
         for index in np.flatnonzero(bases < expected).tolist():
             culprit, evidence = (
                 index,
@@ -158,7 +177,22 @@ class BatchChecks:
                     f"the batch has offset {bases[culprit]}, but the one before it ends at "
                     f"{expected[culprit] - 1} and the one after it begins at {bases[index]}"
                 )
+            self._gaps.pop(int(fields[POSITION, culprit]), None)
             self._add(FindingKind.OFFSET_OVERLAP, fields, culprit, evidence)
+
+    def _note_gaps(self, fields: Any, ends: Any) -> None:
+        """Note the batches that begin behind the end of all batches before them."""
+        bases = fields[BASE_OFFSET]
+        first = int(bases[0]) if self._end is None else self._end
+        reached = np.maximum.accumulate(np.concatenate(([first], ends)))
+        self._end = int(reached[-1])
+        for index in np.flatnonzero(bases > reached[:-1]).tolist():
+            if len(self._gaps) > MAX_BAD_SPANS:
+                return
+            position = int(fields[POSITION, index])
+            self._gaps[position] = OffsetGap(
+                self._path, position, int(reached[index]), int(bases[index])
+            )
 
     def _note_epochs(self, fields: Any) -> None:
         """Note the runs of equal epochs; they are compared when the checkpoint has been read."""
@@ -198,6 +232,7 @@ class BatchChecks:
                 is not whole at its end, or zeros, are normal.
         """
         for span in spans:
+            self._gaps.pop(span.end, None)
             size = f"{span.end - span.start} bytes from here on are no batches"
             if span.is_too_large:
                 kind, evidence = FindingKind.BATCH_TOO_LARGE, span.reason

@@ -23,6 +23,8 @@ from spindle.pipeline.segments.small_files import FILE_SYSTEM
 _WITH_ALL_LOGS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS)
 """The checkpoints into which a broker writes each log when it stops in order."""
 _NAMED: Final = 3
+_CHECKPOINT_MARGIN_S: Final = 1.0
+"""A broker gathers the offsets of a checkpoint a moment before it writes the file."""
 _MAX_MISSING: Final = 1000
 """The most missing replicas that a checkpoint adds as findings."""
 _NO_OFFSETS: Final[Mapping[TopicPartition, int]] = {}
@@ -39,6 +41,9 @@ class DirectoryCheckpoints:
         self._findings = findings
         self._directory = directory
         self._offsets = {name: self._read(directory / name) for name in OFFSET_CHECKPOINTS}
+        self._has_cleaner_file = (
+            self._offsets[CLEANER_OFFSETS] is not None and (directory / CLEANER_OFFSETS).is_file()
+        )
 
     def _read(self, path: Path) -> Mapping[TopicPartition, int] | None:
         """Return the offsets in a file, None if it is damaged."""
@@ -63,6 +68,7 @@ class DirectoryCheckpoints:
             self._named(LOG_STARTS).get(partition),
             self._named(HIGH_WATERMARKS).get(partition),
             self._named(CLEANER_OFFSETS).get(partition),
+            self._has_cleaner_file,
         )
 
     def check(
@@ -75,6 +81,7 @@ class DirectoryCheckpoints:
             known: the partitions with any directory.
             is_closed: the broker stopped in order, so all logs in use have entries.
         """
+        self._check_negative()
         missing = sorted(self._named(RECOVERY_POINTS).keys() - known)
         if len(missing) > _MAX_MISSING:
             evidence = f"{len(missing) - _MAX_MISSING} more of its partitions have no directory"
@@ -101,3 +108,61 @@ class DirectoryCheckpoints:
                     self._directory / name,
                     f"it has no entries of {first_names(lost, _NAMED)}{instead}",
                 )
+
+    def _check_negative(self) -> None:
+        for name in OFFSET_CHECKPOINTS:
+            negative = {key: at for key, at in self._named(name).items() if at < 0}
+            if negative:
+                partition, offset = min(negative.items())
+                more = f", and {len(negative) - 1} more negative ones" if len(negative) > 1 else ""
+                self._findings.add(
+                    FindingKind.CHECKPOINT_ENTRY,
+                    self._directory / name,
+                    f"{partition} has offset {offset}{more}: offsets are 0 or more",
+                )
+
+    def check_after_kill(self, created: Mapping[TopicPartition, float]) -> None:
+        """Look for recovery points that are older than the file which has them.
+
+        A broker writes the entries of all logs at once, so the file has those of the logs that were
+        there before it; and compaction reads only what is on the device, so a recovery point that
+        was written after a clean offset is not below it.
+
+        Args:
+            created: when the replica of each partition was created, in seconds since 1970.
+        """
+        offsets = self._offsets[RECOVERY_POINTS]
+        written = _written_at(self._directory / RECOVERY_POINTS)
+        if offsets is None or written is None:
+            return  # the file is a finding already
+        lost = sorted(
+            partition
+            for partition, at in created.items()
+            if partition not in offsets and at + _CHECKPOINT_MARGIN_S < written
+        )
+        cleaned = _written_at(self._directory / CLEANER_OFFSETS)
+        behind = sorted(
+            partition
+            for partition, clean in self._named(CLEANER_OFFSETS).items()
+            if cleaned is not None
+            and cleaned + _CHECKPOINT_MARGIN_S < written
+            and 0 <= offsets.get(partition, clean) < clean
+        )
+        for partitions, wrong in (
+            (lost, "it has no entries of {}, which were there before it was written"),
+            (behind, "the recovery points of {} are below their clean offsets"),
+        ):
+            if partitions:
+                self._findings.add(
+                    FindingKind.CHECKPOINT_ENTRY,
+                    self._directory / RECOVERY_POINTS,
+                    wrong.format(first_names(partitions, _NAMED)),
+                )
+
+
+def _written_at(path: Path) -> float | None:
+    """Return when a file was written, None if there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None

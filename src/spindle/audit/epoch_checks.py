@@ -18,19 +18,23 @@ def check_epochs(
     runs: Sequence[EpochRun],
     *,
     checked_from: int | None,
-) -> None:
-    """Compare the epochs of the batches with the checkpoint.
+    end_offset: int | None,
+) -> int | None:
+    """Compare the epochs of the batches with the checkpoint; return the offset where it begins.
+
+    None if the file has no entries, or is damaged.
 
     Args:
         content: the bytes of the file, None if there is none.
         runs: the epochs of the batches.
         checked_from: the checkpoint must reach back to this offset; None if that is not known,
             because the broker is running and has not told its log start offset yet.
+        end_offset: the log end offset; None if it is not known.
     """
     entries = _entries(findings, path, content, has_epochs=any(run.epoch >= 0 for run in runs))
     if entries is None:
         _check_order(findings, runs)
-        return
+        return None
     starts = [start for _, start in entries]
     for run in runs:
         if run.epoch < 0:
@@ -51,6 +55,15 @@ def check_epochs(
                 offset=run.first_offset,
             )
             break
+    if end_offset is not None and starts[-1] > end_offset:
+        findings.add(
+            FindingKind.EPOCH_BEYOND_END,
+            path,
+            f"leader epoch {entries[-1][0]} begins at offset {starts[-1]}, but the log ends at "
+            f"{end_offset}",
+            offset=starts[-1],
+        )
+    return starts[0]
 
 
 def _entries(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from spindle.audit.digests import LogDigest
+from spindle.audit.digests import digest_document, digest_of
 from spindle.audit.fetched_replica import FetchedPart
 from spindle.audit.findings import FindingKind
 from spindle.audit.part_documents import (
@@ -22,7 +22,7 @@ def fetched_document(part: FetchedPart) -> dict[str, Any]:
         "findings": finding_rows(part.findings),
         "leftOut": {kind.name: count for kind, count in part.left_out.items()},
         "batches": batch_document(part.batches),
-        "digest": list(part.digest.sums.items()),
+        "digest": digest_document(part.digest),
         "bytes": part.size_bytes,
         "count": part.batch_count,
     }
@@ -43,7 +43,7 @@ def fetched_part(path: Path, document: Any) -> FetchedPart:
         findings_of(document["findings"]),
         {FindingKind[name]: int(count) for name, count in document["leftOut"].items()},
         batch_part(path, document["batches"]),
-        LogDigest({int(at): int(value) for at, value in document["digest"]}),
+        digest_of(document["digest"]),
         int(document["bytes"]),
         int(document["count"]),
     )

@@ -153,7 +153,8 @@ def join_ranges(
         if part.batches.first_offset is not None:
             batches.take(place.path, part.batches.first_offset, part.batches)
         digest.take(part.digest)
-    is_compacted = batches.has_holes or place.is_compacted is True
+    # Brokers do not send clean offsets, so a gap may be one that compaction made long ago.
+    is_compacted = batches.is_rewritten or bool(batches.gaps) or place.is_compacted is True
     return AuditedReplica(
         replace(place, checkpointed=CheckpointedOffsets(high_watermark=high_watermark)),
         topic_id,
@@ -212,8 +213,9 @@ class _Fetching:
             BatchPart(
                 batches.first_offset,
                 batches.next_offset,
-                batches.has_holes,
+                batches.is_rewritten,
                 tuple(batches.epoch_runs),
+                tuple(batches.gaps),
             ),
             self.digest.digest(),
             self.size_bytes,

@@ -25,7 +25,12 @@ class RepairKind(Enum):
     """The ways to repair; `audit.repairs` makes commands of them."""
 
     REBUILD = "move the file away while the broker is stopped: it makes the file again at its start"
+    REBUILD_BOTH = (
+        "move the .index and the .timeindex of the segment away while the broker is stopped: it "
+        "makes both again at its start (Apache Kafka makes a time index only with its offset index)"
+    )
     MAKE_ANEW = "start the broker again: it makes the file at its start"
+    CORRECT = "start the broker again: it corrects the file at its start"
     COPY_AGAIN = (
         "let another replica lead, move this replica's directory away while the broker is stopped, "
         "and start it: it copies the records from the leader; without another replica, the records "
@@ -47,7 +52,16 @@ class RepairKind(Enum):
         "let consumers pass over the offsets of the batch, or delete the records up to it with "
         "`spindle delete-records`"
     )
+    MOUNT = "mount the disk, or correct the path, then audit again; do not start the broker before"
     DISK = "look at the disk and at the rights of the files, then audit again"
+    LOG_START = (
+        "do not start the broker with this file: correct the offset in it, or move the file away; "
+        "without it, records that clients have deleted come back where their segment is still there"
+    )
+    VOTE = (
+        "let the other voters elect a leader first, then move the file away while this node is "
+        "stopped: without the file the node has forgotten for whom it voted"
+    )
     DECIDE = (
         "move none of them away yet: audit all replicas of the partition together with a log "
         "directory that has the metadata log, or compare the records at this offset with "
@@ -57,6 +71,7 @@ class RepairKind(Enum):
 
 
 _REBUILD, _COPY, _DROP = RepairKind.REBUILD, RepairKind.COPY_AGAIN, RepairKind.DROP
+_BOTH, _CORRECT = RepairKind.REBUILD_BOTH, RepairKind.CORRECT
 _CHOOSE, _IDENTITY, _DISK = RepairKind.CHOOSE, RepairKind.IDENTITY, RepairKind.DISK
 _DAMAGE: Final = "the disk, its controller or a program other than the broker changed bytes"
 _LOST_TAIL: Final = "bytes did not reach the disk before power was lost, or the file was cut"
@@ -80,12 +95,18 @@ class FindingKind(Enum):
     SEGMENT_NAME = ("segment-name", Severity.ERROR, "the file was renamed or replaced", _COPY)
     SEGMENT_MISSING = ("segment-missing", Severity.ERROR, "a segment's file was removed", _COPY)
     OFFSET_OVERLAP = ("offset-overlap", Severity.ERROR, _DAMAGE, _COPY)
-    OFFSET_GAP = ("offset-gap", Severity.ERROR, "a segment was removed from the middle", _COPY)
+    OFFSET_GAP = (
+        "offset-gap",
+        Severity.ERROR,
+        "a segment or batches were removed from the middle of the log",
+        _COPY,
+    )
     LOG_SHORT = ("log-short", Severity.ERROR, _LOST_TAIL, _COPY)
     FILE_NAME = ("file-name", Severity.ERROR, "the file was copied or renamed by hand", _DROP)
     EPOCH_ORDER = ("epoch-order", Severity.ERROR, _DAMAGE, _COPY)
     EPOCH_MISMATCH = ("epoch-mismatch", Severity.ERROR, _STALE, _COPY)
     EPOCH_FILE = ("epoch-file", Severity.ERROR, _STALE, _COPY)
+    EPOCH_BEYOND_END = ("epoch-beyond-end", Severity.WARNING, _STALE, _CORRECT)
     OFFSET_INDEX_MISSING = (
         "offset-index-missing",
         Severity.WARNING,
@@ -100,16 +121,17 @@ class FindingKind(Enum):
         "time-index-missing",
         Severity.WARNING,
         "the file was removed",
-        RepairKind.MAKE_ANEW,
+        _BOTH,
     )
-    TIME_INDEX_SIZE = ("time-index-size", Severity.WARNING, _LOST_TAIL, _REBUILD)
-    TIME_INDEX_ORDER = ("time-index-order", Severity.WARNING, _DAMAGE, _REBUILD)
-    TIME_INDEX_ENTRY = ("time-index-entry", Severity.WARNING, _STALE, _REBUILD)
-    TIME_INDEX_SHORT = ("time-index-short", Severity.WARNING, _LOST_TAIL, _REBUILD)
+    TIME_INDEX_SIZE = ("time-index-size", Severity.WARNING, _LOST_TAIL, _BOTH)
+    TIME_INDEX_ORDER = ("time-index-order", Severity.WARNING, _DAMAGE, _BOTH)
+    TIME_INDEX_ENTRY = ("time-index-entry", Severity.WARNING, _STALE, _BOTH)
+    TIME_INDEX_SHORT = ("time-index-short", Severity.WARNING, _LOST_TAIL, _BOTH)
     TRANSACTION_INDEX_FILE = ("transaction-index-file", Severity.ERROR, _DAMAGE, _REBUILD)
     TRANSACTION_INDEX_ENTRY = ("transaction-index-entry", Severity.ERROR, _STALE, _REBUILD)
     PRODUCER_SNAPSHOT_FILE = ("producer-snapshot-file", Severity.WARNING, _DAMAGE, _REBUILD)
     PRODUCER_SNAPSHOT_ENTRY = ("producer-snapshot-entry", Severity.ERROR, _STALE, _REBUILD)
+    QUORUM_STATE = ("quorum-state", Severity.ERROR, _STALE, RepairKind.VOTE)
     METADATA_SNAPSHOT = ("metadata-snapshot", Severity.ERROR, _DAMAGE, _COPY)
     PARTITION_METADATA = ("partition-metadata", Severity.ERROR, _STALE, _COPY)
     META_PROPERTIES = ("meta-properties", Severity.ERROR, _STALE, _IDENTITY)
@@ -120,8 +142,9 @@ class FindingKind(Enum):
         _IDENTITY,
     )
     CHECKPOINT_FILE = ("checkpoint-file", Severity.ERROR, _DAMAGE, _REBUILD)
-    CHECKPOINT_BEYOND_END = ("checkpoint-beyond-end", Severity.WARNING, _STALE, _REBUILD)
-    CHECKPOINT_ENTRY = ("checkpoint-entry", Severity.WARNING, _STALE, _REBUILD)
+    CHECKPOINT_BEYOND_END = ("checkpoint-beyond-end", Severity.WARNING, _STALE, _CORRECT)
+    CHECKPOINT_ENTRY = ("checkpoint-entry", Severity.WARNING, _STALE, _CORRECT)
+    LOG_START = ("log-start", Severity.ERROR, _STALE, RepairKind.LOG_START)
     REPLICA_MISSING = (
         "replica-missing",
         Severity.ERROR,
@@ -193,6 +216,12 @@ class FindingKind(Enum):
         Severity.ERROR,
         "something other than the broker cut a file of the log while the broker runs",
         _COPY,
+    )
+    DIRECTORY_EMPTY = (
+        "directory-empty",
+        Severity.ERROR,
+        "the disk is not mounted, or the path is wrong",
+        RepairKind.MOUNT,
     )
     DIRECTORY_OFFLINE = (
         "directory-offline",
@@ -268,9 +297,12 @@ class AuditFinding:
         }
 
 
+_UNREAD: Final = (FindingKind.UNREADABLE, FindingKind.DIRECTORY_EMPTY)
+
+
 def is_unread(findings: Iterable[AuditFinding]) -> bool:
     """Return whether something could not be read, so that the next audit has to try again."""
-    return any(finding.kind is FindingKind.UNREADABLE for finding in findings)
+    return any(finding.kind in _UNREAD for finding in findings)
 
 
 MAX_OF_A_KIND: Final = 100

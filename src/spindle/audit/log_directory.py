@@ -1,7 +1,8 @@
 """Audit of the root of one log directory, and of several directories against each other."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,15 @@ from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.replica import ReplicaPlace
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
+from spindle.log.formats.checkpoints import OFFSET_CHECKPOINTS
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
-from spindle.log.formats.meta_properties import MetaProperties
-from spindle.log.formats.names import PASSED_OVER, DirectoryKind, parse_directory_name
+from spindle.log.formats.meta_properties import META_PROPERTIES, MetaProperties
+from spindle.log.formats.names import (
+    PARTITION_METADATA,
+    PASSED_OVER,
+    DirectoryKind,
+    parse_directory_name,
+)
 
 _AUDITED: tuple[DirectoryKind, ...] = (
     DirectoryKind.CURRENT,
@@ -63,6 +70,10 @@ def list_log_directory(
     except OSError as error:
         findings.add_unreadable(path, error)
         return ListedLogDirectory(path, ClosingState.KILLED, None, (), tuple(findings.found))
+    if _is_empty(path, names):
+        evidence = "it has neither meta.properties, nor checkpoints, nor replicas"
+        findings.add(FindingKind.DIRECTORY_EMPTY, path, evidence)
+        return ListedLogDirectory(path, state, None, (), tuple(findings.found))
     properties = read_identity(findings, path)
     node_id = None if properties is None else properties.node_id
     replicas = []
@@ -96,9 +107,36 @@ def list_log_directory(
     current = {place.partition for place in replicas if place.is_current_of_topic}
     is_closed = state is ClosingState.CLOSED
     checkpoints.check(current, known, is_closed=is_closed)
+    if state is ClosingState.KILLED:
+        checkpoints.check_after_kill(_created(replicas))
     epoch = closing_epoch(path) if is_closed else UNKNOWN_BROKER_EPOCH
     found = tuple(findings.found)
     return ListedLogDirectory(path, state, properties, tuple(replicas), found, epoch)
+
+
+def _is_empty(path: Path, names: Sequence[str]) -> bool:
+    """Return whether a directory has nothing that a broker or `format` leaves in it."""
+    return not any((path / name).exists() for name in (META_PROPERTIES, *OFFSET_CHECKPOINTS)) and (
+        not any(map(_is_replica_name, names))
+    )
+
+
+def _is_replica_name(name: str) -> bool:
+    try:
+        parse_directory_name(name)
+    except ValueError:
+        return False
+    return name not in PASSED_OVER
+
+
+def _created(replicas: Iterable[ReplicaPlace]) -> dict[TopicPartition, float]:
+    """Return when the current replicas were created, in seconds since 1970."""
+    created = {}
+    for place in replicas:
+        if place.is_current_of_topic:
+            with suppress(OSError):
+                created[place.partition] = (place.path / PARTITION_METADATA).stat().st_mtime
+    return created
 
 
 def _directory_names(findings: Collector, path: Path) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spindle.audit.batch_checks import BatchPart, EpochRun
+from spindle.audit.batch_checks import BatchPart, EpochRun, OffsetGap
 from spindle.audit.digests import LogDigest
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.index_tails import IndexTail
@@ -50,8 +50,8 @@ class JoinedBatches:
         next_offset: the offset after the last batch, None before the first one.
         first_offset: the base offset of the first batch, None before it.
         epoch_runs: the leader epochs of the batches, in their order.
-        has_holes: a segment shows signs of compaction (`BatchPart`).
-        gaps: (path, first missing offset, next offset) where segments do not follow each other.
+        is_rewritten: a segment shows signs of compaction (`BatchPart`).
+        gaps: offsets that are missing inside of segments, and between them.
     """
 
     def __init__(self, findings: Collector) -> None:
@@ -60,8 +60,8 @@ class JoinedBatches:
         self.epoch_runs: list[EpochRun] = []
         self.next_offset: int | None = None
         self.first_offset: int | None = None
-        self.has_holes = False
-        self.gaps: list[tuple[Path, int, int]] = []
+        self.is_rewritten = False
+        self.gaps: list[OffsetGap] = []
 
     def take(self, path: Path, base_offset: int, part: BatchPart) -> None:
         """Go on with the next segment."""
@@ -74,12 +74,13 @@ class JoinedBatches:
                 offset=base_offset,
             )
         self._path = path
-        self.has_holes = self.has_holes or part.has_holes
+        self.is_rewritten = self.is_rewritten or part.is_rewritten
         if part.first_offset is None:
             return
         expected = base_offset if self.next_offset is None else self.next_offset
         if part.first_offset > expected:
-            self.gaps.append((path, expected, part.first_offset))
+            self.gaps.append(OffsetGap(path, None, expected, part.first_offset))
+        self.gaps += part.gaps
         if self.first_offset is None:
             self.first_offset = part.first_offset
         self.next_offset = part.next_offset

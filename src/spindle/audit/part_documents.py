@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from spindle.audit.batch_checks import BatchPart, EpochRun
-from spindle.audit.digests import LogDigest
+from spindle.audit.batch_checks import BatchPart, EpochRun, OffsetGap
+from spindle.audit.digests import digest_document, digest_of
 from spindle.audit.findings import AuditFinding, FindingKind
 from spindle.audit.index_tails import IndexTail
 from spindle.audit.log_join import SegmentPart
@@ -40,7 +40,7 @@ def part_document(part: SegmentPart) -> dict[str, Any]:
             "stillOpen": list(transactions.still_open.items()),
             "begun": list(transactions.begun.items()),
         },
-        "digest": list(part.digest.sums.items()),
+        "digest": digest_document(part.digest),
         "bytes": part.size_bytes,
         "batches": part.batch_count,
         "indexTail": None if part.index_tail is None else list(part.index_tail[1:]),
@@ -68,8 +68,9 @@ def batch_document(batches: BatchPart) -> dict[str, Any]:
     """Return what batches say together for JSON."""
     return {
         "offsets": [batches.first_offset, batches.next_offset],
-        "hasHoles": batches.has_holes,
+        "isRewritten": batches.is_rewritten,
         "epochs": [list(run[1:]) for run in batches.epoch_runs],
+        "gaps": [list(gap[1:]) for gap in batches.gaps],
     }
 
 
@@ -81,7 +82,8 @@ def batch_part(path: Path, document: Any) -> BatchPart:
     """
     first, following = document["offsets"]
     runs = tuple(EpochRun(path, *run) for run in document["epochs"])
-    return BatchPart(first, following, bool(document["hasHoles"]), runs)
+    gaps = tuple(OffsetGap(path, *gap) for gap in document["gaps"])
+    return BatchPart(first, following, bool(document["isRewritten"]), runs, gaps)
 
 
 def _newest(newest: Any) -> list[list[int]]:
@@ -122,7 +124,7 @@ def segment_part(task: SegmentTask, document: Any) -> SegmentPart:
             dict(transactions["stillOpen"]),
             dict(transactions["begun"]),
         ),
-        LogDigest({int(at): int(value) for at, value in document["digest"]}),
+        digest_of(document["digest"]),
         int(document["bytes"]),
         int(document["batches"]),
         index_tail=None if tail is None else IndexTail(path.with_suffix(INDEX_SUFFIX), *tail),

@@ -23,7 +23,7 @@ from spindle.log.formats.names import (
 T = TypeVar("T")
 _SUFFIX: Final = ".audit-parts.json"
 _UNFINISHED_SUFFIX: Final = ".audit-parts.unfinished"
-_VERSION: Final = 2
+_VERSION: Final = 3
 _FILES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 

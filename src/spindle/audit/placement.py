@@ -105,13 +105,58 @@ def _check_nodes(
     """Check that directories belong to the nodes that have registered them."""
     for directory, node in _identified(directories):
         directory_id = None if directory.properties is None else directory.properties.directory_id
-        if directory_id is not None and placement.nodes.get(directory_id, node) != node:
+        if directory_id is None:
+            continue
+        other = _lost_id(placement, directories, directory, node)
+        if other is not None:
+            findings.add(
+                FindingKind.DIRECTORY_IDENTITY,
+                directory.path / META_PROPERTIES,
+                f"directory.id is {uuid_text(directory_id)}, which nobody has registered, but the "
+                f"metadata places its replicas in directory {uuid_text(other)} of node {node}",
+            )
+        elif placement.nodes.get(directory_id, node) != node:
             findings.add(
                 FindingKind.DIRECTORY_IDENTITY,
                 directory.path / META_PROPERTIES,
                 f"node.id is {node}, but node {placement.nodes[directory_id]} has registered "
                 f"directory.id {uuid_text(directory_id)}",
             )
+
+
+def _lost_id(
+    placement: ClusterPlacement,
+    directories: Sequence[ListedLogDirectory],
+    directory: ListedLogDirectory,
+    node: int,
+) -> Uuid | None:
+    """Return the id that a directory with an unknown id had, None if that is not certain.
+
+    A failed disk that comes back has an unknown id as well. So the other directories that its node
+    has registered must be audited, too, or the metadata log must be in this one; and the metadata
+    places all of its replicas in the one directory that is missing.
+    """
+    own = None if directory.properties is None else directory.properties.directory_id
+    registered = {each for each, owner in placement.nodes.items() if owner == node}
+    if own in placement.nodes or not registered:
+        return None
+    audited = {
+        each.properties.directory_id
+        for each, owner in _identified(directories)
+        if owner == node and each.properties is not None
+    }
+    missing = registered - audited
+    is_whole_node = len(registered) > 1 or any(p.is_metadata_log for p in directory.replicas)
+    if len(missing) != 1 or not is_whole_node:
+        return None
+    topics = {topic.name: topic for topic in placement.topics.values()}
+    placed = set()
+    for place in directory.replicas:
+        topic = topics.get(place.partition.topic)
+        found = None if topic is None else topic.partitions.get(place.partition.partition)
+        if place.is_current_of_topic and found is not None and node in found.replicas:
+            placed.add(found.directories[found.replicas.index(node)])
+    return next(iter(missing)) if placed == missing else None
 
 
 def _identified(

@@ -19,7 +19,7 @@ from spindle.audit.findings import is_unread
 from spindle.audit.replica import AuditedReplica, CheckpointedOffsets, ReplicaPlace
 from spindle.audit.result_documents import audited_replica, result_document
 
-_HEAD: Final = b'{"spindle audit": 1}\n'
+_HEAD: Final = b'{"spindle audit": 2}\n'
 
 
 class ProgressFile:

@@ -5,26 +5,35 @@ every step can be undone. Commands that need a decision stand in the plan as com
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from spindle.audit.findings import AuditFinding, FindingKind, RepairKind
 from spindle.audit.log_directory import ListedLogDirectory
-from spindle.log.formats.names import INDEX_SUFFIX
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.report import AuditReport
+from spindle.log.formats.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
+from spindle.log.formats.names import INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 
 _HEAD: Final = (
     "# Repairs of log directories. Read each comment before you run the command below it.",
     "set -eu",
     ': "${QUARANTINE:?set it to a folder outside of all log directories; nothing is deleted}"',
 )
+_BY_THE_BROKER: Final = (
+    RepairKind.REBUILD,
+    RepairKind.REBUILD_BOTH,
+    RepairKind.MAKE_ANEW,
+    RepairKind.CORRECT,
+)
 _IN_TRANSACTION_INDEX: Final = (
     FindingKind.TRANSACTION_INDEX_FILE,
     FindingKind.TRANSACTION_INDEX_ENTRY,
 )
-_IN_CHECKPOINT: Final = (FindingKind.CHECKPOINT_BEYOND_END, FindingKind.CHECKPOINT_ENTRY)
-_BY_THE_BROKER: Final = (RepairKind.REBUILD, RepairKind.MAKE_ANEW)
+_COPIED_AGAIN: Final = "The replica is to be copied again as a whole, see its other finding."
+_CORRECTED: Final = "The broker corrects the file at its start."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,66 +67,169 @@ class DirectoryRepairs:
         return "the broker" if node is None else f"the broker of node {node}"
 
 
-def repairs_of(
-    directories: Sequence[ListedLogDirectory], findings: Iterable[AuditFinding]
-) -> list[DirectoryRepairs]:
+def repairs_of(report: AuditReport) -> list[DirectoryRepairs]:
     """Return the repairs of the directories that have findings."""
-    by_directory: dict[Path, list[AuditFinding]] = {each.path: [] for each in directories}
-    for finding in findings:
+    by_directory: dict[Path, list[AuditFinding]] = {each.path: [] for each in report.directories}
+    for finding in report.findings:
         home = next((p for p in by_directory if Path(finding.path).is_relative_to(p)), None)
         if home is not None:
             by_directory[home].append(finding)
     return [
-        DirectoryRepairs(directory, tuple(_steps(by_directory[directory.path])))
-        for directory in directories
-        if by_directory[directory.path]
+        DirectoryRepairs(each, tuple(_Repairs(report, each, by_directory[each.path]).steps()))
+        for each in report.directories
+        if by_directory[each.path]
     ]
 
 
-def _steps(findings: list[AuditFinding]) -> Iterator[RepairStep]:
-    moved: set[Path] = set()
-    # A replica that is copied again needs no other repair.
-    copied = {each.replica for each in findings if each.kind.repair is RepairKind.COPY_AGAIN}
-    for finding in sorted(findings, key=lambda each: each.kind.repair is not RepairKind.COPY_AGAIN):
-        is_covered = finding.kind.repair in _BY_THE_BROKER and finding.replica in copied
-        if finding.replica and is_covered:
-            yield RepairStep(finding, note="The replica is copied again as a whole, see above.")
-            continue
-        step = _step(finding)
-        yield replace(step, moves=tuple(each for each in step.moves if _is_new(each, moved)))
+class _Repairs:
+    """The repairs of a log directory, and what is known of the start that follows them.
 
+    A start after an unclean stop reads each log from its recovery point. It cuts a log at the first
+    batch that is damaged, and before a gap that no compaction pass explains, and deletes what
+    follows. So a repair that makes a start read more is safe only if there is neither.
+    """
 
-def _step(finding: AuditFinding) -> RepairStep:
-    path, kind = Path(finding.path), finding.kind
-    match kind.repair:
-        case RepairKind.MAKE_ANEW:
-            return RepairStep(
-                finding, is_safe=True, note="The broker makes the file again at its start."
-            )
-        case RepairKind.REBUILD if kind is FindingKind.PRODUCER_SNAPSHOT_FILE:
+    def __init__(
+        self, report: AuditReport, directory: ListedLogDirectory, findings: list[AuditFinding]
+    ) -> None:
+        self._report = report
+        self._findings = findings
+        self._replicas = [
+            each for each in report.replicas if each.place.path.parent == directory.path
+        ]
+        self._copied = {f.replica for f in findings if f.kind.repair is RepairKind.COPY_AGAIN}
+        self._unread = {f.replica for f in findings if f.kind is FindingKind.UNREADABLE}
+        self._wrong_snapshots = {
+            Path(f.path)
+            for f in findings
+            if f.kind in (FindingKind.PRODUCER_SNAPSHOT_FILE, FindingKind.PRODUCER_SNAPSHOT_ENTRY)
+        }
+
+    def steps(self) -> Iterator[RepairStep]:
+        """Yield the repair of each finding."""
+        moved: set[Path] = set()
+        # A replica that is copied again needs no other repair.
+        for finding in sorted(
+            self._findings, key=lambda each: each.kind.repair is not RepairKind.COPY_AGAIN
+        ):
+            step = self._step(finding)
+            yield replace(step, moves=tuple(each for each in step.moves if _is_new(each, moved)))
+
+    def _step(self, finding: AuditFinding) -> RepairStep:
+        path, repair = Path(finding.path), finding.kind.repair
+        if repair in _BY_THE_BROKER and finding.replica and finding.replica in self._copied:
+            return RepairStep(finding, note=_COPIED_AGAIN)
+        match repair:
+            case RepairKind.MAKE_ANEW:
+                note = "The broker makes the file again at its start."
+                return RepairStep(finding, is_safe=self._is_read(finding), note=note)
+            case RepairKind.CORRECT:
+                return self._corrected(finding)
+            case RepairKind.REBUILD if finding.kind is FindingKind.CHECKPOINT_FILE:
+                return self._without_checkpoint(finding)
+            case RepairKind.REBUILD if path in self._wrong_snapshots:
+                return self._without_snapshot(finding)
+            case RepairKind.REBUILD if finding.kind in _IN_TRANSACTION_INDEX:
+                # A broker rebuilds all indexes of a segment that has no offset index. That one goes
+                # first: without the other alone, a broker would forget aborted transactions.
+                moves = (path.with_suffix(INDEX_SUFFIX), path)
+                return RepairStep(finding, moves, self._is_read(finding))
+            case RepairKind.REBUILD_BOTH:
+                # A broker of Apache Kafka begins an empty time index beside a whole offset index.
+                moves = (path.with_suffix(INDEX_SUFFIX), path)
+                return RepairStep(finding, moves, self._is_read(finding))
+            case RepairKind.REBUILD:
+                return RepairStep(finding, (path,), self._is_read(finding))
+            case RepairKind.COPY_AGAIN:
+                return RepairStep(finding, (Path(finding.replica),), note=self._copy_note(finding))
+            case RepairKind.DROP | RepairKind.CHOOSE:
+                return RepairStep(finding, (path,), note="If nothing in it is needed:")
+            case _:
+                return RepairStep(finding, note=repair.value)
+
+    def _is_read(self, finding: AuditFinding) -> bool:
+        """Return whether the whole replica could be read, as a start that rebuilds indexes does."""
+        return finding.replica not in self._unread
+
+    def _recovers_whole(self) -> bool:
+        """Return whether a start that reads all logs of the directory from their start cuts none.
+
+        Every replica must be free of damage that a start would cut off, and only a clean offset
+        makes a start take a gap for one of compaction, whatever the policy of the topic is.
+        """
+        is_whole = all(
+            not each.has_gaps or each.place.checkpointed.cleaner is not None
+            for each in self._replicas
+        )
+        return is_whole and not self._copied and not self._unread
+
+    def _corrected(self, finding: AuditFinding) -> RepairStep:
+        is_recovery_point = Path(finding.path).name == RECOVERY_POINTS or finding.replica
+        if not is_recovery_point or self._recovers_whole():
+            return RepairStep(finding, is_safe=True, note=_CORRECTED)
+        note = (
+            "The next start reads the logs from there, and cuts off what follows damage or a gap."
+        )
+        return RepairStep(finding, note=note)
+
+    def _without_checkpoint(self, finding: AuditFinding) -> RepairStep:
+        """Return the repair of a checkpoint that cannot be read: the next start has none."""
+        path = Path(finding.path)
+        match path.name:
+            case name if name == RECOVERY_POINTS:
+                is_safe = self._recovers_whole()
+                note = (
+                    "Without it, the next start reads all logs from their start, and cuts them at "
+                    "the first damage, or at a gap that no clean offset explains. Once that is "
+                    "repaired, or restore the file from a backup:"
+                )
+            case name if name == LOG_STARTS:
+                is_safe = all(map(_begins_at_its_epochs, self._replicas))
+                note = (
+                    "Without it, records that clients have deleted come back where their segment "
+                    "is still there:"
+                )
+            case name if name == CLEANER_OFFSETS:
+                is_safe = not any(each.has_gaps for each in self._replicas)
+                note = (
+                    "Without it, a start after an unclean stop may take gaps that compaction made "
+                    "for losses. Only if the broker was stopped in order:"
+                )
+            case _:
+                is_safe, note = True, ""
+        return RepairStep(finding, (path,), is_safe, "" if is_safe else note)
+
+    def _without_snapshot(self, finding: AuditFinding) -> RepairStep:
+        """Return the repair of a producer snapshot.
+
+        A broker passes over one that it cannot read. Of one with wrong entries it would take the
+        producers. Without any, a log of Apache Kafka that was closed in order begins without
+        producers, and those whose records were deleted are known from snapshots only.
+        """
+        path = Path(finding.path)
+        if finding.kind is FindingKind.PRODUCER_SNAPSHOT_FILE:
             note = "The broker passes the file over at its start, and makes it again."
             return RepairStep(finding, is_safe=True, note=note)
-        case RepairKind.REBUILD if kind in _IN_CHECKPOINT:
-            note = "The broker corrects the checkpoint at its start."
-            return RepairStep(finding, is_safe=True, note=note)
-        case RepairKind.REBUILD if kind is FindingKind.PRODUCER_SNAPSHOT_ENTRY:
-            # Without any snapshot a log of Kafka that was closed in order begins without producers.
-            note = "Only if another .snapshot without a finding stays beside it, or for Spindle:"
-            return RepairStep(finding, (path,), note=note)
-        case RepairKind.REBUILD if kind in _IN_TRANSACTION_INDEX:
-            # A broker rebuilds all indexes of a segment that has no offset index. This one goes
-            # first: without the other alone, a broker would forget aborted transactions.
-            return RepairStep(finding, (path.with_suffix(INDEX_SUFFIX), path), is_safe=True)
-        case RepairKind.REBUILD:
-            return RepairStep(finding, (path,), is_safe=True)
-        case RepairKind.COPY_AGAIN:
-            # Without its only replica a partition would begin again, empty.
-            note = "Only if another replica of the partition is in sync, and leads:"
-            return RepairStep(finding, (Path(finding.replica),), note=note)
-        case RepairKind.DROP | RepairKind.CHOOSE:
-            return RepairStep(finding, (path,), note="If nothing in it is needed:")
-        case _:
-            return RepairStep(finding, note=kind.repair.value)
+        others = {*path.parent.glob(f"*{PRODUCER_SNAPSHOT_SUFFIX}")} - self._wrong_snapshots
+        if others:
+            return RepairStep(finding, (path,), self._is_read(finding))
+        note = (
+            "Only for Spindle: a broker of Apache Kafka forgets all producers without a snapshot:"
+        )
+        return RepairStep(finding, (path,), note=note)
+
+    def _copy_note(self, finding: AuditFinding) -> str:
+        """Return when a replica may be moved away; without its only one, a partition is empty."""
+        return "Only if another replica of the partition is in sync, and leads:"
+
+
+def _begins_at_its_epochs(replica: AuditedReplica) -> bool:
+    """Return whether a log start offset above the first batch is ruled out.
+
+    The epochs are cut at the log start when it rises.
+    """
+    first = replica.first_epoch_offset
+    return not replica.batch_count or (first is not None and first <= replica.start_offset)
 
 
 def repair_plan(repairs: Sequence[DirectoryRepairs]) -> list[str]:

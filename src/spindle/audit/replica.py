@@ -24,7 +24,9 @@ from spindle.audit.transaction_checks import TransactionChecks
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import METADATA_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
+from spindle.log.formats.checkpoints import CLEANER_OFFSETS, read_offset_checkpoint
 from spindle.log.formats.names import (
+    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -36,6 +38,8 @@ from spindle.log.formats.names import (
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
+from spindle.metadata_log.quorum_state import FILE_NAME as QUORUM_STATE
+from spindle.metadata_log.quorum_state import decode_quorum_state
 from spindle.metadata_log.snapshots import check_snapshot, parse_snapshot_file_name
 from spindle.pipeline.segments.segment_log import SegmentFile, list_segments
 from spindle.pipeline.segments.small_files import FILE_SYSTEM
@@ -47,12 +51,17 @@ COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share
 
 @dataclass(frozen=True, slots=True)
 class CheckpointedOffsets:
-    """The entries of a partition in the checkpoint files of its log directory; None without one."""
+    """The entries of a partition in the checkpoint files of its log directory; None without one.
+
+    Without a `cleaner-offset-checkpoint` that can be read (`has_cleaner_file`), nothing says
+    whether a log was compacted.
+    """
 
     recovery_point: int | None = None
     log_start: int | None = None
     high_watermark: int | None = None
     cleaner: int | None = None
+    has_cleaner_file: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,8 @@ class AuditedReplica:
         is_compacted: the log was compacted, as far as it shows.
         left_out: findings beyond those that are listed.
         epochs: (leader epoch, first offset, last offset) of the last runs of batches with one.
+        has_gaps: offsets are missing between batches, whatever the reason.
+        first_epoch_offset: where `leader-epoch-checkpoint` begins, None without entries.
     """
 
     place: ReplicaPlace
@@ -112,6 +123,8 @@ class AuditedReplica:
     is_compacted: bool = False
     left_out: int = 0
     epochs: tuple[tuple[int, int, int], ...] = ()
+    has_gaps: bool = False
+    first_epoch_offset: int | None = None
 
 
 def audit_replica(
@@ -260,15 +273,19 @@ class ReplicaPass:
         end = max(batches.next_offset or 0, segments[-1].base_offset if segments else 0)
         log_start = max(first_base, place.checkpointed.log_start or 0)
         is_compacted = self._is_compacted(batches)
-        self._check_epochs(batches, log_start)
+        first_epoch_offset = self._check_epochs(batches, log_start, end)
+        self._check_start(first_base, first_epoch_offset)
+        has_lost = not is_compacted and self._check_gaps(batches, log_start)
+        # Batches that are lost or compacted explain what would be a contradiction otherwise.
+        has_removed = is_compacted or has_lost or self.has_changed
         producers.finish(
             end,
-            is_compacted=is_compacted or self.has_changed,
+            is_compacted=has_removed,
             may_be_short=place.state is ClosingState.KILLED or self.has_changed,
         )
-        transactions.finish(is_compacted=is_compacted or self.has_changed)
-        self._check_gaps(batches, log_start, is_compacted=is_compacted)
-        self._check_checkpoints(end)
+        transactions.finish(is_compacted=has_removed)
+        self._check_checkpoints(end, first_base, first_epoch_offset)
+        self._check_quorum_state(batches)
         self._check_metadata_snapshots(names)
         return AuditedReplica(
             place,
@@ -283,6 +300,8 @@ class ReplicaPass:
             is_compacted,
             self.findings.left_out.total(),
             batches.last_epochs(),
+            bool(batches.gaps),
+            first_epoch_offset,
         )
 
     def _topic_id(self) -> Uuid | None:
@@ -354,16 +373,33 @@ class ReplicaPass:
         )
 
     def _is_compacted(self, batches: JoinedBatches) -> bool:
+        """Return whether compaction may have removed batches.
+
+        A topic whose policy is `delete` now may have been compacted before; then a clean offset or
+        a batch that was written anew says so. Offsets that are missing say nothing by themselves.
+        """
         place = self.place
-        # The policy may have been another one, so `delete` says nothing.
         return (
             place.is_compacted is True
-            or batches.has_holes
-            or place.checkpointed.cleaner is not None
+            or batches.is_rewritten
+            or not place.checkpointed.has_cleaner_file
+            or self._has_clean_offset()
             or place.partition.topic in COMPACTED_TOPICS
         )
 
-    def _check_epochs(self, batches: JoinedBatches, log_start: int) -> None:
+    def _has_clean_offset(self) -> bool:
+        """Return whether a compaction pass has ended, also one that ended since the listing."""
+        place = self.place
+        if place.checkpointed.cleaner is not None or place.state is not ClosingState.IN_USE:
+            return place.checkpointed.cleaner is not None
+        try:
+            path = place.path.parent / CLEANER_OFFSETS
+            return place.partition in read_offset_checkpoint(FILE_SYSTEM, str(path))
+        except (CorruptLog, OSError):
+            return True  # nothing says that there was none
+
+    def _check_epochs(self, batches: JoinedBatches, log_start: int, end: int) -> int | None:
+        """Compare the epochs with the batches; return where they begin, None if not known."""
         path = self.place.path / LEADER_EPOCH_CHECKPOINT
         content: bytes | None = None
         try:
@@ -372,25 +408,72 @@ class ReplicaPass:
             pass
         except OSError as error:
             self.findings.add_unreadable(path, error)
+            return None
+        is_closed = self.place.state is ClosingState.CLOSED
+        return check_epochs(
+            self.findings,
+            path,
+            content,
+            batches.epoch_runs,
+            checked_from=log_start if is_closed else None,
+            # The end of a log that is read while it grows is not known.
+            end_offset=end if is_closed else None,
+        )
+
+    def _check_start(self, first_base: int, first_epoch_offset: int | None) -> None:
+        """Report a log that lost its first segments: its epochs begin where it began.
+
+        Retention removes the segments first and cuts the epochs then, so a broker that was killed
+        between them leaves the segments under their names for deleted files.
+        """
+        if first_epoch_offset is None or first_epoch_offset >= first_base or self.has_changed:
             return
         is_closed = self.place.state is ClosingState.CLOSED
-        checked_from = log_start if is_closed else None
-        runs = batches.epoch_runs
-        check_epochs(self.findings, path, content, runs, checked_from=checked_from)
-
-    def _check_gaps(self, batches: JoinedBatches, log_start: int, *, is_compacted: bool) -> None:
-        if is_compacted or self.has_changed:
+        if not is_closed and any(name.endswith(DELETED_SUFFIX) for name in self._names):
             return
-        for path, missing, following in batches.gaps:
-            if following > log_start:
-                self.findings.add(
-                    FindingKind.OFFSET_GAP,
-                    path,
-                    f"offsets {missing} to {following - 1} before it are missing",
-                    offset=missing,
-                )
+        self.findings.add(
+            FindingKind.SEGMENT_MISSING,
+            self.place.path,
+            f"its leader epochs begin at offset {first_epoch_offset}, but its first segment at "
+            f"{first_base}: offsets {first_epoch_offset} to {first_base - 1} are missing",
+            offset=first_epoch_offset,
+        )
 
-    def _check_checkpoints(self, end: int) -> None:
+    def _check_gaps(self, batches: JoinedBatches, log_start: int) -> bool:
+        """Report the gaps of a log that was never compacted; return whether there are any."""
+        gaps = [] if self.has_changed else [g for g in batches.gaps if g.following > log_start]
+        for gap in gaps:
+            self.findings.add(
+                FindingKind.OFFSET_GAP,
+                gap.path,
+                f"offsets {gap.first_missing} to {gap.following - 1} before it are missing, and "
+                "the log was never compacted",
+                position=gap.position,
+                offset=gap.first_missing,
+            )
+        return bool(gaps)
+
+    def _check_quorum_state(self, batches: JoinedBatches) -> None:
+        """Check the file that says for whom a node has voted (KIP-595)."""
+        if not self.place.is_metadata_log or not batches.epoch_runs:
+            return
+        path, kind = self.place.path / QUORUM_STATE, FindingKind.QUORUM_STATE
+        latest = max(run.epoch for run in batches.epoch_runs)
+        try:
+            state = decode_quorum_state(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            evidence = f"the file is missing, but the log has batches of epoch {latest}"
+            self.findings.add(kind, path, evidence)
+        except CorruptLog as error:
+            self.findings.add(kind, path, error.finding)
+        except OSError as error:
+            self.findings.add_unreadable(path, error)
+        else:
+            if state.epoch < latest:
+                evidence = f"it has epoch {state.epoch}, but the log has batches of epoch {latest}"
+                self.findings.add(kind, path, evidence)
+
+    def _check_checkpoints(self, end: int, first_base: int, first_epoch_offset: int | None) -> None:
         place, said = self.place, self.place.checkpointed
         if place.kind is not DirectoryKind.CURRENT or place.state is ClosingState.IN_USE:
             return
@@ -402,11 +485,11 @@ class ReplicaPass:
                 f"at {end}",
                 offset=end,
             )
-        elif place.state is ClosingState.CLOSED:
+        self._check_log_start(end, first_base, first_epoch_offset)
+        if place.state is ClosingState.CLOSED and not (said.recovery_point or 0) > end:
             self._check_recovery_point(end)
             for name, offset in (
                 ("high watermark", said.high_watermark),
-                ("log start offset", said.log_start),
                 ("clean offset", said.cleaner),
             ):
                 if offset is not None and offset > end:
@@ -416,6 +499,30 @@ class ReplicaPass:
                         f"the checkpoint has {name} {offset}, but the log ends at {end}",
                         offset=offset,
                     )
+
+    def _check_log_start(self, end: int, first_base: int, first_epoch_offset: int | None) -> None:
+        """Report a log start offset with which the next start hides or removes records.
+
+        The epochs are cut at the log start when it rises, so they never begin before it.
+        """
+        said = self.place.checkpointed.log_start
+        if said is None or said <= first_base:
+            return
+        if said > end:
+            wrong = f"the log ends at {end}: the next start removes all of its records"
+        elif first_epoch_offset is not None and first_epoch_offset < said:
+            wrong = (
+                f"its leader epochs begin at {first_epoch_offset}: the next start hides the "
+                "records below the log start offset, and removes their segments"
+            )
+        else:
+            return
+        self.findings.add(
+            FindingKind.LOG_START,
+            self.place.path,
+            f"the checkpoint has log start offset {said}, but {wrong}",
+            offset=said,
+        )
 
     def _check_recovery_point(self, end: int) -> None:
         """Report a recovery point below the end of a log that was closed in order, so flushed."""

@@ -1,18 +1,25 @@
 """Replicas of a partition on several nodes against each other, below the high watermark."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spindle.audit.closing_state import ClosingState
 from spindle.audit.digests import STRETCH_OFFSETS
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
-from spindle.audit.placement import ClusterPlacement
+from spindle.audit.placement import ClusterPlacement, PlacedPartition
 from spindle.audit.replica import AuditedReplica
-from spindle.audit.right_replica import add_difference, registered_partition, right_replica
+from spindle.audit.right_replica import (
+    RightReplica,
+    add_difference,
+    registered_partition,
+    right_replica,
+)
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
+
+_MAX_DIFFERENT: Final = 100
+"""Behind so many stretches that differ, the rest of two replicas is not compared."""
 
 
 def compare_replicas(
@@ -26,45 +33,61 @@ def compare_replicas(
     """
     findings = Collector()
     for (partition, topic_id), group in replica_groups(replicas, are_compacted=False).items():
-        pairs = _ComparedPairs()
-        for (index, one), (other, another) in combinations(enumerate(group), 2):
-            # Two replicas of one node are another finding.
-            if one.place.node_id != another.place.node_id:
-                pairs.take(
-                    index, other, _compare(one, another, compared_until(group, one, another))
-                )
-        if not pairs.different:
+        # Two replicas of one node are another finding.
+        pairs = {
+            (index, other): _compare(one, another, compared_until(group, one, another))
+            for (index, one), (other, another) in combinations(enumerate(group), 2)
+            if one.place.node_id != another.place.node_id
+        }
+        stretches = sorted({each for pair in pairs.values() for each in pair.different})
+        if not stretches:
             _add_uncompared(findings, group)
             continue
-        votes = [1 + sum(index in pair for pair in pairs.equal) for index in range(len(group))]
         registered = registered_partition(placement, partition, topic_id)
-        right = right_replica(group, votes, pairs.different, registered)
-        for index, replica in enumerate(group):
-            offset = pairs.different.get((index, right.index))
-            if offset is not None:
-                what = f"its batches from about offset {offset} on"
-                best = group[right.index]
-                add_difference(findings, replica, best, right, what=what, offset=offset)
+        wrong: dict[int, _Wrong] = {}
+        for stretch in stretches:
+            right, offsets = _right_in(stretch, group, pairs, registered)
+            for index, offset in offsets.items():
+                before = wrong.get(index)
+                if before is None or (right.is_certain and not before.right.is_certain):
+                    wrong[index] = _Wrong(right, offset)
+        for index, each in sorted(wrong.items()):
+            what = f"its batches from about offset {each.offset} on"
+            best = group[each.right.index]
+            add_difference(findings, group[index], best, each.right, what=what, offset=each.offset)
     return findings.found
 
 
-@dataclass(slots=True)
-class _ComparedPairs:
-    """The pairs of replicas of a group that have the same batches, and those that differ.
+class _Wrong(NamedTuple):
+    """The replica that is right where another one differs, and the first offset there."""
 
-    Attributes:
-        different: the first offset that differs, of each pair of indexes both ways round.
+    right: RightReplica
+    offset: int
+
+
+def _right_in(
+    stretch: int,
+    group: Sequence[AuditedReplica],
+    pairs: Mapping[tuple[int, int], "_Comparison"],
+    registered: PlacedPartition | None,
+) -> tuple[RightReplica, dict[int, int]]:
+    """Return the replica that is right in a stretch, and those that differ from it, with offsets.
+
+    Each stretch is decided by itself: two replicas may be damaged at different places.
     """
-
-    equal: set[tuple[int, int]] = field(default_factory=set)
-    different: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def take(self, index: int, other: int, found: "_Comparison") -> None:
-        """Note what the comparison of a pair gave."""
-        if found.first_offset is not None:
-            self.different[index, other] = self.different[other, index] = found.first_offset
-        elif found.stretch_count:
-            self.equal.add((index, other))
+    votes = [1] * len(group)
+    different: dict[tuple[int, int], int] = {}
+    for (index, other), found in pairs.items():
+        if stretch in found.different:
+            offset = found.different[stretch]
+            different[index, other] = different[other, index] = offset
+        elif found.has_compared(stretch):
+            votes[index] += 1
+            votes[other] += 1
+    right = right_replica(group, votes, different, registered)
+    return right, {
+        index: offset for (index, other), offset in different.items() if other == right.index
+    }
 
 
 def _add_uncompared(findings: Collector, group: Sequence[AuditedReplica]) -> None:
@@ -141,30 +164,41 @@ def compared_until(
 
 
 class _Comparison(NamedTuple):
-    """How many stretches of two replicas were compared, and the first offset that differs."""
+    """The stretches of two replicas that were compared.
 
-    stretch_count: int
-    first_offset: int | None
+    Attributes:
+        compared: (the first, the last) of them; the second is below the first without any.
+        different: the first offsets of the first stretches that differ, by stretch.
+    """
+
+    compared: tuple[int, int]
+    different: dict[int, int]
+
+    def has_compared(self, stretch: int) -> bool:
+        """Return whether a stretch was compared; behind many different ones, none is."""
+        first, last = self.compared
+        return first <= stretch <= last
 
 
 def _compare(one: AuditedReplica, another: AuditedReplica, end: int) -> _Comparison:
+    """Compare the sums of all stretches below an offset, also those of which a part is below it."""
     assert one.digest is not None
     assert another.digest is not None
     starts = (one.start_offset, another.start_offset)
-    ends = (min(one.end_offset, end), min(another.end_offset, end))
-    stretches = range(max(starts) // STRETCH_OFFSETS, -(-min(ends) // STRETCH_OFFSETS))
+    end = min(one.end_offset, another.end_offset, end)
+    # A stretch that is not whole at its start compares only if both have the same part of it.
+    start = min(starts) if starts[0] == starts[1] else max(starts) + STRETCH_OFFSETS - 1
+    first, last = start // STRETCH_OFFSETS, (end - 1) // STRETCH_OFFSETS
+    known = [digest.sum_until(last, end) for digest in (one.digest, another.digest)]
+    if None in known:
+        last -= 1  # one replica has grown far beyond the other
+    different: dict[int, int] = {}
     # Most stretches of a log with a large gap have no batch.
-    filled = sorted(one.digest.sums.keys() | another.digest.sums.keys())
-    count = 0
-    for stretch in (each for each in filled if each in stretches):
-        first, last = stretch * STRETCH_OFFSETS, (stretch + 1) * STRETCH_OFFSETS
-        # A stretch that is not whole in both compares only if both have the same part of it.
-        has_start = first >= max(starts) or starts[0] == starts[1]
-        has_end = last <= min(ends) or (
-            one.end_offset == another.end_offset and one.end_offset <= end
-        )
-        if has_start and has_end:
-            count += 1
-            if one.digest.sums.get(stretch) != another.digest.sums.get(stretch):
-                return _Comparison(count, max(first, max(starts)))
-    return _Comparison(count, None)
+    for stretch in sorted(one.digest.sums.keys() | another.digest.sums.keys()):
+        if not first <= stretch <= last:
+            continue
+        if one.digest.sum_until(stretch, end) != another.digest.sum_until(stretch, end):
+            different[stretch] = max(stretch * STRETCH_OFFSETS, *starts)
+            if len(different) == _MAX_DIFFERENT:
+                return _Comparison((first, stretch), different)
+    return _Comparison((first, last), different)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spindle.audit.findings import AuditFinding, FindingKind, Severity
+from spindle.audit.findings import AuditFinding, Severity, is_unread
 from spindle.audit.log_directory import ListedLogDirectory, list_log_directory
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
@@ -106,8 +106,6 @@ def _unread(
     listed: Sequence[ListedLogDirectory], confirmed: Sequence[AuditFinding]
 ) -> list[AuditFinding]:
     """Return what the first look could not read, if a later one could: it was not audited."""
-    known = {finding.path for finding in confirmed if finding.kind is FindingKind.UNREADABLE}
+    known = {finding.path for finding in confirmed if is_unread([finding])}
     found = [finding for each in listed for finding in each.findings]
-    return [
-        each for each in found if each.kind is FindingKind.UNREADABLE and each.path not in known
-    ]
+    return [each for each in found if is_unread([each]) and each.path not in known]

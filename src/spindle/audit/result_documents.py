@@ -6,7 +6,7 @@ the results. The place is not part of it: the reader has it from its own listing
 
 from typing import Any
 
-from spindle.audit.digests import LogDigest
+from spindle.audit.digests import digest_document, digest_of
 from spindle.audit.part_documents import finding_rows, findings_of
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 
@@ -21,10 +21,12 @@ def result_document(replica: AuditedReplica) -> dict[str, Any]:
         "bytes": replica.size_bytes,
         "batches": replica.batch_count,
         "findings": finding_rows(replica.findings),
-        "digest": None if replica.digest is None else list(replica.digest.sums.items()),
+        "digest": None if replica.digest is None else digest_document(replica.digest),
         "isCompacted": replica.is_compacted,
         "leftOut": replica.left_out,
         "epochs": [list(each) for each in replica.epochs],
+        "hasGaps": replica.has_gaps,
+        "firstEpochOffset": replica.first_epoch_offset,
     }
 
 
@@ -35,6 +37,7 @@ def audited_replica(place: ReplicaPlace, document: Any) -> AuditedReplica:
         KeyError, TypeError, ValueError: it is no such document.
     """
     topic_id, digest = document["topicId"], document["digest"]
+    first_epoch_offset = document["firstEpochOffset"]
     return AuditedReplica(
         place,
         None if topic_id is None else bytes.fromhex(topic_id),
@@ -44,8 +47,10 @@ def audited_replica(place: ReplicaPlace, document: Any) -> AuditedReplica:
         int(document["bytes"]),
         int(document["batches"]),
         findings_of(document["findings"]),
-        None if digest is None else LogDigest({int(at): int(value) for at, value in digest}),
+        None if digest is None else digest_of(digest),
         bool(document["isCompacted"]),
         int(document["leftOut"]),
         tuple((int(e), int(first), int(last)) for e, first, last in document["epochs"]),
+        bool(document["hasGaps"]),
+        None if first_epoch_offset is None else int(first_epoch_offset),
     )

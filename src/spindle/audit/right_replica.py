@@ -33,6 +33,11 @@ def right_replica(
 ) -> RightReplica:
     """Return the replica to trust among those that differ.
 
+    A leader epoch has one leader, from which all others copied. So if the histories of epochs
+    agree, all replicas had the same bytes once, and those that most of them still have are the
+    right ones, whoever leads or stopped last. If the histories contradict each other, a leader was
+    elected without the records of the others, and the metadata says which history went on.
+
     Args:
         votes: of each replica, the count of replicas with the same records, itself included.
         different: the pairs of indexes whose records differ, both ways round; not empty.
@@ -41,52 +46,50 @@ def right_replica(
     leader = None if registered is None else registered.leader
     in_sync = () if registered is None else registered.isr or registered.elr
 
-    def is_in_majority(index: int) -> bool:
-        """Return whether the replica is in sync and most replicas have the same records.
+    def is_sound(index: int) -> bool:
+        return not any(f.kind.severity is Severity.ERROR for f in group[index].findings)
 
-        If bytes changed on the leader's disk, these are the replicas that copied them before.
-        Replicas out of sync have no say: they may agree on records that were never committed.
+    def goes_on(index: int) -> tuple[bool, bool, int]:
+        """Return how much says that the history of a replica is the one that went on."""
+        node = group[index].place.node_id
+        return node is not None and node == leader, node in in_sync, group[index].latest_epoch
+
+    def is_better(index: int, rival: int) -> str:
+        """Return why a replica is right and its rival is not, empty if nothing says so.
+
+        Damage of its own, or another history, is no reason against records that more replicas have.
         """
-        return group[index].place.node_id in in_sync and votes[index] * 2 > len(group)
-
-    def rank(index: int) -> tuple[bool, bool, bool, bool, int, int]:
-        replica = group[index]
-        node = replica.place.node_id
-        is_sound = not any(f.kind.severity is Severity.ERROR for f in replica.findings)
-        return (
-            is_sound,
-            is_in_majority(index),
-            node is not None and node == leader,
-            node in in_sync,
-            votes[index],
-            replica.latest_epoch,
-        )
+        if votes[index] < votes[rival]:
+            return ""
+        has_diverged = _has_diverged(group[index], group[rival])
+        if votes[index] > votes[rival] and not has_diverged:
+            count = votes[index] - 1
+            return "agrees with another replica" if count == 1 else f"agrees with {count} others"
+        if is_sound(index) and not is_sound(rival):
+            return "has no damage of its own"
+        if has_diverged and goes_on(index) > goes_on(rival):
+            is_leader, is_in_sync, _ = goes_on(index)
+            if is_leader:
+                return "leads the partition, with other leader epochs"
+            return "is in sync" if is_in_sync else "has the newest leader epoch"
+        return ""
 
     candidates = sorted({index for index, _ in different})
-    best = max(candidates, key=lambda index: (rank(index), group[index].end_offset))
-    is_certain = not any(
-        rank(index) == rank(best) for index in candidates if (index, best) in different
+    best = max(
+        candidates,
+        key=lambda index: (votes[index], is_sound(index), goes_on(index), group[index].end_offset),
     )
-    node = group[best].place.node_id
-    if node is not None and node == leader:
-        reason = "leads the partition"
-    elif is_in_majority(best):
-        reason = "is in sync and agrees with most replicas"
-    elif node in in_sync and registered is not None and registered.isr:
-        reason = "is in sync"
-    elif node in in_sync:
-        reason = "is eligible to lead (ELR), while no replica is in sync"
-    elif votes[best] > 1:
-        reason = "agrees with another replica"
-    elif all(
-        group[index].latest_epoch < group[best].latest_epoch
-        for index in candidates
-        if (index, best) in different
-    ):
-        reason = "has the newest leader epoch"
-    else:
-        reason = "has no damage of its own"
-    return RightReplica(best, reason, is_certain)
+    reasons = [is_better(best, index) for index in candidates if (index, best) in different]
+    return RightReplica(best, reasons[0], all(reasons))
+
+
+def _has_diverged(one: AuditedReplica, another: AuditedReplica) -> bool:
+    """Return whether two replicas have batches of different leader epochs at the same offsets."""
+    return any(
+        epoch != other_epoch and max(first, other_first) <= min(last, other_last)
+        for epoch, first, last in one.epochs
+        for other_epoch, other_first, other_last in another.epochs
+    )
 
 
 def registered_partition(

@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 def locked(roots: list[Path]) -> Iterator[None]:
     """Hold the locks of log directories, as their brokers do.
 
+    An empty directory is left alone: its disk may not be mounted.
+
     Raises:
         ConfigError: a broker, or another repair, is using a directory.
     """
     with ExitStack() as stack:
-        for root in roots:
+        for root in filter(_has_files, roots):
             stack.callback(DirectoryLock(str(root)).release)
         yield
+
+
+def _has_files(root: Path) -> bool:
+    return root.is_dir() and any(root.iterdir())
 
 
 def apply_and_report(report: "AuditReport", quarantine: Path, before: "FolderStates") -> bool:
@@ -42,7 +48,7 @@ def apply_and_report(report: "AuditReport", quarantine: Path, before: "FolderSta
     from spindle.audit.applied_repairs import apply_repairs
     from spindle.audit.repairs import repairs_of
 
-    repairs = repairs_of(report.directories, report.findings)
+    repairs = repairs_of(report)
     with locked([each.directory.path for each in repairs]):
         moved, left = apply_repairs(repairs, quarantine, before)
     for path, target in moved:

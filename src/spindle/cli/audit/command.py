@@ -158,15 +158,15 @@ def _audit(request: AuditRequest) -> int:
 def _print_plan(report: "AuditReport") -> None:
     from spindle.audit.repairs import repair_plan, repairs_of
 
-    lines = repair_plan(repairs_of(report.directories, report.findings))
+    lines = repair_plan(repairs_of(report))
     # The names of files are printed byte for byte, also those that are not valid Unicode.
     click.echo(os.fsencode("\n".join(lines or ["# There is nothing to repair."])))
 
 
 def _exit_code(report: "AuditReport") -> int:
-    from spindle.audit.findings import FindingKind
+    from spindle.audit.findings import FindingKind, is_unread
 
-    unseen = (FindingKind.UNREADABLE, FindingKind.BROKER_SILENT)
-    if any(finding.kind in unseen for finding in report.findings):
+    is_silent = any(each.kind is FindingKind.BROKER_SILENT for each in report.findings)
+    if is_silent or is_unread(report.findings):
         return _UNREADABLE
     return _DAMAGED if report.findings else 0

@@ -47,31 +47,33 @@ class AuditRequest:
             raise ValueError(f"--resume {path} is a folder: give a file, or --spark, too")
 
     def roots(self) -> list[Path]:
-        """Return the log directories.
+        """Return the paths, of which at least one is a log directory; the audit reports the others.
 
         Raises:
-            ValueError: a path is none, or a file is to be written into one.
+            ValueError: no path is a log directory, or a file is to be written into one.
         """
-        roots = list(dict.fromkeys(map(_log_directory, self.paths)))
+        reasons = {text: _reason_against(text) for text in dict.fromkeys(self.paths)}
+        if reasons and all(reasons.values()):
+            raise ValueError("\n".join(filter(None, reasons.values())))
+        roots = list(dict.fromkeys(Path(text).resolve() for text in reasons))
         for file in (self.progress_path, self.html, self.quarantine):
             if file is not None and any(file.resolve().is_relative_to(root) for root in roots):
                 raise ValueError(f"{file} must be outside of the log directories")
         return roots
 
 
-def _log_directory(text: str) -> Path:
+def _reason_against(text: str) -> str:
+    """Return why a path is no log directory, empty if it is one."""
     path = Path(text).resolve()
     try:
         names = os.listdir(path)
     except OSError as error:
-        raise ValueError(f"{text} cannot be read as a log directory: {error.strerror}") from None
+        return f"{text} cannot be read as a log directory: {error.strerror}"
     if "meta.properties" in names or any("-checkpoint" in name for name in names):
-        return path
+        return ""
     inside = [name for name in sorted(names) if (path / name / "meta.properties").is_file()]
     hint = f"; audit those inside of it: {', '.join(inside)}" if inside else ""
-    raise ValueError(
-        f"{text} is no log directory: it has neither meta.properties nor checkpoints{hint}"
-    )
+    return f"{text} is no log directory: it has neither meta.properties nor checkpoints{hint}"
 
 
 def states_before_repairs(request: AuditRequest, roots: list[Path]) -> "FolderStates":
@@ -91,4 +93,4 @@ def states_before_repairs(request: AuditRequest, roots: list[Path]) -> "FolderSt
     if request.prints_for_programs:
         raise ValueError("--apply says what it did: give neither --json nor --repair-plan")
     with locked(roots):
-        return folder_states(roots)
+        return folder_states([root for root in roots if root.is_dir()])
