@@ -33,8 +33,10 @@ from spindle.client.admin.configs import ReportedSource, describe
 from spindle.client.admin.cordons import CordonRefused, cordoned_entries, uncordon
 from spindle.client.admin.partitions import list_reassignments
 from spindle.client.cluster import ClusterView, PartitionView, TopicView
+from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.transport import BlockingConnection
+from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ConfigResourceType
@@ -368,6 +370,22 @@ def test_a_broker_that_has_replicas_again_is_not_forgotten() -> None:
 
     client = cast("WireClient", ClusterWithoutBroker3())
     with pytest.raises(CommandFailed, match="broker 3 has 1 replica again, such as new-0"):
+        take_out(client, TakingOut.UNREGISTER, "3", print)
+
+
+def test_a_broker_is_not_forgotten_while_topics_are_hidden_from_the_user() -> None:
+    replica = ReplicaOnDisk(1, 0, False)
+    held = LogDirView("/d", ErrorCode.NONE, 1, 1, False, {TopicPartition("secret", 0): replica})
+
+    class ClusterWithSecretTopic:
+        def metadata(self, topics: object = None) -> ClusterView:
+            return ClusterView()
+
+        def describe_log_dirs(self) -> dict[int, list[LogDirView]]:
+            return {1: [held]}
+
+    client = cast("WireClient", ClusterWithSecretTopic())
+    with pytest.raises(CommandFailed, match="does not show 1 topic that brokers hold, such as sec"):
         take_out(client, TakingOut.UNREGISTER, "3", print)
 
 

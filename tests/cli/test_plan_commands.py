@@ -179,6 +179,27 @@ def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
     assert end.facts == {"isCordoned": False}
 
 
+def test_a_dead_broker_without_replicas_is_empty_and_not_unknown() -> None:
+    nodes = [node(1), node(2), node(3, is_fenced=True)]
+    answers = {1: [log_dir("/a", (0, 4))], 2: [log_dir("/a", (0, 4))], 3: "cannot connect"}
+    model = snapshot_of(nodes, view((1, 2)), answers, None).model
+    assert find_directories(model, 3, None) == []
+    plan = decommission(model, 3, LIMITS)
+    assert not plan.rounds
+    end = end_step("3", plan, can_cordon=True)
+    assert end.text == "broker 3 has no replicas; it does not answer, so it is not cordoned"
+    assert end.facts == {"isCordoned": False}
+
+
+def test_topics_that_the_metadata_hides_are_named() -> None:
+    answers = {1: [log_dir("/a", (0, 4))], 2: [log_dir("/a", (0, 4))]}
+    hidden = replace(view((1, 2)), topics={})
+    assert snapshot_of([node(1), node(2)], hidden, answers, None).remarks == [
+        "brokers hold 1 topic that the metadata does not show, such as t: their replicas are not "
+        "planned. They were deleted a moment ago, or this user lacks DESCRIBE on them"
+    ]
+
+
 def test_a_slash_at_the_end_of_a_directory_means_the_same_directory() -> None:
     cluster = three_brokers().model
     assert find_directories(cluster, 1, "/b/") == find_directories(cluster, 1, "/b") == [1]

@@ -100,6 +100,37 @@ def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
     )
 
 
+def hidden_topics(
+    view: ClusterView, answers: Mapping[int, Sequence[LogDirView] | str]
+) -> list[str]:
+    """Return the topics that brokers hold and the metadata does not show.
+
+    Metadata has only the topics that a user may describe, and log directories show all. A topic
+    that was deleted a moment ago is among them, too.
+    """
+    held = {
+        where.topic
+        for answer in answers.values()
+        if not isinstance(answer, str)
+        for each in answer
+        for where in each.replicas
+    }
+    return sorted(held.difference(view.topics))
+
+
+def _hidden_remarks(
+    view: ClusterView, answers: Mapping[int, Sequence[LogDirView] | str]
+) -> list[str]:
+    hidden = hidden_topics(view, answers)
+    if not hidden:
+        return []
+    return [
+        f"brokers hold {counted(len(hidden), 'topic')} that the metadata does not show, such as "
+        f"{hidden[0]}: their replicas are not planned. They were deleted a moment ago, or this "
+        "user lacks DESCRIBE on them"
+    ]
+
+
 def snapshot_of(
     nodes: Sequence[ClusterNode],
     view: ClusterView,
@@ -133,6 +164,7 @@ def snapshot_of(
                 places[broker, where] = (len(directories), replica.size_bytes)
             directories.append(_directory(broker, found, capacity_bytes))
     partitions = _partitions(view, places, directories)
+    remarks += _hidden_remarks(view, answers)
     brokers = [BrokerModel(broker, rack) for broker, rack in sorted(racks.items())]
     try:
         model = ClusterModel(brokers, directories, partitions)
