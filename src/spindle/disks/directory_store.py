@@ -5,6 +5,7 @@ that the directory is lost until the next start; the caller then gives it up wit
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
@@ -134,7 +135,8 @@ class DirectoryStore:
             if parsed.kind is DirectoryKind.DELETED:
                 self.deleted_at_start.append(name)
                 due_ms = now_ms + config_of(parsed.topic_partition.topic).file_delete_delay_ms
-                self.storage.delete_later(f"{self.path}/{name}", due_ms)
+                path = f"{self.path}/{name}"
+                self.storage.delete_later(path, due_ms, _bytes_below(files, path))
         for count, (name, parsed) in enumerate(to_load, start=1):
             topic_partition = parsed.topic_partition
             log = load_log(
@@ -269,7 +271,8 @@ class DirectoryStore:
         """
         self._forget(log)
         log.mark_deleted(deleted_directory(log.topic_partition, unique))
-        self.storage.delete_later(log.path, now_ms + log.config.file_delete_delay_ms)
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        self.storage.delete_later(log.path, due_ms, log.size_bytes)
         self._cleaner_offsets.pop(log.topic_partition, None)
         if must_checkpoint:
             self.checkpoint_recovery_points()
@@ -299,7 +302,8 @@ class DirectoryStore:
         """Refuse to read a log that was set aside; remove it after `file.delete.delay.ms`."""
         log.is_deleted = True
         self.storage.handles.release_below(log.path)
-        self.storage.delete_later(log.path, now_ms + log.config.file_delete_delay_ms)
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        self.storage.delete_later(log.path, due_ms, log.size_bytes)
         self._cleaner_offsets.pop(log.topic_partition, None)
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
@@ -322,6 +326,10 @@ class DirectoryStore:
         """Yield current and future logs."""
         yield from self.logs.values()
         yield from self.future_logs.values()
+
+    def stray_bytes(self) -> int:
+        """Return the bytes of all strays, which nothing removes."""
+        return sum(log.size_bytes for log in list(self.stray_logs.values()))
 
     def size_bytes(self) -> int:
         """Return the bytes of all batches, strays not counted."""
@@ -447,3 +455,12 @@ class DirectoryStore:
         for logs in (self.logs, self.future_logs, self.stray_logs):
             logs.clear()
         self.storage.handles.abandon()
+
+
+def _bytes_below(files: FileSystem, path: str) -> int:
+    """Return the bytes of the files in a directory; one that is gone meanwhile has none."""
+    total_bytes = 0
+    for name in files.list_directory(path):
+        with suppress(FileNotFoundError):
+            total_bytes += files.size(f"{path}/{name}")
+    return total_bytes
