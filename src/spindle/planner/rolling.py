@@ -85,6 +85,13 @@ class RollingMoves:
         """Begin no further moves."""
         self.waiting = []
 
+    def brokers(self, partition: int) -> tuple[int, ...]:
+        """Return the brokers of the replicas of a partition, after the moves that have ended."""
+        first = self._layout.first[partition]
+        count = len(self._layout.cluster.partitions[partition].directories)
+        places = self._layout.place[first : first + count]
+        return tuple(self._layout.broker[each] for each in places)
+
     def blocked_targets(self) -> set[int]:
         """Return the directories into which moves wait to go."""
         return {move.target for move in self.waiting}

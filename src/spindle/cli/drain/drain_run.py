@@ -152,7 +152,7 @@ class DrainRun:
 
     def _before_round(self, plan: PlacementPlan) -> None:
         self._cordon(plan)
-        moved = moved_to_other_brokers(plan.rounds[:1], plan.cluster)
+        moved = moved_to_other_brokers(plan.rounds, plan.cluster)
         self._moved.update(plan.cluster.partitions[each].name for each in moved)
 
     def _move_all(self) -> PlacementPlan:
@@ -173,7 +173,7 @@ class DrainRun:
             self._is_new = False
             return drain(model, places, self._planning.limits)
 
-        return self._planning.plan(self._client, make)
+        return self._planning.plan(self._client, make, self._executor.deletions)
 
     def _cordon(self, plan: PlacementPlan) -> None:
         """Cordon what is not cordoned yet; the file names a cordon before it is set."""

@@ -1,8 +1,8 @@
 """Deleted replicas whose files are still there: a goal counts their space as free, a copy does not.
 
-A broker removes the files of a replica that has left `log.segment.delete.delay.ms` later. Spindle's
-brokers report the bytes that wait for it. Kafka's do not: what this command has moved away itself is
-known, and what was deleted before can only be waited for.
+A broker removes the files of a replica that has left `log.segment.delete.delay.ms` later. Brokers
+of Spindle report the bytes that wait for it. Brokers of Kafka do not: the moves of this command are
+known, and for older deletions a command can only wait.
 """
 
 import time
@@ -25,7 +25,7 @@ DEFAULT_DELAY_MS: Final = 60_000
 """Kafka's default of the key below."""
 _DELAY_KEY: Final = "log.segment.delete.delay.ms"
 _MARGIN_MS: Final = 2_000
-"""A broker hears of the end of a move later than the controller, and looks for due files in turn."""
+"""A broker learns of the end of a move after the controller, and then removes files in turn."""
 
 Place = tuple[int, str]
 """A broker and the path of one of its directories."""

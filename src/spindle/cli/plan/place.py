@@ -53,7 +53,11 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
     plain = None if path is None else posixpath.normpath(path)
     paths = {each: posixpath.normpath(cluster.directories[each].path) for each in own}
     found = [each for each in own if plain is None or paths[each] == plain]
-    if not found and path is not None and {cluster.directories[each].path for each in own} <= {UNREADABLE}:
+    if (
+        not found
+        and path is not None
+        and {cluster.directories[each].path for each in own} <= {UNREADABLE}
+    ):
         raise CommandFailed(
             f"broker {broker_id} does not tell its log directories, because it does not answer: "
             f"start it, or empty the whole of it, as broker {broker_id} without a directory"

@@ -183,13 +183,13 @@ def snapshot_of(
                 if replica.is_future:
                     continue
                 places[broker, where] = (len(directories), replica.size_bytes)
-            model = _directory(broker, found, capacity_bytes)
+            directory = _directory(broker, found, capacity_bytes)
             space = (spaces or {}).get(broker)
             if space is not None and capacity_bytes is None:
-                model = _with_deletions(model, found, space, own or OwnDeletions())
-                if space.deleted_bytes is None and _is_unexplained(model, found):
-                    unexplained.append(model)
-            directories.append(model)
+                directory = _with_deletions(directory, found, space, own or OwnDeletions())
+                if space.deleted_bytes is None and _is_unexplained(directory, space.views):
+                    unexplained.append(directory)
+            directories.append(directory)
     partitions = _partitions(view, places, directories)
     remarks += _hidden_remarks(view, answers)
     brokers = [BrokerModel(broker, rack) for broker, rack in sorted(racks.items())]
@@ -231,8 +231,10 @@ def _with_deletions(
     )
 
 
-def _is_unexplained(model: DirectoryModel, found: LogDirView) -> bool:
-    others = model.kept_bytes - _held_bytes(found)
+def _is_unexplained(model: DirectoryModel, views: Sequence[LogDirView]) -> bool:
+    if _seems_shared(views):
+        return False
+    others = model.kept_bytes - sum(_held_bytes(each) for each in views if each.path == model.path)
     return model.is_online and others > _FEW_BYTES * model.capacity_bytes > 0
 
 
@@ -272,8 +274,8 @@ def _shared_space(answers: Mapping[int, Sequence[LogDirView] | str]) -> list[str
 def _seems_shared(answer: Sequence[LogDirView]) -> bool:
     """Return whether two directories show the space of one file system.
 
-    Two disks of one size may be equally full. But a file system has all replicas of its directories,
-    so two directories with more than the used bytes are apart. Empty ones are no matter to a plan.
+    Two disks of one size may be equally full. But one file system has the replicas of both, so
+    directories whose replicas have more than the used bytes are apart. Empty ones do not matter.
     """
     known = [each for each in answer if each.total_bytes > 0 and each.usable_bytes >= 0]
     return any(_is_one_space(one, other) for one, other in combinations(known, 2))
