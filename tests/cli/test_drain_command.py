@@ -16,6 +16,7 @@ from spindle.cli.execution import executor as executor_module
 from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.moves_under_way import MovesUnderWay
+from spindle.cli.execution.plan_under_way import PlanUnderWay
 from spindle.cli.execution.steps import ExecutionStep, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
@@ -33,8 +34,10 @@ from spindle.client.admin.configs import ReportedSource, describe
 from spindle.client.admin.cordons import CordonRefused, cordoned_entries, uncordon
 from spindle.client.admin.partitions import list_reassignments
 from spindle.client.cluster import ClusterView, PartitionView, TopicView
+from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.transport import BlockingConnection
+from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ConfigResourceType
@@ -166,7 +169,7 @@ def test_a_drain_that_cannot_go_on_leaves_no_throttles(
     tmp_path: Path,
     fails_early: bool,
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **_settings: object) -> None:
         raise CommandFailed("the answers of the brokers contradict each other")
 
     if fails_early:
@@ -201,7 +204,8 @@ def test_throttles_that_another_execution_removes_are_set_again(
     monkeypatch.setattr(executor_module, "CHECK_S", 0.0)
     with connect(bootstrap, {}) as client:
         file = ExecutionFile(tmp_path / "drain.json", "id", "drain", brokers=[1])
-        executor = RoundExecutor(client, file, 2**20, lambda _: None)
+        limits = PlanLimits(throttle_bytes_per_second=2**20)
+        executor = RoundExecutor(client, file, limits, lambda _: None)
         executor.throttle()
         executor.wait()
         described = client.describe_configs(ConfigResourceType.BROKER, ["1"], BETWEEN_BROKERS)
@@ -258,12 +262,11 @@ def test_what_changes_after_the_plan_is_left_out_or_refused_and_planned_again(
         for each in targets:
             assert run(("disks", "cordon", *each.split(":", 1))) == 0
         file = ExecutionFile(tmp_path / "drain.json", "id", "drain")
-        executor = RoundExecutor(client, file, 2**20, told.append)
-        executor.begin(plan)
+        executor = RoundExecutor(client, file, PlanLimits(), told.append)
+        executor.run(plan)
         assert executor.refused
-        assert {step.event for step in told} == {"refused"}
+        assert {step.event for step in told} == {"round", "refused"}
         assert not any("gone" in each for each in executor.refused)
-        executor.wait()
         executor.unthrottle()
     for each in targets:
         assert run(("disks", "uncordon", *each.split(":", 1))) == 0
@@ -272,15 +275,14 @@ def test_what_changes_after_the_plan_is_left_out_or_refused_and_planned_again(
 def test_ctrl_c_stops_the_copies_inside_a_broker_although_the_drain_has_cordoned_their_source(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def interrupted(executor: RoundExecutor) -> None:
-        if executor.file.round:
-            raise KeyboardInterrupt
+    def interrupted(_: PlanUnderWay) -> None:
+        raise KeyboardInterrupt
 
     replica = Replica(1, TopicPartition("interrupted", 0))
     assert run(("topic", "create", "interrupted", "-p", "1", "-r", "1")) == 0
     load = ("--num-records", "8", "--record-size", "500000", "--throughput", "-1")
     assert run(("produce-perf", "--topic", "interrupted", *load)) == 0
-    monkeypatch.setattr(RoundExecutor, "wait", interrupted)
+    monkeypatch.setattr(PlanUnderWay, "has_begun", interrupted)
     with connect(bootstrap, {}) as client:
         path = places_of(client).directories[replica]
         limits = ("--capacity", "1GiB", "--throttle", "1KiB")
@@ -368,6 +370,22 @@ def test_a_broker_that_has_replicas_again_is_not_forgotten() -> None:
 
     client = cast("WireClient", ClusterWithoutBroker3())
     with pytest.raises(CommandFailed, match="broker 3 has 1 replica again, such as new-0"):
+        take_out(client, TakingOut.UNREGISTER, "3", print)
+
+
+def test_a_broker_is_not_forgotten_while_topics_are_hidden_from_the_user() -> None:
+    replica = ReplicaOnDisk(1, 0, False)
+    held = LogDirView("/d", ErrorCode.NONE, 1, 1, False, {TopicPartition("secret", 0): replica})
+
+    class ClusterWithSecretTopic:
+        def metadata(self, topics: object = None) -> ClusterView:
+            return ClusterView()
+
+        def describe_log_dirs(self) -> dict[int, list[LogDirView]]:
+            return {1: [held]}
+
+    client = cast("WireClient", ClusterWithSecretTopic())
+    with pytest.raises(CommandFailed, match="does not show 1 topic that brokers hold, such as sec"):
         take_out(client, TakingOut.UNREGISTER, "3", print)
 
 

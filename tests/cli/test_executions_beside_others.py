@@ -32,6 +32,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
+from spindle.planner.limits import PlanLimits
 
 LEADERS = "leader.replication.throttled.replicas"
 FOLLOWERS = "follower.replication.throttled.replicas"
@@ -93,7 +94,7 @@ def test_moves_of_others_that_stand_still_are_named_and_not_waited_for(
     stand_still(monkeypatch, moves)
     with connect(bootstrap, {}) as client:
         file = ExecutionFile(tmp_path / "drain.json", "id", "drain")
-        executor = RoundExecutor(client, file, 2**20, lambda _: None)
+        executor = RoundExecutor(client, file, PlanLimits(), lambda _: None)
         with pytest.raises(CommandFailed, match="t-0 to broker 3, u-3 inside broker 1"):
             executor.wait()
 
@@ -108,7 +109,7 @@ def test_a_move_of_the_round_that_stands_still_is_cancelled(
     plan = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,3]}]}'
     with connect(bootstrap, {}) as client:
         file = ExecutionFile(tmp_path / "drain.json", "id", "drain", round=plan)
-        RoundExecutor(client, file, 2**20, told.append).wait()
+        RoundExecutor(client, file, PlanLimits(), told.append).wait()
     assert [each.event for each in told] == ["moving", "givenUp"]
 
 
@@ -148,7 +149,7 @@ def test_a_cluster_that_refuses_in_the_middle_says_what_is_left_to_undo(
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
     place, state = fullest_place(capsys), tmp_path / "drain.json"
-    monkeypatch.setattr(RoundExecutor, "begin", refuse)
+    monkeypatch.setattr(RoundExecutor, "run", refuse)
     with connect(bootstrap, {}) as client:
         cluster_id = describe_brokers(client).cluster_id
     words = ("drain", place, "--capacity", "1GiB", "--state", str(state))

@@ -19,6 +19,7 @@ from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.planner.limits import PlanLimits
 
 PARTITION = TopicPartition("t", 0)
 TOTAL = 1000
@@ -134,7 +135,7 @@ def wait_for(
     text = plan_json(plan.replicas, plan.directories)
     file = ExecutionFile(Path("drain.json"), "id", "drain", round=text)
     client = cast("WireClient", cluster)
-    RoundExecutor(client, file, 1, told.append, highest_fill=0.9, **settings).wait()
+    RoundExecutor(client, file, PlanLimits(), told.append, highest_fill=0.9, **settings).wait()
     return told
 
 

@@ -176,7 +176,7 @@ def test_moves_begin_only_in_the_given_hours_and_a_remark_is_told_once(
     assert [each["event"] for each in found] == ["fine", "remark", "outsideHours"]
     found = events(capsys, *state, "-".join(f"{each:%H:%M}" for each in later[::-1]))
     kinds = [each["event"] for each in found]
-    assert (kinds.count("round") > 1, kinds.count("remark")) == (True, 1)
+    assert (kinds.count("round") > 0, kinds.count("remark")) == (True, 1)
 
 
 def test_the_plan_of_a_healing_is_shown_without_moves(

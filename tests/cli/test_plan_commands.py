@@ -10,6 +10,7 @@ import pytest
 from spindle.cli.drain.drain_run import end_step
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
+from spindle.cli.plan.deletions import BrokerSpace, OwnDeletions
 from spindle.cli.plan.files import rollback_text, round_texts, write_files
 from spindle.cli.plan.place import find_directories, plain_place
 from spindle.cli.plan.plan_text import bar_text, plan_lines
@@ -177,6 +178,63 @@ def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
     end = end_step("3", dead, can_cordon=True)
     assert end.text == "broker 3 has no replicas; its offline directories are not cordoned"
     assert end.facts == {"isCordoned": False}
+
+
+def test_a_dead_broker_without_replicas_is_empty_and_not_unknown() -> None:
+    nodes = [node(1), node(2), node(3, is_fenced=True)]
+    answers = {1: [log_dir("/a", (0, 4))], 2: [log_dir("/a", (0, 4))], 3: "cannot connect"}
+    model = snapshot_of(nodes, view((1, 2)), answers, None).model
+    assert find_directories(model, 3, None) == []
+    plan = decommission(model, 3, LIMITS)
+    assert not plan.rounds
+    end = end_step("3", plan, can_cordon=True)
+    assert end.text == "broker 3 has no replicas; it does not answer, so it is not cordoned"
+    assert end.facts == {"isCordoned": False}
+
+
+def test_topics_that_the_metadata_hides_are_named() -> None:
+    answers = {1: [log_dir("/a", (0, 4))], 2: [log_dir("/a", (0, 4))]}
+    hidden = replace(view((1, 2)), topics={})
+    assert snapshot_of([node(1), node(2)], hidden, answers, None).remarks == [
+        "brokers hold 1 topic that the metadata does not show, such as t: their replicas are not "
+        "planned. They were deleted a moment ago, or this user lacks DESCRIBE on them"
+    ]
+
+
+def test_equal_disks_that_are_equally_full_are_not_one_file_system() -> None:
+    one, other = log_dir("/a", (0, 4), used_gib=5), log_dir("/b", (1, 4), used_gib=5)
+    found = snapshot_of([node(1)], view((1,), (1,)), {1: [one, other]}, None)
+    assert found.remarks == []
+    empty = [log_dir("/a", used_gib=0), log_dir("/b", used_gib=0)]
+    assert snapshot_of([node(1)], view(), {1: empty}, None).remarks == []
+
+
+def test_deleted_replicas_do_not_count_as_fill_and_are_named() -> None:
+    space = BrokerSpace([log_dir("/a", (0, 4), used_gib=10)], {"/a": 5 * GIB}, 90_000)
+    found = snapshot_of([node(1)], view((1,)), {1: space.views}, None, {1: space})
+    (directory,) = found.model.directories
+    assert (directory.fill, directory.deletion_delay_ms) == (0.05, 90_000)
+    assert found.unexplained == []
+    assert found.remarks == [
+        "deleted files still have 5.0 GiB (5.0 GiB in 1:/a), for up to 90 s after their deletion: "
+        "fills are shown without them, and copies wait for that space"
+    ]
+
+
+def test_a_broker_that_does_not_report_deletions_counts_those_of_this_execution() -> None:
+    space = BrokerSpace([log_dir("/a", (0, 4), used_gib=10)])
+    own = OwnDeletions()
+    own.add((1, "/a"), 3 * GIB, 60_000)
+    own.add((1, "/b"), 3 * GIB, 60_000)
+    own.add((1, "/a"), 9 * GIB, -60_000)
+    found = snapshot_of([node(1)], view((1,)), {1: space.views}, None, {1: space}, own)
+    (directory,) = found.model.directories
+    assert directory.kept_bytes == 7 * GIB
+    assert found.unexplained == [directory]
+    own.add((1, "/a"), 90 * GIB, 60_000)
+    found = snapshot_of([node(1)], view((1,)), {1: space.views}, None, {1: space}, own)
+    assert found.model.directories[0].kept_bytes == 4 * GIB
+    assert found.unexplained == []
 
 
 def test_a_slash_at_the_end_of_a_directory_means_the_same_directory() -> None:

@@ -1,5 +1,6 @@
 """Small clusters of all shapes, made from a seed."""
 
+from dataclasses import replace
 from random import Random
 
 from spindle.common.ids import NO_LEADER, TopicPartition
@@ -31,6 +32,8 @@ def small_cluster(seed: int) -> ClusterModel:
     directories = [
         _filled(random, shape, bytes_) for shape, bytes_ in zip(shapes, held, strict=True)
     ]
+    deletions = Random(f"deletions of {seed}")
+    directories = [_with_deletions(deletions, each) for each in directories]
     return ClusterModel(brokers, directories, partitions)
 
 
@@ -76,6 +79,20 @@ def _partition(
         tuple(sizes),
         random.choice((0, 0, 0, MIB, 30 * MIB, 60 * MIB)) if number % 9 == 0 else 0,
         random.choice(online) if has_leader else NO_LEADER,
+    )
+
+
+def _with_deletions(random: Random, directory: DirectoryModel) -> DirectoryModel:
+    """Return a directory with replicas that are deleted and not gone yet."""
+    deleted = 0
+    if directory.is_online and random.random() < 0.4:
+        free = max(0, directory.capacity_bytes - directory.used_bytes)
+        deleted = int(free * random.uniform(0.0, 1.0))
+    return replace(
+        directory,
+        used_bytes=directory.used_bytes + deleted,
+        deleted_bytes=deleted,
+        deletion_delay_ms=random.choice((0, 60_000, 3_600_000)),
     )
 
 

@@ -23,10 +23,18 @@ class Replay:
     leaving: frozenset[int]
     places: list[list[int]] = field(init=False)
     used: list[int] = field(init=False)
+    deleted: list[tuple[int, int, int]] = field(init=False)
+    """What has left directories and still has its space: until when in ms, where, and bytes."""
+    time_ms: int = 0
 
     def __post_init__(self) -> None:
         self.places = [list(each.directories) for each in self.cluster.partitions]
-        self.used = [each.used_bytes for each in self.cluster.directories]
+        directories = self.cluster.directories
+        self.used = [each.used_bytes - each.deleted_bytes for each in directories]
+        self.deleted = [
+            (each.deletion_delay_ms, number, each.deleted_bytes)
+            for number, each in enumerate(directories)
+        ]
 
     def broker(self, directory: int) -> int:
         return self.cluster.directories[directory].broker_id
@@ -49,6 +57,8 @@ class Replay:
         assert each.moves
         moved = [move.partition for move in each.moves]
         assert len(moved) == len(set(moved)), "two moves of a partition in one round"
+        self.time_ms += each.wait_ms
+        self.deleted = [left for left in self.deleted if left[0] > self.time_ms]
         self.check_space(each)
         self.check_throttle(each)
         for move in each.moves:
@@ -73,9 +83,15 @@ class Replay:
                 assert self.racks(places) >= racks
             self.used[source] -= move.size_bytes
             self.used[target] += move.size_bytes
+            delay_ms = self.cluster.directories[source].deletion_delay_ms
+            gone_ms = self.time_ms + each.duration_ms + delay_ms
+            self.deleted.append((gone_ms, source, move.size_bytes))
+        self.time_ms += each.duration_ms
 
     def check_space(self, each: PlannedRound) -> None:
         during = list(self.used)
+        for _, directory, size_bytes in self.deleted:
+            during[directory] += size_bytes
         for move in each.moves:
             during[move.target] += move.size_bytes
         for move in each.moves:

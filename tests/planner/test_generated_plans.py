@@ -12,10 +12,17 @@ import pytest
 from generated_clusters import GIB, small_cluster
 from replayed_plans import Replay, verify
 
+from spindle.common.ids import TopicPartition
 from spindle.planner.changes import ClusterChanges
 from spindle.planner.limits import PlanLimits
-from spindle.planner.model import BrokerModel, DirectoryModel
-from spindle.planner.plan import BindingLimit, Infeasible, PlacementPlan
+from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
+from spindle.planner.plan import (
+    BindingLimit,
+    Infeasible,
+    PlacementPlan,
+    PlannedMove,
+    PlannedRound,
+)
 from spindle.planner.plans import balance, decommission, drain, what_if
 
 CLUSTERS = int(os.environ.get("SPINDLE_PLANS", "300"))
@@ -105,6 +112,27 @@ def crowded_plan(limits: PlanLimits) -> PlacementPlan:
     )
 
 
+def hasty() -> PlacementPlan:
+    """Return a plan without the time in which the replicas of its first round are deleted."""
+    directories = [DirectoryModel(1, path, 10 * GIB, 8 * GIB) for path in ("/a", "/b")]
+    directories.append(DirectoryModel(1, "/c", 100 * GIB, 0))
+    partitions = [
+        PartitionModel(TopicPartition("t", number), (number,), (8 * GIB,)) for number in range(2)
+    ]
+    cluster = ClusterModel([BrokerModel(1)], directories, partitions)
+    moves = ((0, 0, 2), (1, 1, 0))
+    rounds = [PlannedRound([PlannedMove(n, 0, a, b, 8 * GIB)], 163_840) for n, a, b in moves]
+    used = [8 * GIB, 0, 8 * GIB]
+    plan = PlacementPlan(cluster, (), rounds, used, 0, 0.8, 0.8, ())
+    assert not is_refused(with_wait(plan, 60_000), PlanLimits())
+    return with_wait(plan, 59_999)
+
+
+def with_wait(plan: PlacementPlan, wait_ms: int) -> PlacementPlan:
+    first, second = plan.rounds
+    return replace(plan, rounds=[first, replace(second, wait_ms=wait_ms)])
+
+
 def is_refused(plan: PlacementPlan, limits: PlanLimits) -> bool:
     try:
         verify(plan, limits)
@@ -131,6 +159,7 @@ def test_the_verifier_finds_a_broken_plan() -> None:
         "it is offline": (replace(plan, cluster=replace(cluster, directories=dead)), limits),
         "it is emptied": (replace(plan, leaving=[target]), limits),
         "too short": (replace(plan, rounds=[replace(first, duration_ms=1), *others]), limits),
+        "it begins before replicas are deleted": (hasty(), PlanLimits()),
         "too many at once": (plan, replace(limits, parallel_moves=1)),
         "a smaller throttle": (plan, replace(limits, throttle_bytes_per_second=2**20)),
         "an order without a leader": (replace(plan, preferred={0: 99}), limits),

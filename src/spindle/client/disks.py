@@ -64,6 +64,10 @@ class DiskView:
         failure: why the directory is offline, None while it is online.
         failed_at_ms: when it failed, in ms since the epoch.
         size_bytes: of all replicas, future ones included.
+        deleted_bytes: of deleted replicas and segments whose files are not removed yet; None if the
+            broker does not report them.
+        stray_count, stray_bytes: logs (`-stray`) that the metadata does not place here, and that
+            nothing removes.
     """
 
     path: str
@@ -78,6 +82,9 @@ class DiskView:
     leader_count: int
     cordons: tuple[CordonView, ...]
     work: DiskWork | None
+    deleted_bytes: int | None = None
+    stray_count: int = 0
+    stray_bytes: int = 0
 
     @property
     def used_bytes(self) -> int:
@@ -186,6 +193,9 @@ def _disk(disk: DescribeDisksResponse.Disk) -> DiskView:
             for each in disk.cordons
         ),
         work=DiskWork(disk.queue_length, disk.busy_ns, disk.hang_ms, (reads, writes, syncs)),
+        deleted_bytes=disk.deleted_bytes if disk.deleted_bytes >= 0 else None,
+        stray_count=disk.stray_count,
+        stray_bytes=disk.stray_bytes,
     )
 
 

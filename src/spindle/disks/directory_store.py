@@ -315,7 +315,8 @@ class DirectoryStore:
         """
         self._forget(log)
         log.mark_deleted(deleted_directory(log.topic_partition, unique))
-        self.storage.delete_later(log.path, now_ms + log.config.file_delete_delay_ms)
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        self.storage.delete_later(log.path, due_ms, log.size_bytes)
         self._cleaner_offsets.pop(log.topic_partition, None)
         if must_checkpoint:
             self.checkpoint_recovery_points()
@@ -352,7 +353,8 @@ class DirectoryStore:
         log.is_deleted = True
         self._aside.pop(log.topic_partition, None)
         self.storage.handles.release_below(log.path)
-        self.storage.delete_later(log.path, now_ms + log.config.file_delete_delay_ms)
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        self.storage.delete_later(log.path, due_ms, log.size_bytes)
         self._cleaner_offsets.pop(log.topic_partition, None)
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
@@ -361,7 +363,8 @@ class DirectoryStore:
         """Remove a `-delete` directory that `load` found once the time is `due_ms`."""
         self.deleted_at_start.remove(deleted)
         self._kept_offsets.pop(deleted.topic_partition, None)
-        self.storage.delete_later(f"{self.path}/{deleted.name}", due_ms)
+        size_bytes = self.bytes_of_deleted(deleted)
+        self.storage.delete_later(f"{self.path}/{deleted.name}", due_ms, size_bytes)
 
     def bytes_of_deleted(self, deleted: DeletedLog) -> int:
         """Return the bytes of the segments in a `-delete` directory that `load` found."""
@@ -415,6 +418,10 @@ class DirectoryStore:
         """Yield current and future logs."""
         yield from self.logs.values()
         yield from self.future_logs.values()
+
+    def stray_bytes(self) -> int:
+        """Return the bytes of all strays, which nothing removes."""
+        return sum(log.size_bytes for log in list(self.stray_logs.values()))
 
     def size_bytes(self) -> int:
         """Return the bytes of all batches, strays not counted."""

@@ -11,7 +11,8 @@ class LogDirectory:
 
     Attributes:
         executor: runs everything that uses the directory's files.
-        store, cleaner: belong to the I/O thread; the event loop only submits their methods.
+        store, cleaner: belong to the I/O thread; the event loop only submits their methods, and
+            reads counts of deleted files and strays.
         directory_id: empty if the directory could not be read when the node started.
         log_count: current and future logs, for the placement of new replicas.
     """

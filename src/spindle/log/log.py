@@ -717,12 +717,14 @@ class Log:
         """Mark the files of a segment that left the log as deleted, to be removed at `due_ms`."""
         paths = segment.mark_deleted()
         snapshot = self.producers.mark_snapshot_deleted(segment.base_offset)
-        for path in paths if snapshot is None else [*paths, snapshot]:
-            self.delete_later(path, due_ms)
+        self.delete_later(paths, due_ms, segment.size_bytes)
+        if snapshot is not None:
+            self.delete_later([snapshot], due_ms)
 
-    def delete_later(self, path: str, due_ms: int) -> None:
-        """Remove a file of the log at `due_ms`."""
-        self._storage.delete_later(path, due_ms)
+    def delete_later(self, paths: Sequence[str], due_ms: int, size_bytes: int = 0) -> None:
+        """Remove files of the log, which have so many bytes together, at `due_ms`."""
+        for number, path in enumerate(paths):
+            self._storage.delete_later(path, due_ms, 0 if number else size_bytes)
 
     @property
     def handles(self) -> FileHandles:

@@ -13,11 +13,15 @@ class LogStorage:
 
     Renamed files and directories stay for `file.delete.delay.ms`, so that programs which read the
     directory itself, and know what they want to read, can still finish.
+
+    Attributes:
+        deleted_bytes: of the logs and segments that are renamed and not removed yet.
     """
 
     __slots__ = (
         "_doomed",
         "_next_due_ms",
+        "deleted_bytes",
         "file_system",
         "flush_request_count",
         "handles",
@@ -30,7 +34,8 @@ class LogStorage:
         self.file_system = file_system
         self.path = path
         self.handles = FileHandles(file_system, open_files)
-        self._doomed: list[tuple[int, str]] = []
+        self._doomed: list[tuple[int, str, int]] = []
+        self.deleted_bytes = 0
         self._next_due_ms = _NEVER_MS
         self.flush_request_count = 0
 
@@ -38,9 +43,10 @@ class LogStorage:
         """Note that one of the logs has a finished segment that is not flushed yet."""
         self.flush_request_count += 1
 
-    def delete_later(self, path: str, due_ms: int) -> None:
-        """Remove a file or directory once the time is `due_ms`."""
-        self._doomed.append((due_ms, path))
+    def delete_later(self, path: str, due_ms: int, size_bytes: int = 0) -> None:
+        """Remove a file or directory with so many bytes once the time is `due_ms`."""
+        self._doomed.append((due_ms, path, size_bytes))
+        self.deleted_bytes += size_bytes
         self._next_due_ms = min(self._next_due_ms, due_ms)
 
     def delete_expired(self, now_ms: int) -> int:
@@ -50,14 +56,15 @@ class LogStorage:
         """
         if now_ms < self._next_due_ms:
             return 0
-        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
+        due = [(path, size_bytes) for due_ms, path, size_bytes in self._doomed if due_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        self._next_due_ms = min((due_ms for due_ms, _ in self._doomed), default=_NEVER_MS)
+        self._next_due_ms = min((due_ms for due_ms, *_ in self._doomed), default=_NEVER_MS)
         count = 0
-        for path in due:
+        for path, size_bytes in due:
             self.handles.release(path)
             self.handles.release_below(path)
             count += self.remove_if_there(path)
+            self.deleted_bytes -= size_bytes
         return count
 
     def remove_if_there(self, path: str) -> bool:

@@ -12,7 +12,7 @@ from spindle.common.ids import TopicPartition
 from spindle.planner.growth import DirectoryGrowth, PartitionRates
 from spindle.planner.layout import Layout
 from spindle.planner.model import ClusterModel, PartitionModel
-from spindle.planner.plan import PlacementPlan, PlannedRound
+from spindle.planner.plan import PlacementPlan
 from spindle.planner.trend import Trend
 
 _MS: Final = 1000
@@ -86,7 +86,7 @@ def of_today(later: PlacementPlan, cluster: ClusterModel) -> PlacementPlan:
             size = cluster.partitions[move.partition].size_bytes[move.slot]
             moves.append(replace(move, size_bytes=size))
             layout.move(layout.first[move.partition] + move.slot, move.target)
-        rounds.append(PlannedRound(tuple(moves), each.duration_ms))
+        rounds.append(replace(each, moves=tuple(moves)))
     return replace(
         later,
         cluster=now,

@@ -39,7 +39,9 @@ class Layout:
             for i, each in enumerate(cluster.directories)
         ]
         self.capacity_bytes = [each.capacity_bytes for each in cluster.directories]
-        self.used = [each.used_bytes for each in cluster.directories]
+        # Deleted replicas still have their space: the goal counts it as free, a copy does not.
+        self.used = [each.kept_bytes for each in cluster.directories]
+        self.deleted = [each.deleted_bytes for each in cluster.directories]
         self.first: list[int] = []
         self.partition: list[int] = []
         self.size: list[int] = []

@@ -23,6 +23,10 @@ class DirectoryModel:
     Attributes:
         capacity_bytes: the size of the file system; 0 if it is unknown, then nothing goes there.
         used_bytes: of the file system, also by files that are no replicas.
+        deleted_bytes: the part of `used_bytes` that deleted replicas have until their deletion
+            delay is over. A plan counts it as gone, but copies nothing into it.
+        deletion_delay_ms: how long a replica that leaves keeps its space
+            (`log.segment.delete.delay.ms`).
         is_cordoned: gets no further replicas.
         is_online: its broker runs and can read it. An offline one keeps its replicas or loses
             them; a plan counts neither its capacity nor its fill.
@@ -34,14 +38,21 @@ class DirectoryModel:
     used_bytes: int
     is_cordoned: bool = False
     is_online: bool = True
+    deleted_bytes: int = 0
+    deletion_delay_ms: int = 60_000
 
     def __str__(self) -> str:
         return f"{self.broker_id}:{self.path}"
 
     @property
+    def kept_bytes(self) -> int:
+        """The used bytes once deleted replicas are gone."""
+        return self.used_bytes - self.deleted_bytes
+
+    @property
     def fill(self) -> float:
-        """The used share of the capacity, from 0 to 1."""
-        return self.used_bytes / self.capacity_bytes if self.capacity_bytes else 0.0
+        """The used share of the capacity without what is deleted, from 0 to 1."""
+        return self.kept_bytes / self.capacity_bytes if self.capacity_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,8 @@ class ClusterModel:
                 raise ValueError(f"directory {each} is on broker {each.broker_id}, which is absent")
             if each.capacity_bytes < 0 or each.used_bytes < 0:
                 raise ValueError(f"directory {each} has a negative capacity or use")
+            if not 0 <= each.deleted_bytes <= each.used_bytes:
+                raise ValueError(f"directory {each} has deleted bytes that it does not use")
         for partition in self.partitions:
             self._check(partition)
 

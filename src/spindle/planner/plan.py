@@ -32,10 +32,13 @@ class PlannedRound:
 
     Attributes:
         duration_ms: the time that the throttle makes them take at least.
+        wait_ms: the time from the end of the round before to the begin of this one, in which the
+            replicas that left a target are deleted and free its space.
     """
 
     moves: Sequence[PlannedMove]
     duration_ms: int
+    wait_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class PlacementPlan:
     Attributes:
         cluster: the cluster before the first round.
         leaving: the directories that the plan empties, as indexes.
-        used_bytes: the use of each directory after the last round.
+        used_bytes: the use of each directory after the last round, when all deletions are done.
         lower_bound_bytes: no plan for the same goal can move fewer bytes.
         spread_before: the highest fill of the directories that the plan does not empty, less the
             lowest of those that may receive replicas; before the first round.
@@ -80,8 +83,8 @@ class PlacementPlan:
 
     @property
     def duration_ms(self) -> int:
-        """The time of all rounds."""
-        return sum(each.duration_ms for each in self.rounds)
+        """The time of all rounds, and of the waits between them."""
+        return sum(each.wait_ms + each.duration_ms for each in self.rounds)
 
 
 class BindingLimit(StrEnum):

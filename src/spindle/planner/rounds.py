@@ -1,11 +1,12 @@
 """Puts moves into rounds that are feasible at every step.
 
-A copy takes space in its target while the source still has the replica. So a round begins a move
-only if its target has room for it before any source of the round is freed. A partition has at most
-one move in a round, so its replicas change one after the other.
+A copy takes space in its target while the source still has the replica, and the source keeps the
+space for the deletion delay after that. So a round begins a move only if its target has room for it
+before any source of the round is freed, and a round waits if only deletions make that room. A
+partition has at most one move in a round, so its replicas change one after the other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from spindle.common.sizes import size_text
@@ -55,7 +56,7 @@ class _OpenRound:
         incoming = self.incoming.get(target, 0) + size
         if self.is_full(source) or self.is_full(target) or number in self.partitions:
             return False
-        if layout.used[target] + incoming > self.ceilings.get(target, 0):
+        if layout.used[target] + layout.deleted[target] + incoming > self.ceilings.get(target, 0):
             return False
         if not layout.is_legal(replica, target):
             return False
@@ -76,12 +77,16 @@ class _OpenRound:
         self.chosen[replica] = target
         return True
 
-    def close(self) -> PlannedRound:
-        """Carry out the moves, and return the round."""
+    def close(self, wait_ms: int) -> PlannedRound:
+        """Carry out the moves, and return the round.
+
+        Args:
+            wait_ms: the time before the round.
+        """
         moves = [self.layout.move_to(replica, to) for replica, to in self.chosen.items()]
         for replica, target in self.chosen.items():
             self.layout.move(replica, target)
-        return PlannedRound(tuple(moves), self._duration_ms())
+        return PlannedRound(tuple(moves), self._duration_ms(), wait_ms)
 
     def _duration_ms(self) -> int:
         throttle = self.limits.throttle_bytes_per_second
@@ -97,6 +102,41 @@ def lanes_of(layout: Layout, replica: int, target: int) -> list[Lane]:
     if here == there:
         return [("between directories", here)]
     return [("out", layout.leader_broker(layout.partition[replica])), ("in", there)]
+
+
+class _Deletions:
+    """The replicas that have left, and when each frees the space of its directory."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._delays_ms = [each.deletion_delay_ms for each in layout.cluster.directories]
+        self._pending: list[tuple[int, int, int]] = []
+        self._now_ms = 0
+        for number, size_bytes in enumerate(layout.deleted):
+            if size_bytes:
+                self._pending.append((self._delays_ms[number], number, size_bytes))
+
+    def end(self, planned: PlannedRound) -> None:
+        """Let the time of a round pass; the replicas that it moves are deleted at its end."""
+        self._pass(planned.duration_ms)
+        for move in planned.moves:
+            self._layout.deleted[move.source] += move.size_bytes
+            gone_ms = self._now_ms + self._delays_ms[move.source]
+            self._pending.append((gone_ms, move.source, move.size_bytes))
+
+    def wait(self, directories: Collection[int]) -> int:
+        """Let time pass until nothing that is deleted is left in directories; return it in ms."""
+        last_ms = max((ms for ms, each, _ in self._pending if each in directories), default=0)
+        wait_ms = max(0, last_ms - self._now_ms)
+        self._pass(wait_ms)
+        return wait_ms
+
+    def _pass(self, time_ms: int) -> None:
+        self._now_ms += time_ms
+        for gone_ms, number, size_bytes in self._pending:
+            if gone_ms <= self._now_ms:
+                self._layout.deleted[number] -= size_bytes
+        self._pending = [each for each in self._pending if each[0] > self._now_ms]
 
 
 @dataclass(slots=True)
@@ -130,14 +170,19 @@ class RoundPlanner:
         ceilings = Rooms.ceilings(self.layout, self.limits.max_fill)
         self._refuse_fast_writers()
         queues = self._queues()
+        deletions, wait_ms = _Deletions(self.layout), 0
         while any(queues.values()):
             opened = _OpenRound(self.layout, self.limits, ceilings)
             fullest = sorted(queues, key=lambda each: (-self.layout.fill(each), each))
             for source in fullest:
                 queues[source] = self._take(opened, source, queues[source])
             if opened.chosen:
-                self.rounds.append(opened.close())
+                self.rounds.append(opened.close(wait_ms))
                 self.unevenness.append(self.layout.unevenness())
+                deletions.end(self.rounds[-1])
+                wait_ms = 0
+            elif freed := self._freed_later(queues):
+                wait_ms += deletions.wait(freed)
             else:
                 queues = self._unblocked(queues, ceilings)
 
@@ -189,6 +234,11 @@ class RoundPlanner:
             if not opened.add(replica, self.targets[replica]):
                 left.append(replica)
         return left
+
+    def _freed_later(self, queues: Mapping[int, list[int]]) -> set[int]:
+        """Return the targets of moves in which deleted replicas still have space."""
+        waiting = (replica for queue in queues.values() for replica in queue)
+        return {to for each in waiting if self.layout.deleted[to := self.targets[each]]}
 
     def _must_move(self, replica: int) -> bool:
         return self.layout.place[replica] in self.layout.leaving

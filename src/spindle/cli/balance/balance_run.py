@@ -7,6 +7,7 @@ from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.planning import ExecutionPlanning
+from spindle.cli.execution.settling import Settling
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.leaders import preferred_orders
@@ -37,6 +38,7 @@ class BalanceRun:
         self._planning = planning
         self._tell = tell
         self._keeps_leaders = keeps_leaders
+        self._settling = Settling(tell)
         self._executor = planning.executor(client, file, tell)
 
     def finish(self) -> None:
@@ -80,4 +82,9 @@ class BalanceRun:
 
     def _plan(self) -> PlacementPlan:
         limits = self._planning.limits
-        return self._planning.plan(self._client, lambda model: balance(model, limits))
+        return self._planning.plan(
+            self._client,
+            lambda model: balance(model, limits),
+            self._executor.deletions,
+            self._settling,
+        )

@@ -34,7 +34,9 @@ def end_step(place: str, plan: PlacementPlan, *, can_cordon: bool) -> ExecutionS
     emptied = [plan.cluster.directories[each] for each in plan.leaving]
     is_cordoned = can_cordon and bool(emptied) and all(each.is_online for each in emptied)
     text = f"{place_text(place)} has no replicas and is cordoned"
-    if not can_cordon:
+    if not emptied:
+        text = f"{place_text(place)} has no replicas; it does not answer, so it is not cordoned"
+    elif not can_cordon:
         text = f"{place_text(place)} has no replicas; it is not cordoned, so new topics may use it"
     elif not is_cordoned:
         text = f"{place_text(place)} has no replicas; its offline directories are not cordoned"
@@ -77,6 +79,7 @@ class DrainRun:
         self._tell = tell
         self._keeps_leaders = keeps_leaders
         self._can_cordon = True
+        self._is_new = True
         self._moved: set[TopicPartition] = set()
         self._broker_id, self._path = parse_place(place)
         self._executor = planning.executor(client, file, tell, self._while_uncordoned)
@@ -149,7 +152,7 @@ class DrainRun:
 
     def _before_round(self, plan: PlacementPlan) -> None:
         self._cordon(plan)
-        moved = moved_to_other_brokers(plan.rounds[:1], plan.cluster)
+        moved = moved_to_other_brokers(plan.rounds, plan.cluster)
         self._moved.update(plan.cluster.partitions[each].name for each in moved)
 
     def _move_all(self) -> PlacementPlan:
@@ -163,10 +166,14 @@ class DrainRun:
 
     def _plan(self) -> PlacementPlan:
         def make(model: ClusterModel) -> PlacementPlan:
-            places = find_directories(model, self._broker_id, self._path)
+            places = []
+            # Brokers before Kafka 4.0 do not show a broker that is down and has no replicas.
+            if self._is_new or any(each.broker_id == self._broker_id for each in model.brokers):
+                places = find_directories(model, self._broker_id, self._path)
+            self._is_new = False
             return drain(model, places, self._planning.limits)
 
-        return self._planning.plan(self._client, make)
+        return self._planning.plan(self._client, make, self._executor.deletions)
 
     def _cordon(self, plan: PlacementPlan) -> None:
         """Cordon what is not cordoned yet; the file names a cordon before it is set."""

@@ -10,6 +10,7 @@ from spindle.cli.execution.cordons import left_cordon, remove_cordon
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.place import parse_place, place_text
+from spindle.cli.plan.snapshot import hidden_topics
 from spindle.client.admin.cluster import unregister_broker
 from spindle.client.admin.configs import describe
 from spindle.client.admin.cordons import cordoned_entries
@@ -105,11 +106,13 @@ def _refuse_replicas(client: WireClient, broker_id: int) -> None:
     """Refuse to forget a broker that has replicas: the cluster would do it, and lose them.
 
     Raises:
-        CommandFailed: a topic was created since the drain, and has replicas on the broker.
+        CommandFailed: a topic was created since the drain, and has replicas on the broker; or the
+            cluster has topics that the user may not see, which may have some.
     """
+    view = client.metadata()
     held = [
         TopicPartition(name, number)
-        for name, topic in client.metadata().topics.items()
+        for name, topic in view.topics.items()
         for number, each in topic.partitions.items()
         if broker_id in each.replicas
     ]
@@ -117,4 +120,11 @@ def _refuse_replicas(client: WireClient, broker_id: int) -> None:
         raise CommandFailed(
             f"broker {broker_id} has {counted(len(held), 'replica')} again, such as {held[0]}: "
             "give the same command again"
+        )
+    hidden = hidden_topics(view, client.describe_log_dirs())
+    if hidden:
+        raise CommandFailed(
+            f"the metadata does not show {counted(len(hidden), 'topic')} that brokers hold, such "
+            f"as {hidden[0]}, which may have replicas on broker {broker_id}: give the same command as "
+            "a user with DESCRIBE on all topics; if the topic was deleted a moment ago, again"
         )

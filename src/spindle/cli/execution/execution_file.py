@@ -27,7 +27,8 @@ class ExecutionFile:
         cordoned: the entries of `cordoned.log.dirs` that this execution has set or is about to set.
         throttled: the throttled replicas that this execution has added to topics, or is about to.
         brokers: those that may have throttles.
-        round: the text of the round that may be under way, in the format of Kafka's tool.
+        round: the text of the moves that may be under way, in the format of Kafka's tool.
+        deleted: the replicas that have left and may still have their space (`OwnDeletions`).
     """
 
     path: Path
@@ -37,6 +38,7 @@ class ExecutionFile:
     throttled: ThrottledReplicas = field(default_factory=dict)
     brokers: list[int] = field(default_factory=list)
     round: str = ""
+    deleted: list[list[Any]] = field(default_factory=list)
 
     def save(self) -> None:
         """Replace the file in one step, so that a kill leaves the old or the new one."""
@@ -108,12 +110,19 @@ def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile
         return ExecutionFile(path, cluster_id, goal)
     try:
         found = ExecutionFile(path=path, **json.loads(path.read_text(encoding="utf-8")))
-        kinds = {"cordoned": list, "throttled": dict, "brokers": list, "round": str}
+        kinds = {
+            "cordoned": list,
+            "throttled": dict,
+            "brokers": list,
+            "round": str,
+            "deleted": list,
+        }
         if not all(isinstance(getattr(found, name), kind) for name, kind in kinds.items()):
             raise TypeError(path)
         if found.round:
             parse_plan(found.round)
         has_types = _are(int, found.brokers) and _are(str, found.cordoned)
+        has_types = has_types and all(map(_is_deletion, found.deleted))
         if not has_types or not _are_entries(found.throttled):
             raise TypeError(path)
     except (ValueError, TypeError, RecursionError, ToolFailed):
@@ -129,6 +138,16 @@ def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile
             f"{cluster_id}; name another file with --state"
         )
     return found
+
+
+def _is_deletion(entry: Any) -> bool:
+    """Return whether a value is a broker, a path, bytes and a time."""
+    kinds = (int, str, int, int)
+    return (
+        isinstance(entry, list)
+        and len(entry) == len(kinds)
+        and all(isinstance(each, kind) for each, kind in zip(entry, kinds, strict=True))
+    )
 
 
 def _are(kind: type, values: Iterable[Any]) -> bool:

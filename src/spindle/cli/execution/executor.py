@@ -1,4 +1,4 @@
-"""Moves the replicas of one round, under throttles that are removed afterwards."""
+"""Moves the replicas of a plan, under throttles that are removed afterwards."""
 
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -10,16 +10,19 @@ from spindle.cli.execution.directory_failures import DirectoryFailures, went_off
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.filling_targets import overfilling
 from spindle.cli.execution.moves_under_way import MovesUnderWay, Standstill, moves_under_way
+from spindle.cli.execution.plan_under_way import PlanUnderWay
 from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.execution.throttle_backoff import ThrottleBackoff, lagging_partitions
 from spindle.cli.execution.topic_throttles import (
     add_entries,
+    entries_of,
     remove_entries,
     wanted_entries,
     with_entries,
     without_entries,
 )
 from spindle.cli.failure import CommandFailed
-from spindle.cli.plan.files import round_texts
+from spindle.cli.plan.deletions import OwnDeletions, deleted_bytes_of
 from spindle.cli.tools.reassignment_moves import current_replicas, places_of
 from spindle.cli.tools.reassignment_plan import Plan, Replica, parse_plan, plan_json
 from spindle.cli.tools.reassignment_throttles import (
@@ -41,7 +44,9 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.counted import counted, first_names
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.planner.plan import PlacementPlan
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import DirectoryModel
+from spindle.planner.plan import PlacementPlan, PlannedMove
 
 PAUSE_S: Final = 0.5
 """Time between two looks at moves."""
@@ -65,19 +70,31 @@ WhileUncordoned = Callable[[Callable[[], object]], None]
 """Calls a function while the cordons of an execution are removed."""
 
 
+_PLANNED_AGAIN: Final = ExecutionStep(
+    "planAgain",
+    "a directory or a broker has gone or come back: no further move begins before a new plan",
+)
+
+
+def all_moves(_move: PlannedMove) -> bool:
+    """Admit every move."""
+    return True
+
+
 def without_cordons(_stop: Callable[[], object]) -> None:
     """Call nothing: an execution without cordons has none that could be removed."""
 
 
 class RoundExecutor:
-    """Executes rounds one after the other; the file says at each moment what is to be undone.
+    """Executes plans one after the other; the file says at each moment what is to be undone.
 
     Attributes:
-        refused: the moves of the last round that the cluster refused, with its reasons.
+        refused: the moves of the last plan that the cluster refused, with its reasons.
         failures: the directories that have gone offline since the first wait.
+        deletions: the replicas that moves have taken away, and that may still have their space.
 
     Args:
-        throttle_bytes_per_second: for each broker: into it, out of it, and between directories.
+        limits: the throttle is for each broker: into it, out of it, and between directories.
         highest_fill: copies into a directory are given up before its file system is fuller.
         while_uncordoned: removes the cordons of this execution, and sets them again.
     """
@@ -86,7 +103,7 @@ class RoundExecutor:
         self,
         client: WireClient,
         file: ExecutionFile,
-        throttle_bytes_per_second: int,
+        limits: PlanLimits,
         tell: Tell,
         *,
         highest_fill: float = 1.0,
@@ -97,49 +114,38 @@ class RoundExecutor:
         self.tell = tell
         self.refused: list[str] = []
         self.failures = DirectoryFailures()
-        self._throttle_bytes_per_second = throttle_bytes_per_second
+        self.deletions = OwnDeletions([tuple(each) for each in file.deleted])
+        self._limits = limits
+        self._backoff = ThrottleBackoff(limits.throttle_bytes_per_second)
         self._highest_fill = highest_fill
         self._while_uncordoned = while_uncordoned
         self._throttled: set[int] = set()
+        self._shown_s = 0.0
         self._told: set[Replica] = set()
 
-    def begin(self, plan: PlacementPlan) -> None:
-        """Start the first round of a plan.
+    def run(self, plan: PlacementPlan, admits: Callable[[PlannedMove], bool] = all_moves) -> None:
+        """Carry out a plan: begin each move as soon as its limits allow it, and wait for all.
 
-        Each broker hears of the directory before the controller hears of the replica.
         Moves of partitions that have changed since the plan was made are left out. A move that the
-        cluster refuses is told, and kept in `refused`.
+        cluster refuses is told, and kept in `refused`. If a directory or a broker goes or comes
+        back, no further move begins: another plan is needed.
+
+        Args:
+            admits: is asked before each move begins; a move that is not admitted is left out.
 
         Raises:
+            CommandFailed: a move can neither end nor be cancelled.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         self.refused = []
         self._told = set()
-        moves, current = self._still_right(plan)
-        if not moves.replicas:
-            return
-        throttled = wanted_entries(self.client, moves, current)
-        involved = {b for p, brokers in moves.replicas.items() for b in (*brokers, *current[p])}
-        former = self.file.throttled
-        self.file.throttled = with_entries(former, throttled)
-        running = involved.intersection(self.client.metadata(()).brokers)
-        self.file.brokers = sorted({*self.file.brokers, *running})
-        self.file.round = plan_json(moves.replicas, moves.directories)
-        self.file.save()
-        remove_entries(self.client, without_entries(former, throttled))
-        self.file.throttled = throttled
-        self.throttle()
-        unnamed = self._name_directories(moves)
-        between = {p: b for p, b in moves.replicas.items() if current[p] != b and p not in unnamed}
-        refused = alter_reassignments(self.client, between) if between else {}
-        for partition, error in refused.items():
-            if error is not None:
-                self._refuse(str(partition), error)
+        self._shown_s = time.monotonic() - CHECK_S
+        self._watch(PlanUnderWay(plan, self._limits, self._highest_fill), admits)
 
     def wait(self) -> None:
         """Wait until no replica of the cluster moves.
 
-        Moves of the present round are cancelled that cannot end, that do not get further, or whose
+        Moves of this execution are cancelled that cannot end, that do not get further, or whose
         directory fills up. A broker that comes back, or whose throttle another execution removes,
         gets the throttle of this run. Directories that fail meanwhile are told.
 
@@ -148,38 +154,183 @@ class RoundExecutor:
                 any further.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
+        self._watch(None, all_moves)
+
+    def _watch(self, under_way: PlanUnderWay | None, admits: Callable[[PlannedMove], bool]) -> None:
         standstill = Standstill(STUCK_S)
-        told, began = 0, time.monotonic()
-        checked = began
+        began = checked = shown = time.monotonic()
+        told = 0
         last_seen: dict[int, float] = {}
         while True:
             reassigned = list_reassignments(self.client)
             described = self.client.describe_log_dirs()
+            alive = self.client.metadata(()).brokers
             now = moves_under_way(reassigned, described)
             for each in self.failures.see(now.offline, described):
                 self.tell(went_offline(each))
-            if not now.count:
-                return
-            if now.count != told:
+            has_begun = False
+            if under_way is not None:
+                self._end_moves(under_way, now, described)
+                if not under_way.sees_same_cluster(now.offline, alive):
+                    self.tell(_PLANNED_AGAIN)
+                has_begun = self._begin_moves(under_way, now, described, admits)
+            if not now.count and not has_begun:
+                if under_way is None or not self._waits_for_deletions(under_way):
+                    return
+            elif now.count != told and (not told or time.monotonic() - shown >= CHECK_S):
                 text = f"moving {counted(now.count, 'replica')}"
                 self.tell(ExecutionStep("moving", text, {"replicas": now.count}))
-                told = now.count
-            alive = self.client.metadata(()).brokers
+                told, shown = now.count, time.monotonic()
             last_seen |= dict.fromkeys(alive, time.monotonic())
             long_ago = time.monotonic() - AWAY_S
             involved = {broker for each in now.reassigned.values() for broker in each.replicas}
             away = [each for each in involved if last_seen.get(each, began) < long_ago]
             self._cancel_lost(now, away)
             self._leave_filling_targets(now, described)
-            if standstill.is_reached(now, time.monotonic()):
+            if now.count and standstill.is_reached(now, time.monotonic()):
                 self._end_standstill(now)
             if time.monotonic() - checked >= CHECK_S:
                 self._miss_throttles()
+                self._adapt_throttle(now)
                 checked = time.monotonic()
             if not self._throttled.issuperset(self._alive()):
                 self.throttle()
             self._throttled.intersection_update(alive)
             time.sleep(PAUSE_S)
+
+    def _end_moves(
+        self,
+        under_way: PlanUnderWay,
+        now: MovesUnderWay,
+        described: Mapping[int, Collection[LogDirView]],
+    ) -> None:
+        """Take note of the moves that have ended, and remove their throttled replicas."""
+        ended = under_way.ended(now, described)
+        if not ended:
+            return
+        for move, has_moved in ended.items():
+            source = under_way.directory(move.source)
+            if has_moved and source.broker_id in described:
+                place = (source.broker_id, source.path)
+                self.deletions.add(place, move.size_bytes, source.deletion_delay_ms)
+        names = {under_way.partition(move) for move in ended}
+        round_ = parse_plan(self.file.round) if self.file.round else Plan({})
+        left = Plan(
+            {p: brokers for p, brokers in round_.replicas.items() if p not in names},
+            {r: path for r, path in round_.directories.items() if r.partition not in names},
+        )
+        done = entries_of(self.file.throttled, names)
+        self.file.deleted = [list(each) for each in self.deletions.entries]
+        self.file.round = plan_json(left.replicas, left.directories)
+        self.file.save()
+        remove_entries(self.client, done)
+        self.file.throttled = without_entries(self.file.throttled, done)
+
+    def _begin_moves(
+        self,
+        under_way: PlanUnderWay,
+        now: MovesUnderWay,
+        described: Mapping[int, Collection[LogDirView]],
+        admits: Callable[[PlannedMove], bool],
+    ) -> bool:
+        """Begin the moves whose limits allow it; return whether one has begun.
+
+        Each broker hears of the directory before the controller hears of the replica.
+
+        Raises:
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        round_ = parse_plan(self.file.round) if self.file.round else Plan({})
+        due = under_way.due(round_, now, described)
+        for move in due:
+            if not admits(move):
+                under_way.drop(move)
+        moves, current = self._still_right(under_way)
+        if not moves.replicas:
+            return False
+        if time.monotonic() - self._shown_s >= CHECK_S:
+            self.tell(under_way.progress())
+            self._shown_s = time.monotonic()
+        throttled = wanted_entries(self.client, moves, current)
+        involved = {b for p, brokers in moves.replicas.items() for b in (*brokers, *current[p])}
+        running = involved.intersection(self.client.metadata(()).brokers)
+        self.file.throttled = with_entries(self.file.throttled, throttled)
+        self.file.brokers = sorted({*self.file.brokers, *running})
+        self.file.round = plan_json(
+            {**round_.replicas, **moves.replicas}, {**round_.directories, **moves.directories}
+        )
+        self.file.save()
+        add_entries(self.client, throttled)
+        if not self._throttled.issuperset(self._alive()):
+            self.throttle()
+        unnamed = self._name_directories(moves)
+        between = {p: b for p, b in moves.replicas.items() if current[p] != b and p not in unnamed}
+        refused = alter_reassignments(self.client, between) if between else {}
+        for partition, error in refused.items():
+            if error is not None:
+                self._refuse(str(partition), error)
+        under_way.has_begun()
+        return True
+
+    def _still_right(
+        self, under_way: PlanUnderWay
+    ) -> tuple[Plan, Mapping[TopicPartition, tuple[int, ...]]]:
+        """Return the moves that are due, without partitions that others have changed since the plan
+        was made, and the replicas of all partitions of their topics.
+        """
+        if not under_way.due_moves:
+            return Plan({}), {}
+        topics = sorted({under_way.partition(move).topic for move in under_way.due_moves})
+        current = current_replicas(self.client, topics, missing_ok=True)
+        replicas: dict[TopicPartition, tuple[int, ...]] = {}
+        directories: dict[Replica, str] = {}
+        for move in list(under_way.due_moves):
+            name, before, after = under_way.change(move)
+            if current.get(name) != before:
+                under_way.drop(move)
+                continue
+            target = under_way.directory(move.target)
+            replicas[name] = after
+            directories[Replica(target.broker_id, name)] = target.path
+        return Plan(replicas, directories), current
+
+    def _waits_for_deletions(self, under_way: PlanUnderWay) -> bool:
+        """Return whether moves wait for the space of deleted replicas; tell it once.
+
+        Raises:
+            ClientError: a broker could not be asked.
+        """
+        targets = [under_way.directory(each) for each in under_way.rolling.blocked_targets()]
+        pending = [each for each in targets if self._has_deleted(under_way, each)]
+        if not pending:
+            return False
+        text = under_way.waiting_text(pending)
+        if text:
+            facts = {"directories": [str(each) for each in pending]}
+            self.tell(ExecutionStep("waiting", text, facts))
+        return True
+
+    def _has_deleted(self, under_way: PlanUnderWay, directory: DirectoryModel) -> bool:
+        broker = self.client.metadata(()).brokers.get(directory.broker_id)
+        if broker is None:
+            return False
+        reported = deleted_bytes_of(self.client, broker)
+        if reported is not None:
+            return reported.get(directory.path, 0) > 0
+        place = (directory.broker_id, directory.path)
+        return self.deletions.bytes_of(place) > 0
+
+    def _adapt_throttle(self, now: MovesUnderWay) -> None:
+        """Lower the throttle while replicas fall behind, and raise it again afterwards.
+
+        Raises:
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        lagging = lagging_partitions(self.client.metadata(), now.reassigned)
+        step = self._backoff.see(lagging)
+        if step is not None:
+            self.tell(step)
+            self.throttle()
 
     def _leave_filling_targets(
         self, now: MovesUnderWay, described: Mapping[int, Collection[LogDirView]]
@@ -260,24 +411,6 @@ class RoundExecutor:
         text = f"the move of {name} is given up: {reason}"
         self.tell(ExecutionStep("givenUp", text, {"partition": name, "reason": reason}))
 
-    def _still_right(
-        self, plan: PlacementPlan
-    ) -> tuple[Plan, Mapping[TopicPartition, tuple[int, ...]]]:
-        """Return the first round without partitions that have changed since, and the replicas of
-        all partitions of its topics.
-        """
-        moves = parse_plan(round_texts(plan)[0])
-        topics = sorted({partition.topic for partition in moves.replicas})
-        current = current_replicas(self.client, topics, missing_ok=True)
-        brokers = [each.broker_id for each in plan.cluster.directories]
-        planned = {
-            each.name: tuple(brokers[place] for place in each.directories)
-            for each in plan.cluster.partitions
-        }
-        right = {p: b for p, b in moves.replicas.items() if current.get(p) == planned[p]}
-        directories = {r: path for r, path in moves.directories.items() if r.partition in right}
-        return Plan(right, directories), current
-
     def stop_moves(self, uncordon: Callable[[], None] = lambda: None) -> None:
         """Cancel the moves of the round that may be under way. Those of others go on.
 
@@ -339,7 +472,7 @@ class RoundExecutor:
         for broker in self._alive():
             # One that goes down at this moment gets its throttle when it is back.
             with suppress(BrokerNotRunning):
-                throttle_brokers(self.client, [broker], rates, self._throttle_bytes_per_second)
+                throttle_brokers(self.client, [broker], rates, self._backoff.bytes_per_second)
                 self._throttled.add(broker)
 
     def _miss_throttles(self) -> None:

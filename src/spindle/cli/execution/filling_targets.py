@@ -52,6 +52,31 @@ def overfilling(
     return found
 
 
+def rooms_of(
+    plan: Plan,
+    now: MovesUnderWay,
+    described: Mapping[int, Collection[LogDirView]],
+    fill: float,
+) -> dict[tuple[int, str], int]:
+    """Return the bytes that may still begin to be copied into each directory of known space.
+
+    Args:
+        plan: what is under way.
+        now: the moves in the same answers of the brokers.
+        fill: the highest share of a file system that may be filled.
+    """
+    rooms = {
+        (broker, view.path): int(view.usable_bytes - (1 - _SLACK) * (1 - fill) * view.total_bytes)
+        for broker, views in described.items()
+        for view in views
+        if view.total_bytes > 0 and view.usable_bytes >= 0
+    }
+    for replica, path, left_bytes in _arriving(plan, now, described):
+        if (replica.broker, path) in rooms:
+            rooms[replica.broker, path] -= max(0, left_bytes)
+    return rooms
+
+
 def _too_full(broker: int, view: LogDirView, left_bytes: int, fill: float) -> str:
     """Return why the copies into a directory must not go on; empty if they may."""
     if view.total_bytes <= 0 or view.usable_bytes < 0:

@@ -42,7 +42,9 @@ class MovesUnderWay:
         found = {}
         for partition, each in self.of_plan(plan).items():
             sources = set(each.replicas).difference(each.adding)
-            if all(self._is_lost(Replica(broker, partition), away) for broker in sources):
+            if sources and all(
+                self._is_lost(Replica(broker, partition), away) for broker in sources
+            ):
                 names = ", ".join(map(str, sorted(sources)))
                 found[partition] = f"no broker has it to copy from: {names} had it"
             for broker in each.adding:

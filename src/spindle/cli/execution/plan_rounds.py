@@ -1,4 +1,4 @@
-"""Plans, moves one round, and plans again, until there is nothing left to move."""
+"""Plans, moves what is planned, and plans again, until there is nothing left to move."""
 
 import time
 from collections.abc import Callable
@@ -6,11 +6,8 @@ from math import inf
 from typing import Final
 
 from spindle.cli.execution.executor import PAUSE_S, RoundExecutor
-from spindle.cli.execution.steps import ExecutionStep
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.snapshot import ReplicasMoving
-from spindle.common.counted import counted
-from spindle.common.sizes import size_text
 from spindle.planner.plan import Infeasible, PlacementPlan
 
 _MOST_VAIN_ROUNDS: Final = 5
@@ -26,10 +23,9 @@ def run_rounds(
     distance: Callable[[PlacementPlan], float],
     stays: str,
 ) -> PlacementPlan:
-    """Execute the first round of one plan after the other, and return the plan without rounds.
+    """Execute one plan after the other, and return the plan without rounds.
 
-    Every round is planned anew, for the cluster as it is then. If no plan is possible, no throttles
-    stay.
+    Every plan is made for the cluster as it is then. If no plan is possible, no throttles stay.
 
     Args:
         before_round: is called with each plan that has rounds.
@@ -52,9 +48,8 @@ def run_rounds(
         if vain_rounds == _MOST_VAIN_ROUNDS:
             executor.pause()
             raise CommandFailed("\n".join([stays, *executor.refused]))
-        executor.tell(round_progress(plan))
-        executor.begin(plan)
-        # The cause of a round in vain often passes: a broker that is away comes back.
+        executor.run(plan)
+        # The cause of a plan in vain often passes: a broker that is away comes back.
         time.sleep(PAUSE_S * 2**vain_rounds)
         executor.wait()
     return plan
@@ -79,14 +74,3 @@ def _planned(executor: RoundExecutor, make_plan: Callable[[], PlacementPlan]) ->
                 raise
             refusals_left -= 1
             time.sleep(PAUSE_S)
-
-
-def round_progress(plan: PlacementPlan) -> ExecutionStep:
-    """Return what is left to move, and what moves now."""
-    left = sum(len(each.moves) for each in plan.rounds)
-    now = len(plan.rounds[0].moves)
-    return ExecutionStep(
-        "round",
-        f"{counted(left, 'replica')} to move, {size_text(plan.moved_bytes)}; {now} now",
-        {"replicasLeft": left, "bytesLeft": plan.moved_bytes, "moves": now},
-    )

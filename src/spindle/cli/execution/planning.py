@@ -7,10 +7,12 @@ from pathlib import Path
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor, WhileUncordoned, without_cordons
 from spindle.cli.execution.filling_targets import highest_fill
+from spindle.cli.execution.settling import Settling
 from spindle.cli.execution.steps import Tell
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import look_ahead
-from spindle.cli.plan.snapshot import read_snapshot
+from spindle.cli.plan.deletions import OwnDeletions
+from spindle.cli.plan.snapshot import ClusterSnapshot, read_snapshot
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -34,22 +36,41 @@ class ExecutionPlanning:
     horizon_ms: int
 
     def plan(
-        self, client: WireClient, make: Callable[[ClusterModel], PlacementPlan]
+        self,
+        client: WireClient,
+        make: Callable[[ClusterModel], PlacementPlan],
+        own: OwnDeletions,
+        settling: Settling | None = None,
     ) -> PlacementPlan:
         """Read the cluster, and return a plan for it.
 
         Args:
             make: makes a plan for the cluster of today, or of a later day.
+            own: the replicas that this execution has moved away.
+            settling: waits if the plan may move replicas because of what is deleted already.
 
         Raises:
             Infeasible: a replica has no other place.
             CommandFailed: partitions grow too fast, or there is no history of the cluster.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
-        snapshot = read_snapshot(client, self.capacity_bytes)
+        plan, snapshot = self._plan(client, make, own)
+        if settling is not None and settling.is_over(snapshot, plan):
+            plan, _ = self._plan(client, make, own)
+        return plan
+
+    def _plan(
+        self,
+        client: WireClient,
+        make: Callable[[ClusterModel], PlacementPlan],
+        own: OwnDeletions,
+    ) -> tuple[PlacementPlan, ClusterSnapshot]:
+        snapshot = read_snapshot(client, self.capacity_bytes, own=own)
         ahead = look_ahead(self.history, self.horizon_ms, snapshot, self.capacity_bytes)
         try:
-            return make(snapshot.model) if ahead is None else ahead.plan(snapshot.model, make).today
+            if ahead is None:
+                return make(snapshot.model), snapshot
+            return ahead.plan(snapshot.model, make).today, snapshot
         except ValueError as error:
             raise CommandFailed(str(error)) from None
 
@@ -64,7 +85,7 @@ class ExecutionPlanning:
         return RoundExecutor(
             client,
             file,
-            self.limits.throttle_bytes_per_second,
+            self.limits,
             tell,
             highest_fill=highest_fill(self.limits, self.capacity_bytes),
             while_uncordoned=while_uncordoned,

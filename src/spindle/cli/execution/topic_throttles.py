@@ -4,7 +4,7 @@ Another execution may throttle other replicas of the same topic at the same time
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -69,6 +69,22 @@ def without_entries(one: ThrottledReplicas, other: ThrottledReplicas) -> Throttl
         }
         for topic, by_key in one.items()
     }
+
+
+def entries_of(
+    entries: ThrottledReplicas, partitions: Collection[TopicPartition]
+) -> ThrottledReplicas:
+    """Return the entries of some partitions."""
+    found: ThrottledReplicas = {}
+    for topic, by_key in entries.items():
+        numbers = {str(each.partition) for each in partitions if each.topic == topic}
+        own = {
+            key: [each for each in listed if each.partition(":")[0] in numbers]
+            for key, listed in by_key.items()
+        }
+        if any(own.values()):
+            found[topic] = {key: listed for key, listed in own.items() if listed}
+    return found
 
 
 def add_entries(client: WireClient, entries: ThrottledReplicas) -> None:

@@ -120,7 +120,7 @@ def heal_command(
         cluster_id = describe_brokers(client).cluster_id
         file = open_execution_file(path, cluster_id, "heal")
         fill = highest_fill(limits, capacity)
-        executor = RoundExecutor(client, file, throttle, tell, highest_fill=fill)
+        executor = RoundExecutor(client, file, limits, tell, highest_fill=fill)
         memory = open_memory(state / "memory.json", cluster_id)
         run = HealRun(client, executor, memory, settings, tell)
         try:

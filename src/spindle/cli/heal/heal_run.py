@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,8 @@ from typing import Final
 from spindle.cli.durations import span_text
 from spindle.cli.execution.executor import PAUSE_S, RoundExecutor
 from spindle.cli.execution.moves_under_way import moves_under_way
-from spindle.cli.execution.plan_rounds import round_progress
+from spindle.cli.execution.plan_under_way import PlanUnderWay
+from spindle.cli.execution.settling import Settling
 from spindle.cli.execution.steps import ExecutionStep, Tell
 from spindle.cli.heal.hours import HoursOfDay
 from spindle.cli.heal.memory import HealMemory
@@ -24,7 +25,7 @@ from spindle.common.sizes import size_text
 from spindle.planner.healing import HealingLimits, heal
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
-from spindle.planner.plan import PlacementPlan, PlannedRound
+from spindle.planner.plan import PlacementPlan, PlannedMove
 
 _MS: Final = 1000
 _THROTTLE_GONE_S: Final = 10.0
@@ -75,37 +76,65 @@ class HealRun:
         self._settings = settings
         self._tell = tell
         self._told: set[str] = set()
+        self._is_told_late = False
+        self._settling = Settling(tell)
 
     def look(self) -> None:
-        """Plan, and move round by round until there is nothing to do or no bytes are left today.
+        """Plan and move until there is nothing to do or no bytes are left today.
 
         Raises:
             CommandFailed: the cluster refused a move, or there is no history.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
-        self._end_round()
+        self._end_moves()
         before: list[str] = []
         while not self._is_occupied():
             plan = self._plan()
-            affordable = self._affordable(plan)
-            if affordable is None or not self._may_begin():
+            if not plan.rounds:
                 return
-            moves = _move_texts(affordable)
+            moves = _move_texts(plan)
             if moves == before:
                 text = "the same moves are due again: they wait for the next look"
                 self._tell(ExecutionStep("inVain", text, {"moves": moves}))
                 return
             before = moves
-            self._tell(round_progress(affordable))
-            for text in moves:
-                self._tell(ExecutionStep("move", f"  {text}", {"move": text}))
             if self._settings.is_dry:
+                self._tell(PlanUnderWay(plan, self._settings.limits, 1.0).progress())
+                for text in moves:
+                    self._tell(ExecutionStep("move", f"  {text}", {"move": text}))
                 return
-            size = sum(each.size_bytes for each in affordable.rounds[0].moves)
-            self._memory.spend(size, _now_ms())
-            self._executor.begin(affordable)
-            time.sleep(PAUSE_S)
-            self._end_round()
+            begun = self._move(plan)
+            self._end_moves()
+            if not begun:
+                return
+
+    def _move(self, plan: PlacementPlan) -> int:
+        """Carry out a plan within the hours and the bytes of the day; return how many moves began.
+
+        Raises:
+            ApiError, ClientError: the cluster refused, or could not be asked.
+        """
+        begun = 0
+        held_back: list[PlannedMove] = []
+
+        def admits(move: PlannedMove) -> bool:
+            nonlocal begun
+            if not self._may_begin():
+                return False
+            if not self._can_afford(move):
+                held_back.append(move)
+                return False
+            text = _move_text(plan, move)
+            self._tell(ExecutionStep("move", f"  {text}", {"move": text}))
+            self._memory.spend(move.size_bytes, _now_ms())
+            begun += 1
+            return True
+
+        self._is_told_late = False
+        self._executor.run(plan, admits)
+        if held_back:
+            self._tell_spent(held_back)
+        return begun
 
     def cancel(self) -> None:
         """Stop the moves that this run began, and remove its throttles.
@@ -117,8 +146,8 @@ class HealRun:
         self._executor.unthrottle()
         self._executor.file.end()
 
-    def _end_round(self) -> None:
-        """Wait for the round of this or an earlier run, and remove its throttles."""
+    def _end_moves(self) -> None:
+        """Wait for the moves of this or an earlier run, and remove their throttles."""
         file = self._executor.file
         if self._settings.is_dry or not (file.round or file.brokers):
             return
@@ -161,8 +190,8 @@ class HealRun:
         ]
 
     def _plan(self) -> PlacementPlan:
-        settings = self._settings
-        snapshot = read_snapshot(self._client, settings.capacity_bytes)
+        settings, own = self._settings, self._executor.deletions
+        snapshot = read_snapshot(self._client, settings.capacity_bytes, own=own)
         remarks = list(snapshot.remarks)
         model = snapshot.model
         ahead = model
@@ -173,6 +202,8 @@ class HealRun:
         failed = self._failed(model)
         self._tell_reasons(model, ahead)
         plan = heal(model, ahead, failed, settings.healing, settings.limits)
+        if not settings.is_dry and self._settling.is_over(snapshot, plan):
+            return self._plan()
         self._tell_new([*remarks, *plan.remarks])
         return plan
 
@@ -184,12 +215,14 @@ class HealRun:
         self._told = set(remarks)
 
     def _may_begin(self) -> bool:
-        """Return whether moves may begin at this time of the day."""
+        """Return whether moves may begin at this time of the day; tell it once for each plan."""
         hours = self._settings.hours
-        if self._settings.is_dry or hours is None or hours.include(datetime.now().time()):
+        if hours is None or hours.include(datetime.now().time()):
             return True
-        text = f"the moves wait: they begin between {hours} only"
-        self._tell(ExecutionStep("outsideHours", text, {"between": str(hours)}))
+        if not self._is_told_late:
+            text = f"the moves wait: they begin between {hours} only"
+            self._tell(ExecutionStep("outsideHours", text, {"between": str(hours)}))
+        self._is_told_late = True
         return False
 
     def _failed(self, model: ClusterModel) -> list[int]:
@@ -231,27 +264,20 @@ class HealRun:
             text = f"all directories are below {above:.0%}"
             self._tell(ExecutionStep("fine", text, {"directories": len(model.directories)}))
 
-    def _affordable(self, plan: PlacementPlan) -> PlacementPlan | None:
-        """Return the plan with the moves of its first round that today's bytes suffice for."""
+    def _can_afford(self, move: PlannedMove) -> bool:
+        """Return whether today's bytes suffice for a move."""
         most = self._settings.most_bytes_per_day
-        if not plan.rounds or most is None:
-            return plan if plan.rounds else None
+        return most is None or move.size_bytes <= most - self._memory.spent_bytes(_now_ms())
+
+    def _tell_spent(self, held_back: Sequence[PlannedMove]) -> None:
+        most = self._settings.most_bytes_per_day or 0
         left = most - self._memory.spent_bytes(_now_ms())
-        first, *others = plan.rounds
-        chosen = []
-        for move in first.moves:
-            if move.size_bytes <= left:
-                chosen.append(move)
-                left -= move.size_bytes
-        if chosen:
-            return replace(plan, rounds=(PlannedRound(tuple(chosen), first.duration_ms), *others))
-        smallest = min(move.size_bytes for move in first.moves)
+        smallest = min(move.size_bytes for move in held_back)
         text = (
             f"{size_text(max(0, left))} of {size_text(most)} are left for today, and the smallest "
             f"move has {size_text(smallest)}"
         )
         self._tell(ExecutionStep("spent", text, {"leftBytes": left, "smallestBytes": smallest}))
-        return None
 
 
 def failed_place(model: ClusterModel, number: int) -> str:
@@ -280,13 +306,16 @@ def failure_name(model: ClusterModel, number: int) -> str:
 
 
 def _move_texts(plan: PlacementPlan) -> list[str]:
-    """Return the moves of the first round for people."""
+    """Return all moves for people."""
+    return [_move_text(plan, move) for each in plan.rounds for move in each.moves]
+
+
+def _move_text(plan: PlacementPlan, move: PlannedMove) -> str:
     directories = plan.cluster.directories
-    return [
+    return (
         f"{plan.cluster.partitions[move.partition].name} from {directories[move.source]} to "
         f"{directories[move.target]}, {size_text(move.size_bytes)}"
-        for move in plan.rounds[0].moves
-    ]
+    )
 
 
 def _now_ms() -> int:

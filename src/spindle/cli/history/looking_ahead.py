@@ -107,7 +107,7 @@ class LookAhead:
         """Return when each directory is full, without a plan or after it."""
         model = plan.cluster
         places: Sequence[Sequence[int]] = [each.directories for each in model.partitions]
-        used: Sequence[int] = [each.used_bytes for each in model.directories]
+        used: Sequence[int] = [each.kept_bytes for each in model.directories]
         if is_after:
             places, used = plan.places(), plan.used_bytes
         held: dict[tuple[int, str], list[TopicPartition]] = {

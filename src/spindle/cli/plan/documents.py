@@ -48,7 +48,7 @@ def refusal_document(
             "limit": error.limit.value,
             "remedy": error.remedy,
         },
-        "directories": _directories(model, [each.used_bytes for each in model.directories], ()),
+        "directories": _directories(model, [each.kept_bytes for each in model.directories], ()),
     }
 
 
@@ -83,6 +83,7 @@ def plan_document(
         ],
         "rounds": [
             {
+                "waitMs": each.wait_ms,
                 "durationMs": each.duration_ms,
                 "moves": [_move_document(plan, move) for move in each.moves],
             }
@@ -109,7 +110,8 @@ def _directories(
             "broker": each.broker_id,
             "path": each.path,
             "capacityBytes": each.capacity_bytes,
-            "usedBytesBefore": each.used_bytes,
+            "usedBytesBefore": each.kept_bytes,
+            "deletedBytes": each.deleted_bytes,
             "usedBytesAfter": after,
             "isEmptied": number in gone,
             "isCordoned": each.is_cordoned,

@@ -123,7 +123,7 @@ def _partition_documents(history: RecordedHistory) -> list[dict[str, Any]]:
 
 
 def _forecast(forecasts: Forecasts, each: DirectoryModel) -> TimeToFull:
-    free_bytes = each.capacity_bytes - each.used_bytes if each.capacity_bytes else -1
+    free_bytes = each.capacity_bytes - each.kept_bytes if each.capacity_bytes else -1
     key = (each.broker_id, each.path)
     return forecasts.of(key, max(free_bytes, -1), is_online=each.is_online)
 
@@ -133,6 +133,6 @@ def _document(each: DirectoryModel, full: TimeToFull) -> dict[str, Any]:
         "broker": each.broker_id,
         "path": each.path,
         "capacityBytes": each.capacity_bytes,
-        "usedBytes": each.used_bytes,
+        "usedBytes": each.kept_bytes,
         **forecast_document(full),
     }

@@ -39,7 +39,9 @@ def place_text(place: str) -> str:
 def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) -> list[int]:
     """Return the indexes of one directory of a broker, or of all of them.
 
-    With a directory that has failed come all replicas that the broker shows in no directory.
+    A broker that does not answer has one directory for the replicas that the metadata places on
+    it, and no directory if it places none there. With a directory that has failed come all replicas
+    that the broker shows in no directory.
 
     Raises:
         CommandFailed: there is no such broker or directory.
@@ -51,7 +53,11 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
     plain = None if path is None else posixpath.normpath(path)
     paths = {each: posixpath.normpath(cluster.directories[each].path) for each in own}
     found = [each for each in own if plain is None or paths[each] == plain]
-    if not found and {cluster.directories[each].path for each in own} <= {UNREADABLE}:
+    if (
+        not found
+        and path is not None
+        and {cluster.directories[each].path for each in own} <= {UNREADABLE}
+    ):
         raise CommandFailed(
             f"broker {broker_id} does not tell its log directories, because it does not answer: "
             f"start it, or empty the whole of it, as broker {broker_id} without a directory"

@@ -103,7 +103,7 @@ def note_lines(remark: str, width: int | None = None) -> list[str]:
 def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> list[Line]:
     """Return the table of directories: all of them, or those that change most."""
     changes = [
-        abs(after - each.used_bytes)
+        abs(after - each.kept_bytes)
         for each, after in zip(plan.cluster.directories, plan.used_bytes, strict=True)
     ]
     ranked = sorted(range(len(changes)), key=lambda number: (-changes[number], number))
@@ -157,9 +157,9 @@ def _directory_table(
             str(each.broker_id),
             each.path if name_width is None else shortened(each.path, name_width),
             size_text(each.capacity_bytes) if each.capacity_bytes else "-",
-            bar_text(each.used_bytes, each.capacity_bytes, blocks),
+            bar_text(each.kept_bytes, each.capacity_bytes, blocks),
             bar_text(after, each.capacity_bytes, blocks),
-            _change_text(after - each.used_bytes),
+            _change_text(after - each.kept_bytes),
             _state_text(plan, number),
         )
         rows.append([row[column] for column in columns])

@@ -2,24 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Final
 
+from spindle.cli.durations import span_text
 from spindle.cli.failure import CommandFailed
+from spindle.cli.plan.deletions import BrokerSpace, OwnDeletions, space_of
 from spindle.cli.tools.failures import failure
 from spindle.client.admin.cluster import ClusterNode, describe_brokers
 from spindle.client.admin.partitions import list_reassignments
 from spindle.client.cluster import ClusterView
 from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.every_broker import ask_every_broker, log_dirs_of
+from spindle.client.wire.every_broker import ask_every_broker
 from spindle.common.counted import counted, first_names
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.sizes import size_text
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 
 UNREADABLE: Final = "(unreadable)"
 """The path of replicas whose directory no broker tells."""
 _MOST_NAMED: Final = 5
+_FEW_BYTES: Final = 0.01
+"""The share of a directory's capacity that matters to no plan."""
 _OWN_SIZES: Final = "; --capacity gives each a size of its own"
 
 
@@ -34,15 +40,22 @@ class ClusterSnapshot:
     Attributes:
         remarks: about brokers and directories of which too little is known.
         cluster_id: None if the cluster does not tell it.
+        unexplained: directories of brokers that do not report deletions, in which more than
+            `_FEW_BYTES` are neither replicas nor known to be deleted. They may be deleted replicas.
     """
 
     model: ClusterModel
     remarks: list[str] = field(default_factory=list)
     cluster_id: str | None = None
+    unexplained: list[DirectoryModel] = field(default_factory=list)
 
 
 def read_snapshot(
-    client: WireClient, capacity_bytes: int | None, *, is_for_plan: bool = True
+    client: WireClient,
+    capacity_bytes: int | None,
+    *,
+    is_for_plan: bool = True,
+    own: OwnDeletions | None = None,
 ) -> ClusterSnapshot:
     """Ask a cluster for its brokers, partitions and log directories.
 
@@ -50,6 +63,7 @@ def read_snapshot(
         capacity_bytes: of each directory, which then holds its replicas only; None to believe the
             brokers.
         is_for_plan: refuse replicas on the move, and name an option of plans in the remarks.
+        own: the replicas that this execution has moved away.
 
     Raises:
         ReplicasMoving: replicas are on the move, so a plan would be wrong soon.
@@ -59,14 +73,16 @@ def read_snapshot(
     nodes = describe_brokers(client).nodes
     under_way = list(list_reassignments(client))
     view = client.metadata()
-    answers = {
-        broker: failure(answer).plainly if isinstance(answer, Exception) else answer
-        for broker, answer in ask_every_broker(client, nodes, log_dirs_of).items()
+    found = ask_every_broker(client, nodes, space_of)
+    spaces = {b: each for b, each in found.items() if not isinstance(each, Exception)}
+    answers: dict[int, Sequence[LogDirView] | str] = {
+        broker: failure(each).plainly if isinstance(each, Exception) else each.views
+        for broker, each in found.items()
     }
     if is_for_plan:
         moving = [each for views in answers.values() for each in copied_inside(views)]
         refuse_moving([*under_way, *moving])
-    snapshot = snapshot_of(nodes, view, answers, capacity_bytes)
+    snapshot = snapshot_of(nodes, view, answers, capacity_bytes, spaces, own)
     if not is_for_plan:
         snapshot.remarks = [each.removesuffix(_OWN_SIZES) for each in snapshot.remarks]
     return snapshot
@@ -100,16 +116,51 @@ def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
     )
 
 
+def hidden_topics(
+    view: ClusterView, answers: Mapping[int, Sequence[LogDirView] | str]
+) -> list[str]:
+    """Return the topics that brokers hold and the metadata does not show.
+
+    Metadata has only the topics that a user may describe, and log directories show all. A topic
+    that was deleted a moment ago is among them, too.
+    """
+    held = {
+        where.topic
+        for answer in answers.values()
+        if not isinstance(answer, str)
+        for each in answer
+        for where in each.replicas
+    }
+    return sorted(held.difference(view.topics))
+
+
+def _hidden_remarks(
+    view: ClusterView, answers: Mapping[int, Sequence[LogDirView] | str]
+) -> list[str]:
+    hidden = hidden_topics(view, answers)
+    if not hidden:
+        return []
+    return [
+        f"brokers hold {counted(len(hidden), 'topic')} that the metadata does not show, such as "
+        f"{hidden[0]}: their replicas are not planned. They were deleted a moment ago, or this "
+        "user lacks DESCRIBE on them"
+    ]
+
+
 def snapshot_of(
     nodes: Sequence[ClusterNode],
     view: ClusterView,
     answers: Mapping[int, Sequence[LogDirView] | str],
     capacity_bytes: int | None,
+    spaces: Mapping[int, BrokerSpace] | None = None,
+    own: OwnDeletions | None = None,
 ) -> ClusterSnapshot:
     """Return the model of a cluster from the answers of its brokers.
 
     Args:
         answers: the log directories of each broker, or the reason why it did not answer.
+        spaces: what is deleted in them, for the brokers of which that is known.
+        own: the replicas that this execution has moved away.
 
     Raises:
         CommandFailed: the answers contradict each other.
@@ -121,6 +172,7 @@ def snapshot_of(
     directories: list[DirectoryModel] = []
     places: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
     remarks = [] if capacity_bytes is not None else _shared_space(answers)
+    unexplained: list[DirectoryModel] = []
     for broker in sorted(racks):
         answer = answers.get(broker, "it is not running")
         if isinstance(answer, str):
@@ -131,18 +183,26 @@ def snapshot_of(
                 if replica.is_future:
                     continue
                 places[broker, where] = (len(directories), replica.size_bytes)
-            directories.append(_directory(broker, found, capacity_bytes))
+            directory = _directory(broker, found, capacity_bytes)
+            space = (spaces or {}).get(broker)
+            if space is not None and capacity_bytes is None:
+                directory = _with_deletions(directory, found, space, own or OwnDeletions())
+                if space.deleted_bytes is None and _is_unexplained(directory, space.views):
+                    unexplained.append(directory)
+            directories.append(directory)
     partitions = _partitions(view, places, directories)
+    remarks += _hidden_remarks(view, answers)
     brokers = [BrokerModel(broker, rack) for broker, rack in sorted(racks.items())]
     try:
         model = ClusterModel(brokers, directories, partitions)
     except ValueError as error:
         raise CommandFailed(f"the answers of the brokers contradict each other: {error}") from None
-    return ClusterSnapshot(model, remarks, view.cluster_id)
+    remarks += _deletion_remarks(directories)
+    return ClusterSnapshot(model, remarks, view.cluster_id, unexplained)
 
 
 def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> DirectoryModel:
-    held_bytes = sum(replica.size_bytes for replica in found.replicas.values())
+    held_bytes = _held_bytes(found)
     total, used = found.total_bytes, found.total_bytes - found.usable_bytes
     if capacity_bytes is not None:
         total, used = capacity_bytes, held_bytes
@@ -156,6 +216,43 @@ def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> Di
         is_cordoned=found.is_cordoned,
         is_online=found.error is ErrorCode.NONE,
     )
+
+
+def _with_deletions(
+    model: DirectoryModel, found: LogDirView, space: BrokerSpace, own: OwnDeletions
+) -> DirectoryModel:
+    """Return a directory with what is deleted in it: no more than is used beside its replicas."""
+    deleted = own.bytes_of((model.broker_id, model.path))
+    if space.deleted_bytes is not None:
+        deleted = space.deleted_bytes.get(model.path, 0)
+    others = model.used_bytes - _held_bytes(found)
+    return replace(
+        model, deleted_bytes=min(deleted, others), deletion_delay_ms=max(0, space.delay_ms)
+    )
+
+
+def _is_unexplained(model: DirectoryModel, views: Sequence[LogDirView]) -> bool:
+    if _seems_shared(views):
+        return False
+    others = model.kept_bytes - sum(_held_bytes(each) for each in views if each.path == model.path)
+    return model.is_online and others > _FEW_BYTES * model.capacity_bytes > 0
+
+
+def _deletion_remarks(directories: Sequence[DirectoryModel]) -> list[str]:
+    found = [each for each in directories if each.deleted_bytes]
+    if not found:
+        return []
+    total = size_text(sum(each.deleted_bytes for each in found))
+    most = max(found, key=lambda each: each.deleted_bytes)
+    span = span_text(max(each.deletion_delay_ms for each in found) / 1000)
+    return [
+        f"deleted files still have {total} ({size_text(most.deleted_bytes)} in {most}), for up to "
+        f"{span} after their deletion: fills are shown without them, and copies wait for that space"
+    ]
+
+
+def _held_bytes(found: LogDirView) -> int:
+    return sum(replica.size_bytes for replica in found.replicas.values())
 
 
 def _shared_space(answers: Mapping[int, Sequence[LogDirView] | str]) -> list[str]:
@@ -175,13 +272,26 @@ def _shared_space(answers: Mapping[int, Sequence[LogDirView] | str]) -> list[str
 
 
 def _seems_shared(answer: Sequence[LogDirView]) -> bool:
+    """Return whether two directories show the space of one file system.
+
+    Two disks of one size may be equally full. But one file system has the replicas of both, so
+    directories whose replicas have more than the used bytes are apart. Empty ones do not matter.
+    """
+    known = [each for each in answer if each.total_bytes > 0 and each.usable_bytes >= 0]
+    return any(_is_one_space(one, other) for one, other in combinations(known, 2))
+
+
+def _is_one_space(one: LogDirView, other: LogDirView) -> bool:
+    if one.total_bytes != other.total_bytes:
+        return False
     # Other programs write between the two looks of the broker at one file system.
-    spaces = [
-        (each.total_bytes, each.usable_bytes * 1000 // each.total_bytes)
-        for each in answer
-        if each.total_bytes > 0
-    ]
-    return len(set(spaces)) < len(spaces)
+    few_bytes = one.total_bytes // 1000
+    used_bytes = one.total_bytes - min(one.usable_bytes, other.usable_bytes)
+    return (
+        abs(one.usable_bytes - other.usable_bytes) <= few_bytes
+        and _held_bytes(one) + _held_bytes(other) <= used_bytes
+        and used_bytes > _FEW_BYTES * one.total_bytes
+    )
 
 
 def _partitions(

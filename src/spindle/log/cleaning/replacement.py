@@ -52,8 +52,7 @@ def _exchange(log: Log, group: CleanedGroup, now_ms: int) -> None:
 
 
 def _discard_files(log: Log, segment: Segment, due_ms: int) -> None:
-    for path in segment.mark_deleted():
-        log.delete_later(path, due_ms)
+    log.delete_later(segment.mark_deleted(), due_ms, segment.size_bytes)
 
 
 def _sync(log: Log) -> None:

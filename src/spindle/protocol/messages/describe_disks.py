@@ -28,7 +28,7 @@ class DescribeDisksResponse(Message):
     FLEXIBLE_FROM = 0
 
     class Disk(Message):
-        __slots__ = ('path', 'directory_id', 'failure', 'failed_at_ms', 'total_bytes', 'usable_bytes', 'size_bytes', 'partition_count', 'future_partition_count', 'leader_count', 'queue_length', 'busy_ns', 'hang_ms', 'cordons', 'operations')
+        __slots__ = ('path', 'directory_id', 'failure', 'failed_at_ms', 'total_bytes', 'usable_bytes', 'size_bytes', 'partition_count', 'future_partition_count', 'leader_count', 'queue_length', 'busy_ns', 'hang_ms', 'cordons', 'operations', 'deleted_bytes', 'stray_count', 'stray_bytes', 'device', 'device_errors', 'smart_status', 'media_errors')
 
         class Cordon(Message):
             __slots__ = ('cause', 'reason', 'owner', 'until_ms')
@@ -110,6 +110,13 @@ class DescribeDisksResponse(Message):
             Field('hang_ms', 'int64'),
             Field('cordons', Cordon, is_array=True),
             Field('operations', Operations, is_array=True),
+            Field('deleted_bytes', 'int64', tag=0, tagged=0, default=-1),
+            Field('stray_count', 'int32', tag=1, tagged=0),
+            Field('stray_bytes', 'int64', tag=2, tagged=0),
+            Field('device', 'string', nullable=0, tag=3, tagged=0, default=None),
+            Field('device_errors', 'int64', tag=4, tagged=0, default=-1),
+            Field('smart_status', 'int8', tag=5, tagged=0, default=-1),
+            Field('media_errors', 'int64', tag=6, tagged=0, default=-1),
         )
 
         def __init__(
@@ -130,6 +137,13 @@ class DescribeDisksResponse(Message):
             hang_ms: int = 0,
             cordons: list[DescribeDisksResponse.Disk.Cordon] = EMPTY,
             operations: list[DescribeDisksResponse.Disk.Operations] = EMPTY,
+            deleted_bytes: int = -1,
+            stray_count: int = 0,
+            stray_bytes: int = 0,
+            device: str | None = None,
+            device_errors: int = -1,
+            smart_status: int = -1,
+            media_errors: int = -1,
         ) -> None:
             self.path = path
             self.directory_id = directory_id
@@ -146,6 +160,13 @@ class DescribeDisksResponse(Message):
             self.hang_ms = hang_ms
             self.cordons = [] if cordons is EMPTY else cordons
             self.operations = [] if operations is EMPTY else operations
+            self.deleted_bytes = deleted_bytes
+            self.stray_count = stray_count
+            self.stray_bytes = stray_bytes
+            self.device = device
+            self.device_errors = device_errors
+            self.smart_status = smart_status
+            self.media_errors = media_errors
 
     class Move(Message):
         __slots__ = ('topic', 'partition_index', 'source', 'target', 'state', 'size_bytes', 'remaining_bytes', 'lag')

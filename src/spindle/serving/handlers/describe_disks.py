@@ -74,6 +74,10 @@ def _disk(
     if failure is not None:
         disk.failure = failure.reason
         disk.failed_at_ms = failure.at_ms
+    else:
+        disk.deleted_bytes = directory.store.storage.deleted_bytes
+        disk.stray_count = len(directory.store.stray_logs)
+        disk.stray_bytes = directory.store.stray_bytes()
     disk.cordons = [_cordon(each) for each in services.replicas.cordons_of(directory)]
     return disk
 

@@ -1,0 +1,159 @@
+"""A plan that is carried out: which of its moves have begun, ended, or wait for room."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from spindle.cli.execution.filling_targets import rooms_of
+from spindle.cli.execution.moves_under_way import MovesUnderWay
+from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.tools.reassignment_plan import Plan, Replica
+from spindle.client.log_dirs import LogDirView
+from spindle.common.counted import counted, first_names
+from spindle.common.ids import TopicPartition
+from spindle.common.sizes import size_text
+from spindle.planner.limits import PlanLimits
+from spindle.planner.model import DirectoryModel
+from spindle.planner.plan import PlacementPlan, PlannedMove
+from spindle.planner.rolling import RollingMoves
+
+_MOST_NAMED: Final = 3
+_UNSEEN_LOOKS: Final = 3
+"""Looks in a row at which a move that has begun, and was never seen, is taken for ended."""
+
+Described = Mapping[int, Collection[LogDirView]]
+
+
+class PlanUnderWay:
+    """Compares a plan with what the cluster shows.
+
+    Attributes:
+        rolling: the moves that wait and that are under way.
+        due_moves: those that the last look has chosen, and that have not begun yet.
+
+    Args:
+        highest_fill: copies begin only where the file system has room below this share.
+    """
+
+    def __init__(self, plan: PlacementPlan, limits: PlanLimits, highest_fill: float) -> None:
+        self.rolling = RollingMoves(plan, limits)
+        self.due_moves: list[PlannedMove] = []
+        self._plan = plan
+        self._highest_fill = highest_fill
+        self._unseen: dict[PlannedMove, int] = {}
+        self._cluster: object = None
+        self._has_told_wait = False
+
+    def partition(self, move: PlannedMove) -> TopicPartition:
+        """Return the partition that a move changes."""
+        return self._plan.cluster.partitions[move.partition].name
+
+    def directory(self, number: int) -> DirectoryModel:
+        """Return a directory of the plan by its index."""
+        return self._plan.cluster.directories[number]
+
+    def change(self, move: PlannedMove) -> tuple[TopicPartition, tuple[int, ...], tuple[int, ...]]:
+        """Return the partition of a move, and its brokers before and after it."""
+        before = self.rolling.brokers(move.partition)
+        after = list(before)
+        after[move.slot] = self.directory(move.target).broker_id
+        return self.partition(move), before, tuple(after)
+
+    def sees_same_cluster(
+        self, offline: Mapping[int, Collection[str]], alive: Collection[int]
+    ) -> bool:
+        """Return whether the same directories and brokers are there as at the first look.
+
+        If not, no further move begins.
+        """
+        failed = frozenset((broker, path) for broker, paths in offline.items() for path in paths)
+        found = (failed, frozenset(alive))
+        if self._cluster is None:
+            self._cluster = found
+        if found == self._cluster:
+            return True
+        self._cluster = found
+        has_waiting = bool(self.rolling.waiting)
+        self.rolling.stop()
+        return not has_waiting
+
+    def due(self, begun: Plan, now: MovesUnderWay, described: Described) -> list[PlannedMove]:
+        """Choose the moves that begin now.
+
+        Args:
+            begun: the moves that this execution has under way.
+        """
+        rooms = rooms_of(begun, now, described, self._highest_fill)
+        indexes = {
+            (each.broker_id, each.path): number
+            for number, each in enumerate(self._plan.cluster.directories)
+        }
+        left = {indexes[place]: room for place, room in rooms.items() if place in indexes}
+        for move in self.rolling.under_way:
+            if move in self._unseen and move.target in left:
+                left[move.target] -= move.size_bytes
+        sizes = now.online
+
+        def size_of(move: PlannedMove) -> int:
+            model = self._plan.cluster.partitions[move.partition]
+            replica = Replica(self.directory(move.source).broker_id, model.name)
+            leader = Replica(model.leader, model.name)
+            return max(move.size_bytes, sizes.get(replica, 0), sizes.get(leader, 0))
+
+        self.due_moves = self.rolling.begin(left, size_of)
+        return list(self.due_moves)
+
+    def has_begun(self) -> None:
+        """Take note that the due moves have begun."""
+        self._unseen |= dict.fromkeys(self.due_moves, 0)
+        self.due_moves = []
+
+    def drop(self, move: PlannedMove) -> None:
+        """Leave out a due move, and the later ones of its partition."""
+        self.due_moves.remove(move)
+        self.rolling.end(move, has_moved=False)
+
+    def ended(self, now: MovesUnderWay, described: Described) -> dict[PlannedMove, bool]:
+        """Return the moves that are not under way any more, and whether the replica has moved."""
+        places = {
+            (broker, where): view.path
+            for broker, views in described.items()
+            for view in views
+            for where, replica in view.replicas.items()
+            if not replica.is_future
+        }
+        found = {}
+        for move in list(self.rolling.under_way):
+            name, target = self.partition(move), self.directory(move.target)
+            has_moved = places.get((target.broker_id, name)) == target.path
+            if name in now.reassigned or Replica(target.broker_id, name) in now.copies:
+                self._unseen.pop(move, None)
+                continue
+            if move in self._unseen and not has_moved:
+                self._unseen[move] += 1
+                if self._unseen[move] < _UNSEEN_LOOKS:
+                    continue
+            self._unseen.pop(move, None)
+            found[move] = has_moved
+            self.rolling.end(move, has_moved=has_moved)
+        return found
+
+    def progress(self) -> ExecutionStep:
+        """Return what is left to move, and what moves now."""
+        left = list(self.rolling.left())
+        size_bytes, now = sum(each.size_bytes for each in left), len(self.rolling.under_way)
+        return ExecutionStep(
+            "round",
+            f"{counted(len(left), 'replica')} to move, {size_text(size_bytes)}; {now} now",
+            {"replicasLeft": len(left), "bytesLeft": size_bytes, "moves": now},
+        )
+
+    def waiting_text(self, pending: Collection[DirectoryModel]) -> str:
+        """Return for what moves wait; empty after the first time."""
+        if self._has_told_wait:
+            return ""
+        self._has_told_wait = True
+        names = first_names(sorted(map(str, pending)), _MOST_NAMED)
+        return (
+            f"{counted(len(self.rolling.waiting), 'move')} wait until deleted replicas have freed "
+            f"their space in {names}"
+        )

@@ -1,0 +1,123 @@
+"""Deleted replicas whose files are still there: a goal counts their space as free, a copy does not.
+
+A broker removes the files of a replica that has left `log.segment.delete.delay.ms` later. Brokers
+of Spindle report the bytes that wait for it. Brokers of Kafka do not: the moves of this command are
+known, and for older deletions a command can only wait.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spindle.client.admin import configs
+from spindle.client.cluster import BrokerAddress
+from spindle.client.disks import disks_of_spindle
+from spindle.client.errors import UnsupportedByPeer
+from spindle.client.log_dirs import LogDirView
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.every_broker import log_dirs_of
+from spindle.common.errors import ApiError
+from spindle.config.resources import ConfigResourceType
+from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
+
+DEFAULT_DELAY_MS: Final = 60_000
+"""Kafka's default of the key below."""
+_DELAY_KEY: Final = "log.segment.delete.delay.ms"
+_MARGIN_MS: Final = 2_000
+"""A broker learns of the end of a move after the controller, and then removes files in turn."""
+
+Place = tuple[int, str]
+"""A broker and the path of one of its directories."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSpace:
+    """The log directories of a broker, and what is deleted in them.
+
+    Attributes:
+        deleted_bytes: by path; None if the broker does not report it.
+        delay_ms: how long a deleted replica keeps its files; the default if the broker does not
+            show its configuration to this user.
+    """
+
+    views: Sequence[LogDirView]
+    deleted_bytes: Mapping[str, int] | None = None
+    delay_ms: int = DEFAULT_DELAY_MS
+
+
+def space_of(client: WireClient, broker: BrokerAddress) -> BrokerSpace:
+    """Return the space of a broker; for `ask_every_broker`.
+
+    Raises:
+        ApiError, ClientError: the broker refused to describe its directories, or did not answer.
+    """
+    # Deletions first: files that are removed in between must not count as deleted and free.
+    deleted = deleted_bytes_of(client, broker)
+    delay_ms = deletion_delay_ms(client, broker.node_id)
+    return BrokerSpace(log_dirs_of(client, broker), deleted, delay_ms)
+
+
+def deleted_bytes_of(client: WireClient, broker: BrokerAddress) -> dict[str, int] | None:
+    """Return the deleted bytes of each directory that is online; None if they are unknown.
+
+    Raises:
+        ClientError: the broker did not answer.
+    """
+    try:
+        answer = client.ask_spindle(broker, DescribeDisksRequest(), DescribeDisksResponse)
+        disks = disks_of_spindle(answer).disks
+    except (UnsupportedByPeer, ApiError):
+        return None
+    known = {each.path: each.deleted_bytes for each in disks if each.failure is None}
+    found = {path: size for path, size in known.items() if size is not None}
+    return found if len(found) == len(known) else None
+
+
+def deletion_delay_ms(client: WireClient, broker_id: int) -> int:
+    """Return how long a broker keeps the files of a deleted replica.
+
+    Raises:
+        ClientError: the broker did not answer.
+    """
+    try:
+        found = configs.describe(client, ConfigResourceType.BROKER, str(broker_id), (_DELAY_KEY,))
+    except ApiError:
+        return DEFAULT_DELAY_MS
+    values = [each.value for each in found if each.name == _DELAY_KEY]
+    return int(values[0]) if values and values[0] else DEFAULT_DELAY_MS
+
+
+@dataclass(slots=True)
+class OwnDeletions:
+    """The replicas that the moves of an execution have deleted.
+
+    Attributes:
+        entries: broker, path, bytes, and the time since the epoch in ms at which the files are
+            gone. A later run of the same execution reads them from its file.
+    """
+
+    entries: list[tuple[int, str, int, int]] = field(default_factory=list)
+
+    def add(self, place: Place, size_bytes: int, delay_ms: int) -> None:
+        """Take note of a replica that has left a directory a moment ago."""
+        gone_ms = _now_ms() + delay_ms + _MARGIN_MS
+        self.entries = [*self._pending(), (*place, size_bytes, gone_ms)]
+
+    def bytes_of(self, place: Place) -> int:
+        """Return the bytes that replicas still have in a directory that they have left."""
+        return sum(each[2] for each in self._pending() if each[:2] == place)
+
+    def left_ms(self, places: Iterable[Place]) -> int:
+        """Return the time until the files in these directories are gone."""
+        wanted = set(places)
+        ends = (each[3] for each in self._pending() if each[:2] in wanted)
+        return max(0, max(ends, default=0) - _now_ms())
+
+    def _pending(self) -> list[tuple[int, str, int, int]]:
+        now_ms = _now_ms()
+        return [each for each in self.entries if each[3] > now_ms]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
