@@ -472,7 +472,7 @@ def test_without_initial_controllers(node: Node) -> None:
 def test_flags_that_exclude_each_other(node: Node) -> None:
     node.configure_dynamic()
     code, out, err = node.format("--standalone", "--no-initial-controllers")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith(
         "argument --no-initial-controllers/-N: not allowed with argument --standalone/-s\n"
     )
@@ -717,7 +717,7 @@ def test_random_ids(node: Node) -> None:
 
 def test_a_missing_flag_and_a_missing_file(node: Node) -> None:
     code, _, err = node.storage("format", "-c", str(node.file))
-    assert code == 1
+    assert code == 2
     assert "--cluster-id" in err
     code, _, err = node.storage("info", "-c", "/no/such/file")
     assert (code, err) == (1, "cannot read /no/such/file: No such file or directory\n")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import failure_code
 
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
@@ -171,8 +172,9 @@ def test_options_that_contradict_the_folder(
 def test_a_wrong_command_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    assert run(["up", *arguments]) == 1
-    assert message in capsys.readouterr().err
+    code, err = run(["up", *arguments]), capsys.readouterr().err
+    assert code == failure_code(err)
+    assert message in err
 
 
 def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

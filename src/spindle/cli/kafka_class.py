@@ -26,7 +26,7 @@ def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
         if not words:
             click.echo(f"USAGE: {_SERVER} server.properties [--override property=value]*", err=True)
             return _FAILED
-        return run(["server", "start", *words])
+        return run(["server", "start", *words], misused=_FAILED)
     if java_class == _STOP:
         from spindle.cli.home.stop import stop_nodes
 
@@ -36,7 +36,7 @@ def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
             command = spindle.get_command(click.Context(spindle), tool.words[0])
             if isinstance(command, ToolCommand | ToolGroup):
                 return run_tool(command, tool.script, words)
-            return run([*tool.words, *words])
+            return run([*tool.words, *words], misused=_FAILED)
     click.echo(f"Error: Could not find or load main class {java_class}", err=True)
     return _FAILED
 

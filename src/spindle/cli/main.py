@@ -15,6 +15,7 @@ from spindle.common.errors import ConfigError
 from spindle.common.printable import printable
 
 FAILED = 1
+MISUSED = 2
 INTERRUPTED = 130
 _WIDTH = 100
 
@@ -47,21 +48,24 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(run(arguments))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None = None, *, misused: int = MISUSED) -> int:
     """Run one command and return the exit code.
 
-    A wrong command line, a configuration that cannot be used and a failed command are 1, with one
-    line on standard error.
+    A failed command and a configuration that cannot be used are 1, with one line on standard
+    error; Ctrl-C is 130.
+
+    Args:
+        misused: the code after a wrong command line: 2 as in most programs; Kafka's tools have 1.
     """
     try:
         result = spindle.main(
             arguments, prog_name="spindle", standalone_mode=False, max_content_width=_WIDTH
         )
     except click.UsageError as error:
-        code = _failed(error.format_message())
+        _failed(error.format_message())
         if error.ctx is not None and not isinstance(error, NoArgsIsHelpError):
             click.echo(f"Try: {error.ctx.command_path} --help", err=True)
-        return code
+        return misused
     except click.ClickException as error:
         return _failed(error.format_message())
     except click.Abort:

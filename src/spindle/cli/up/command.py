@@ -104,7 +104,7 @@ def up(
     """
     wishes = Wishes(**numbers, overrides=parse_overrides(overrides))
     if wishes.racks > wishes.nodes:
-        raise CommandFailed(f"--racks {wishes.racks}: at most --nodes, which is {wishes.nodes}")
+        raise click.UsageError(f"--racks {wishes.racks}: at most --nodes, which is {wishes.nodes}")
     given = {
         name
         for name in ("port", "overrides", *numbers)
@@ -120,7 +120,10 @@ def _ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
     if first == 0:
         return free_ports(count)
     if first + count - 1 > MAX_PORT:
-        raise CommandFailed(f"--port {first}: {count} ports are needed, up to {first + count - 1}")
+        raise click.UsageError(
+            f"--port {first}: {count} ports are needed, up to {first + count - 1}, but the highest "
+            f"port is {MAX_PORT}"
+        )
     wanted = range(first, first + count)
     taken = {port: reason for port in wanted if (reason := obstacle(port))}
     if taken and is_wish:
