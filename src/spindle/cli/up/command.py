@@ -111,11 +111,22 @@ def up(
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
     cluster = LocalCluster(data=data, is_kept=keep or data is not None, as_json=as_json)
-    return cluster.run(wishes, given, lambda: _ports(wishes, port, is_wish="port" in given), port)
+    return cluster.run(
+        wishes, given, lambda: cluster_ports(wishes, port, is_wish="port" in given), port
+    )
 
 
-def _ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
-    """Return the ports of a new cluster."""
+def cluster_ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
+    """Return the ports of a new cluster: those from `first` on, and others for those in use.
+
+    Args:
+        first: 0 chooses free ports.
+        is_wish: the user chose `first`, so no other port will do.
+
+    Raises:
+        CommandFailed: a chosen port is in use.
+        click.UsageError: there are not so many ports.
+    """
     count = wishes.port_count
     if first == 0:
         return free_ports(count)
@@ -130,5 +141,7 @@ def _ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
         worst, reason = next(iter(taken.items()))
         port = "the port" if worst == first else f"port {worst}, which is needed as well,"
         raise CommandFailed(f"--port {first}: {port} {reason}")
-    spare = iter(free_ports(len(taken)))
-    return [next(spare) if port in taken else port for port in wanted]
+    spare = dict(zip(taken, free_ports(len(taken)), strict=True))
+    for port, other in spare.items():
+        click.echo(f"port {port} {taken[port]}: this cluster uses {other} instead", err=True)
+    return [spare.get(port, port) for port in wanted]
