@@ -140,11 +140,13 @@ def things_to_try(
     brokers = [node for node in nodes if node.config.is_broker]
     replicas = f" -r {min(len(brokers), 3)}" if len(brokers) > 1 else ""
     users = _users(folder)
-    login = f" --command-config {shlex.quote(users[USERS[0]])}" if users else ""
+    admin = USERS[0]
+    login = f' --command-config "${admin}"' if users else ""
     blocks = [
         [
             "# To try in another terminal:",
             f"export SPINDLE_BOOTSTRAP={bootstrap_servers(nodes)}",
+            *([f"{admin}={shlex.quote(users[admin])}"] if users else []),
             f"{spindle} topic create demo -p 3{replicas}{login}",
             f"seq 9 | {spindle} produce demo{login}",
             f"{spindle} consume demo --from-beginning --max-messages 9{login}",
