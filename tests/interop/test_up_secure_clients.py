@@ -15,8 +15,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaProducer
 
+from kafka import KafkaProducer
 from spindle.config.properties import parse_properties
 
 pytestmark = pytest.mark.timeout(120)
