@@ -9,6 +9,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from spindle import __version__
 from spindle.cli.command_list import SECTIONS
+from spindle.cli.dialect import Dialect
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
 from spindle.common.errors import ConfigError
@@ -48,24 +49,25 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(run(arguments))
 
 
-def run(arguments: Sequence[str] | None = None, *, misused: int = MISUSED) -> int:
+def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPINDLE) -> int:
     """Run one command and return the exit code.
 
     A failed command and a configuration that cannot be used are 1, with one line on standard
-    error; Ctrl-C is 130.
-
-    Args:
-        misused: the code after a wrong command line: 2 as in most programs; Kafka's tools have 1.
+    error. A wrong command line is 2, as in most programs, but 1 in Kafka's dialect. Ctrl-C is 130.
     """
     try:
         result = spindle.main(
-            arguments, prog_name="spindle", standalone_mode=False, max_content_width=_WIDTH
+            arguments,
+            prog_name="spindle",
+            standalone_mode=False,
+            max_content_width=_WIDTH,
+            obj=dialect,
         )
     except click.UsageError as error:
         _failed(error.format_message())
         if error.ctx is not None and not isinstance(error, NoArgsIsHelpError):
             click.echo(f"Try: {error.ctx.command_path} --help", err=True)
-        return misused
+        return FAILED if dialect is Dialect.KAFKA else MISUSED
     except click.ClickException as error:
         return _failed(error.format_message())
     except click.Abort:

@@ -142,6 +142,6 @@ def cluster_ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
         port = "the port" if worst == first else f"port {worst}, which is needed as well,"
         raise CommandFailed(f"--port {first}: {port} {reason}")
     spare = dict(zip(taken, free_ports(len(taken)), strict=True))
-    for port, other in spare.items():
-        click.echo(f"port {port} {taken[port]}: this cluster uses {other} instead", err=True)
-    return [spare.get(port, port) for port in wanted]
+    for busy, other in spare.items():
+        click.echo(f"port {busy} {taken[busy]}: this cluster uses {other} instead", err=True)
+    return [spare.get(each, each) for each in wanted]
