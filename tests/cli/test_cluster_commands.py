@@ -1,11 +1,14 @@
 """The commands for people, against a node: topic, status, log-dirs, completion."""
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import failure_code
 
 from spindle.cli import topic as topic_module
 from spindle.cli.main import run
@@ -40,11 +43,12 @@ def say(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
 
 @pytest.fixture
 def refused(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a command that fails and return its one line on standard error."""
+    """Run a command that fails and return what it prints on standard error."""
 
     def said(*words: str) -> str:
-        assert run(words) == 1
+        code = run(words)
         captured = capsys.readouterr()
+        assert code == failure_code(captured.err)
         assert captured.out == ""
         return captured.err
 
@@ -306,3 +310,59 @@ def test_a_replica_moves_to_another_directory(say: Say, up: dict[str, Any], tmp_
     done = "Reassignment of replica moved-0-1 completed successfully."
     while done not in (text := say("reassign", "--verify", *file)):
         assert "still in progress" in text
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """A function that puts a text on standard input."""
+    with ExitStack() as stack:
+
+        def type_text(text: str) -> None:
+            path = tmp_path / "stdin"
+            path.write_text(text)
+            monkeypatch.setattr(sys, "stdin", stack.enter_context(path.open()))
+
+        yield type_text
+
+
+def test_produce_says_what_it_sent_and_which_topic_it_created(
+    bootstrap: str, typed: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed("a\nb\n")
+    assert run(("produce", "fresh")) == 0
+    assert capsys.readouterr().err == (
+        "fresh did not exist: created with 1 partition\nsent 2 records to fresh\n"
+    )
+    typed("c")
+    assert run(("produce", "--topic", "fresh")) == 0
+    assert capsys.readouterr().err == "sent 1 record to fresh\n"
+
+
+def test_consume_takes_topics_as_words(
+    say: Say, typed: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        typed(f"in {name}\n")
+        say("produce", name)
+    words = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "60000")
+    assert sorted(say("consume", "one", "--topic", "two", *words).splitlines()) == [
+        "in one",
+        "in two",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "err"),
+    [
+        (("produce",), "Give one topic: spindle produce TOPIC.\n"),
+        (("produce", "a", "b"), "Give one topic: spindle produce TOPIC, got a and b.\n"),
+        (("consume",), "Give topics, spindle consume TOPIC..., or a pattern with --include.\n"),
+        (("consume", "a", "--include", "b"), "Give topics, spindle consume TOPIC..., or a pattern"),
+        (("consume", "a", "b", "--partition", "0"), "--partition takes one topic, got a and b\n"),
+        (("consume", "a", "--max-messages", "x"), "--max-messages x: a whole number is needed\n"),
+    ],
+)
+def test_words_of_produce_and_consume_that_make_no_command(
+    refused: Say, words: tuple[str, ...], err: str
+) -> None:
+    assert refused(*words).startswith(err)

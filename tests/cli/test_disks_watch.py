@@ -15,6 +15,7 @@ from fcntl import ioctl
 
 import pytest
 from disk_reports import GIB, MIB, NOTHING, disk, move, report, silent
+from tools import failure_code
 
 from spindle.cli.disks.rates import BrokerRates, quantile_ms
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
@@ -248,8 +249,9 @@ def test_each_interval_prints_one_object(
 def test_a_watch_that_cannot_work(
     bootstrap: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], err: str
 ) -> None:
-    assert run(("disks", "watch", *words)) == 1
-    assert capsys.readouterr().err.startswith(err)
+    code, said = run(("disks", "watch", *words)), capsys.readouterr().err
+    assert code == failure_code(said)
+    assert said.startswith(err)
 
 
 COMMAND = (sys.executable, "-c", "from spindle.cli.main import main; main()", "disks", "watch")

@@ -11,6 +11,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
 from rich.progress import Progress
+from tools import failure_code
 from wire_broker import WireBroker
 
 from spindle.cli.export import command
@@ -131,8 +132,9 @@ def test_a_wrong_command_line_is_refused_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SPINDLE_BOOTSTRAP", raising=False)
-    assert run(words) == 1
-    assert complaint in capsys.readouterr().err
+    code, err = run(words), capsys.readouterr().err
+    assert code == failure_code(err)
+    assert complaint in err
 
 
 def test_topics_are_looked_up_before_spark_starts(

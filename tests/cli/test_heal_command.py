@@ -147,7 +147,7 @@ def test_throttles_of_a_drain_keep_a_healing_away_and_its_own_are_removed(
 def test_options_that_contradict_each_other_are_refused(
     bootstrap: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reason: str
 ) -> None:
-    assert run(("heal", "--once", *words)) == 1
+    assert run(("heal", "--once", *words)) == 2
     assert reason in capsys.readouterr().err
 
 
@@ -194,5 +194,5 @@ def test_the_plan_of_a_healing_is_shown_without_moves(
     assert run(("plan", "heal", "--capacity", "100MiB", *limits, "--json")) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["rounds"] or found["remarks"]
-    assert run(("plan", "heal", "--above", "50", "--down-to", "60")) == 1
+    assert run(("plan", "heal", "--above", "50", "--down-to", "60")) == 2
     assert "--down-to 60 is higher than --above 50" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tools import failure_code
 
 from spindle import __version__
 from spindle.cli.main import run
@@ -79,8 +80,9 @@ def test_a_start_that_is_refused(
     message: str,
 ) -> None:
     given = [str(property_file) if a == "FILE" else a for a in arguments]
-    assert run(["server", "start", *given]) == 1
-    assert capsys.readouterr().err == message
+    code, err = run(["server", "start", *given]), capsys.readouterr().err
+    assert code == failure_code(err)
+    assert err.startswith(message)
     assert nodes.started == []
 
 
@@ -125,7 +127,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("arguments", [["nosuch"], ["storage", "nosuch"], ["up", "--dirs", "0"]])
 def test_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(arguments) == 1
+    assert run(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines()[-1].startswith("Try: spindle ")

@@ -27,7 +27,7 @@ def test_options_of_heal_refuse_nan(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_word_in_the_place_of_a_whole_number_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(("up", "--nodes", "three")) == 1
+    assert run(("up", "--nodes", "three")) == 2
     assert "'--nodes': 'three' is not a valid whole number." in capsys.readouterr().err
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tools import failure_code
 
 from spindle.cli.drain.drain_run import end_step
 from spindle.cli.failure import CommandFailed
@@ -348,5 +349,5 @@ def test_wrong_places_and_impossible_goals_end_with_one_line(
     }
     for words, message in wrong.items():
         code, out, err = said(capsys, *words)
-        assert (code, out) == (1, ""), words
+        assert (code, out) == (failure_code(err), ""), words
         assert message in err, words

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from spindle.cli.dialect import Dialect
 from spindle.cli.main import run
 from spindle.cli.storage.scram import parse_scram
 from spindle.common.errors import ConfigError
@@ -53,6 +54,8 @@ class Node:
         lines = (f"{key}={value}\n" for key, value in texts.items() if value is not None)
         self.file.write_text("".join(lines))
 
+    dialect = Dialect.SPINDLE
+
     def configure_dynamic(self, **changes: str | None) -> None:
         self.configure(
             **{
@@ -72,7 +75,7 @@ class Node:
 
     def storage(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, standard output and standard error, with `<n1d2>` for directories."""
-        code = run(["storage", *arguments])
+        code = run(["storage", *arguments], self.dialect)
         captured = self.capsys.readouterr()
         return code, self.shortened(captured.out), self.shortened(captured.err)
 
@@ -112,7 +115,11 @@ def formatting(kind: str = "metadata directory", release: str = LATEST) -> str:
 
 
 def test_static_voters(node: Node) -> None:
+    node.dialect = Dialect.KAFKA
     assert node.format() == (0, f"{BOOTSTRAP}\n{formatting()}", "")
+    node.reset()
+    node.dialect = Dialect.SPINDLE
+    assert node.format() == (0, formatting(), "")
     for number in (1, 2, 3):
         directory = node.directories[number - 1]
         assert sorted(p.name for p in directory.iterdir()) == [
@@ -160,7 +167,7 @@ def test_one_directory_emptied(node: Node) -> None:
     assert out.endswith("Found problem:\n  <n1d2> is not formatted.\n\n")
     assert node.format("-g") == (
         0,
-        f"{BOOTSTRAP}\nFormatting data directory <n1d2> with {LATEST}.\n",
+        f"Formatting data directory <n1d2> with {LATEST}.\n",
         "",
     )
     assert [node.meta(1), node.meta(3)] == before
@@ -249,7 +256,7 @@ def test_static_voters_and_a_dynamic_quorum(node: Node, flags: tuple[str, ...]) 
 
 
 def test_static_voters_without_initial_controllers(node: Node) -> None:
-    assert node.format("-N") == (0, f"{BOOTSTRAP}\n{formatting()}", "")
+    assert node.format("-N") == (0, formatting(), "")
 
 
 def test_the_cluster_id_may_be_any_text(node: Node) -> None:
@@ -364,6 +371,7 @@ def test_refused_flags(node: Node, flags: tuple[str, ...], message: str) -> None
 def test_releases_and_features(
     node: Node, flags: tuple[str, ...], release: str, levels: list[tuple[str, int]]
 ) -> None:
+    node.dialect = Dialect.KAFKA
     code, out, _ = node.format(*flags)
     assert code == 0
     assert out.endswith(formatting(release=f"metadata.version {release}"))
@@ -372,7 +380,7 @@ def test_releases_and_features(
 
 
 def test_kraft_version_0_is_the_default_with_static_voters(node: Node) -> None:
-    assert node.format("-f", "kraft.version=0") == (0, f"{BOOTSTRAP}\n{formatting()}", "")
+    assert node.format("-f", "kraft.version=0") == (0, formatting(), "")
 
 
 def test_a_dynamic_quorum_needs_a_flag(node: Node) -> None:
@@ -399,7 +407,7 @@ def test_standalone(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-s") == (
         0,
-        f"{BOOTSTRAP}\n{formatting('dynamic metadata voter directory')}",
+        formatting("dynamic metadata voter directory"),
         "",
     )
     assert (node.directories[0] / FIRST_SNAPSHOT).stat().st_size == 241
@@ -417,7 +425,7 @@ def test_initial_controllers_name_this_node(node: Node) -> None:
     node.configure_dynamic()
     voters = "2@127.0.0.1:19293:fNDNd8N5TOW5aK0-Un2bXQ,1@127.0.0.1:19193:WwD5mObiStKs1UADyQq9JQ"
     code, out, _ = node.format("-I", voters)
-    assert (code, out) == (0, f"{BOOTSTRAP}\n{formatting('dynamic metadata voter directory')}")
+    assert (code, out) == (0, formatting("dynamic metadata voter directory"))
     assert node.meta(1)["directory.id"] == "WwD5mObiStKs1UADyQq9JQ"
     assert (node.directories[0] / FIRST_SNAPSHOT).stat().st_size == 293
 
@@ -425,7 +433,7 @@ def test_initial_controllers_name_this_node(node: Node) -> None:
 def test_initial_controllers_name_other_nodes(node: Node) -> None:
     node.configure_dynamic()
     code, out, _ = node.format("-I", "2@127.0.0.1:19293:WwD5mObiStKs1UADyQq9JQ")
-    assert (code, out) == (0, f"{BOOTSTRAP}\n{formatting('dynamic metadata directory')}")
+    assert (code, out) == (0, formatting("dynamic metadata directory"))
     assert node.meta(1)["directory.id"] != "WwD5mObiStKs1UADyQq9JQ"
     assert (node.directories[0] / FIRST_SNAPSHOT).stat().st_size == 241
 
@@ -465,14 +473,14 @@ def test_ipv6_initial_controller(node: Node) -> None:
 
 def test_without_initial_controllers(node: Node) -> None:
     node.configure_dynamic()
-    assert node.format("-N") == (0, f"{BOOTSTRAP}\n{formatting()}", "")
+    assert node.format("-N") == (0, formatting(), "")
     assert not (node.directories[0] / "__cluster_metadata-0").exists()
 
 
 def test_flags_that_exclude_each_other(node: Node) -> None:
     node.configure_dynamic()
     code, out, err = node.format("--standalone", "--no-initial-controllers")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith(
         "argument --no-initial-controllers/-N: not allowed with argument --standalone/-s\n"
     )
@@ -484,7 +492,7 @@ def test_a_pure_broker(node: Node) -> None:
     )
     code, out, err = node.format("--standalone")
     assert (code, out, err) == (1, "", "You can only use --standalone on a controller.\n")
-    assert node.format() == (0, f"{BOOTSTRAP}\n{formatting()}", "")
+    assert node.format() == (0, formatting(), "")
 
 
 def test_a_directory_that_cannot_be_made(node: Node) -> None:
@@ -495,7 +503,7 @@ def test_a_directory_that_cannot_be_made(node: Node) -> None:
     assert node.format() == (
         0,
         "I/O error trying to read log directory <work>/plain/d. Ignoring...\n"
-        f"{BOOTSTRAP}\nFormatting data directory <n1d2> with {LATEST}.\n"
+        f"Formatting data directory <n1d2> with {LATEST}.\n"
         f"Formatting metadata directory <n1d1> with {LATEST}.\n",
         "",
     )
@@ -582,6 +590,7 @@ SCRAM = (
 
 
 def test_a_scram_credential(node: Node) -> None:
+    node.dialect = Dialect.KAFKA
     code, out, _ = node.format("-S", SCRAM)
     assert code == 0
     assert (
@@ -717,7 +726,7 @@ def test_random_ids(node: Node) -> None:
 
 def test_a_missing_flag_and_a_missing_file(node: Node) -> None:
     code, _, err = node.storage("format", "-c", str(node.file))
-    assert code == 1
+    assert code == 2
     assert "--cluster-id" in err
     code, _, err = node.storage("info", "-c", "/no/such/file")
     assert (code, err) == (1, "cannot read /no/such/file: No such file or directory\n")

@@ -1,13 +1,18 @@
 """Every line that `spindle up` prints to be tried works when it is pasted."""
 
+import io
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 from up_command import UP
 
+from spindle.cli.up import greeting
 from spindle.cli.up.folder import make_cluster
 from spindle.cli.up.greeting import things_to_try
 from spindle.cli.up.layout import Wishes
@@ -45,8 +50,10 @@ def banner() -> Iterator[Banner]:
 
 
 def test_one_node_writes_its_log_to_a_file_that_the_banner_names(banner: Banner) -> None:
-    (named,) = (line for line in banner.lines if line.startswith("    log "))
-    log = Path(named.removeprefix("    log "))
+    (folder,) = (line for line in banner.lines if line.startswith("folder "))
+    (places,) = (line for line in banner.lines if line.endswith(" log server.log"))
+    assert places.split() == ["disk-1", "disk-2", "disk-3", "log", "server.log"]
+    log = Path(folder.split()[1]) / "server.log"
     assert "Kafka Server started" in log.read_text()
     assert not any("INFO" in line for line in banner.lines)
 
@@ -84,10 +91,29 @@ def test_the_python_lines_work_when_they_are_pasted(banner: Banner, shell_output
 
 def test_a_killed_node_of_several_comes_back_by_the_lines(tmp_path: Path) -> None:
     nodes = make_cluster(Wishes(nodes=3, dirs=2), tmp_path, list(range(20001, 20007)))
-    lines = things_to_try(nodes, {1: 901, 2: 902, 3: 903}, str(tmp_path), "spindle")
-    start = lines.index("# Node 3 dies and comes back:")
-    assert lines[start + 1 : start + 3] == [
-        "kill -9 903",
-        f"spindle server start {tmp_path}/node-3/server.properties",
+    first, second, *_ = things_to_try(nodes, {1: 901, 2: 902, 3: 903}, str(tmp_path), "spindle")
+    assert "spindle topic create demo -p 3 -r 3" in first
+    assert second == [
+        "# Node 3 dies and comes back:",
+        f"kill -9 903; spindle server start {tmp_path}/node-3/server.properties",
     ]
-    assert "spindle topic create demo -p 3 -r 3" in lines
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_nothing_scrolls_away_on_a_small_terminal(
+    tmp_path: Path, is_secure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "spindle-12345678"
+    wishes = Wishes(nodes=3, dirs=3, is_secure=is_secure)
+    nodes = make_cluster(wishes, folder, list(range(20001, 20007)))
+    screen = io.StringIO()
+    monkeypatch.setattr(
+        greeting, "Console", partial(Console, file=screen, force_terminal=True, width=80, height=24)
+    )
+    greeting.greet(nodes, {1: 901, 2: 902, 3: 903}, str(folder), "removed at the end")
+    lines = Text.from_ansi(screen.getvalue()).plain.splitlines()
+    assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 23
+    assert lines[1] == "bootstrap.servers  127.0.0.1:20001,127.0.0.1:20002,127.0.0.1:20003"
+    rest = folder / "to-try.txt"
+    assert str(rest) in lines[-2]
+    assert "kill -9 903" in rest.read_text()

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import failure_code
 
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
+from spindle.cli.up import command
 from spindle.cli.up.cluster import LocalCluster
+from spindle.cli.up.command import cluster_ports
 from spindle.cli.up.folder import (
     bootstrap_servers,
     check_can_start,
@@ -131,6 +134,19 @@ def test_a_port_that_somebody_took(tmp_path: Path) -> None:
             check_can_start(nodes)
 
 
+def test_the_user_reads_which_port_is_in_use_and_which_one_stands_in(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = {9092: "is in use"}
+    monkeypatch.setattr(command, "obstacle", taken.get)
+    first, second = cluster_ports(Wishes(), 9092, is_wish=False)
+    assert first not in (9092, 9093)
+    assert second == 9093
+    assert capsys.readouterr().err == f"port 9092 is in use: this cluster uses {first} instead\n"
+    with pytest.raises(CommandFailed, match="--port 9092: the port is in use"):
+        cluster_ports(Wishes(), 9092, is_wish=True)
+
+
 def test_a_port_for_root_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -171,8 +187,9 @@ def test_options_that_contradict_the_folder(
 def test_a_wrong_command_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    assert run(["up", *arguments]) == 1
-    assert message in capsys.readouterr().err
+    code, err = run(["up", *arguments]), capsys.readouterr().err
+    assert code == failure_code(err)
+    assert message in err
 
 
 def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +198,7 @@ def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFix
     greet(nodes, {1: 901, 2: 902, 3: 903}, str(tmp_path), "kept")
     out = capsys.readouterr().out
     for text in (
-        *("901", "902", "kill -9 903", "rack-3", "127.0.0.1:20007", "broker and controller"),
+        *("901", "902", "kill -9 903", "rack-3", "127.0.0.1:20007"),
         *("127.0.0.1:20001,127.0.0.1:20002,127.0.0.1:20003", "node-2/disk-2"),
         f"spindle server start {tmp_path}/node-3/server.properties",
     ):

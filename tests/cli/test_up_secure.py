@@ -31,7 +31,8 @@ def test_users_log_in_over_tls_with_passwords_that_no_other_user_of_the_machine_
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in written} == {0}
     protocols = {node.config.listeners[0].security_protocol for node in nodes}
     assert protocols == {SecurityProtocol.SASL_SSL}
-    assert f"--command-config {folder}/admin.properties" in "\n".join(
-        things_to_try(nodes, {}, str(folder), "spindle")
-    )
+    lines = [line for block in things_to_try(nodes, {}, str(folder), "spindle") for line in block]
+    assert f"admin={folder}/admin.properties" in lines
+    assert 'spindle status --command-config "$admin"' in lines
+    assert f'settings = json.load(open("{folder}/app.json"))' in lines
     assert str(folder / "app.properties") in ready_event(nodes, {}, str(folder), is_kept=True)

@@ -1,7 +1,9 @@
 """`spindle up --secure` and clients of librdkafka: who comes in, and what ACLs allow."""
 
+import asyncio
 import json
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -10,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafka import KafkaProducer
 from spindle.config.properties import parse_properties
 
 pytestmark = pytest.mark.timeout(120)
@@ -88,6 +92,25 @@ def test_the_administrator_may_do_everything_and_the_application_what_it_is_allo
         found += [each.value() for each in answers if each.error() is None]
     consumer.close()
     assert found == [b"hello", b"hello"]
+
+
+def test_python_clients_take_the_settings_that_are_written_for_them(
+    cluster: dict[str, Any],
+) -> None:
+    settings = json.loads(Path(cluster["python_settings"]["admin"]).read_text())
+    authority = settings["kafka-python"]["ssl_cafile"]
+    assert produced(settings["confluent-kafka"]) is None
+    producer = KafkaProducer(**settings["kafka-python"])
+    assert producer.send("t", b"hello").get(WAIT_S).topic == "t"
+    producer.close()
+
+    async def send() -> str:
+        context = ssl.create_default_context(cafile=authority)
+        async with AIOKafkaProducer(**settings["aiokafka"], ssl_context=context) as client:
+            sent = await client.send_and_wait("t", b"hello")
+            return str(sent.topic)
+
+    assert asyncio.run(send()) == "t"
 
 
 @pytest.mark.parametrize(

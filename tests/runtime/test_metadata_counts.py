@@ -52,6 +52,22 @@ def change(number: int, leader: int, recovery: int = -1) -> Message:
     )
 
 
+def killed_and_started_again(number: int, leader: int) -> tuple[Message, Message]:
+    """Return the changes of a partition whose replicas were all killed (KIP-966)."""
+    lost = PartitionChangeRecord(
+        partition_id=number, topic_id=A, leader=-1, isr=[], last_known_elr=[leader]
+    )
+    again = PartitionChangeRecord(
+        partition_id=number,
+        topic_id=A,
+        leader=leader,
+        isr=[leader],
+        leader_recovery_state=1,
+        last_known_elr=[],
+    )
+    return lost, again
+
+
 class Story:
     """Publishes records to counts and log, and keeps the image."""
 
@@ -123,6 +139,8 @@ def test_operators_read_of_brokers_and_leaders(caplog: pytest.LogCaptureFixture)
         story.publish(*CREATED, broker, *(partition(A, n, 1) for n in range(30)))
         story.publish(UnfenceBrokerRecord(id=7, epoch=5))
         story.publish(change(0, 2), change(1, 3, recovery=1))
+        for record in killed_and_started_again(0, 2):
+            story.publish(record)
         story.publish(FenceBrokerRecord(id=7, epoch=5), *(change(n, -1) for n in range(30)))
         story.publish(UnregisterBrokerRecord(broker_id=7, broker_epoch=5))
         story.publish(RemoveTopicRecord(topic_id=B))
@@ -138,7 +156,13 @@ def test_operators_read_of_brokers_and_leaders(caplog: pytest.LogCaptureFixture)
         "Registered broker 7 with epoch 5",
         "Unfenced broker 7 in epoch 5",
         "Partition change of a-0: leader 1 -> 2, leader epoch 1, ISR [2]",
-        "UNCLEAN election of a-1: leader 1 -> 3, leader epoch 1, ISR [3]",
+        "UNCLEAN election of a-1: leader 1 -> 3, leader epoch 1: no replica of the ISR can lead; "
+        "broker 3 may lack acknowledged records, and the other replicas truncate their logs to its "
+        "log",
+        "Partition change of a-0: leader 2 -> none, leader epoch 2, ISR []",
+        "UNCLEAN election of a-0: leader none -> 2, leader epoch 3: all replicas of the ISR ended "
+        "without a controlled shutdown, so none is known to have all acknowledged records; broker "
+        "2 was the last leader, and the other replicas truncate their logs to its log",
         "Fenced broker 7 in epoch 5",
         "30 partitions changed their leader, 30 have none",
         "Unregistered broker 7",

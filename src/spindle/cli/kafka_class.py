@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from spindle.cli.dialect import Dialect
 from spindle.cli.home.kafka_dialect import run_tool
 from spindle.cli.main import run, spindle
 from spindle.cli.tools.command import ToolCommand, ToolGroup
@@ -26,7 +27,7 @@ def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
         if not words:
             click.echo(f"USAGE: {_SERVER} server.properties [--override property=value]*", err=True)
             return _FAILED
-        return run(["server", "start", *words])
+        return run(["server", "start", *words], Dialect.KAFKA)
     if java_class == _STOP:
         from spindle.cli.home.stop import stop_nodes
 
@@ -36,7 +37,7 @@ def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
             command = spindle.get_command(click.Context(spindle), tool.words[0])
             if isinstance(command, ToolCommand | ToolGroup):
                 return run_tool(command, tool.script, words)
-            return run([*tool.words, *words])
+            return run([*tool.words, *words], Dialect.KAFKA)
     click.echo(f"Error: Could not find or load main class {java_class}", err=True)
     return _FAILED
 

@@ -9,12 +9,14 @@ from click.exceptions import NoArgsIsHelpError
 
 from spindle import __version__
 from spindle.cli.command_list import SECTIONS
+from spindle.cli.dialect import Dialect
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
 from spindle.common.errors import ConfigError
 from spindle.common.printable import printable
 
 FAILED = 1
+MISUSED = 2
 INTERRUPTED = 130
 _WIDTH = 100
 
@@ -47,21 +49,25 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(run(arguments))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPINDLE) -> int:
     """Run one command and return the exit code.
 
-    A wrong command line, a configuration that cannot be used and a failed command are 1, with one
-    line on standard error.
+    A failed command and a configuration that cannot be used are 1, with one line on standard
+    error. A wrong command line is 2, as in most programs, but 1 in Kafka's dialect. Ctrl-C is 130.
     """
     try:
         result = spindle.main(
-            arguments, prog_name="spindle", standalone_mode=False, max_content_width=_WIDTH
+            arguments,
+            prog_name="spindle",
+            standalone_mode=False,
+            max_content_width=_WIDTH,
+            obj=dialect,
         )
     except click.UsageError as error:
-        code = _failed(error.format_message())
+        _failed(error.format_message())
         if error.ctx is not None and not isinstance(error, NoArgsIsHelpError):
             click.echo(f"Try: {error.ctx.command_path} --help", err=True)
-        return code
+        return FAILED if dialect is Dialect.KAFKA else MISUSED
     except click.ClickException as error:
         return _failed(error.format_message())
     except click.Abort:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+import click
+
 from spindle.cli.failure import CommandFailed
 from spindle.config.node_config import NodeConfig
 from spindle.config.properties import read_properties
@@ -36,6 +38,6 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key.strip():
-            raise CommandFailed(f"--override {text}: must be of the form key=value")
+            raise click.UsageError(f"--override {text}: must be of the form key=value")
         overrides[key.strip()] = value.strip()
     return overrides

@@ -240,7 +240,7 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name.strip():
-            raise CommandFailed(f"--config {text}: a setting has the form NAME=VALUE")
+            raise click.UsageError(f"--config {text}: a setting has the form NAME=VALUE")
         settings[name.strip()] = value.strip()
     return settings
 

@@ -5,22 +5,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from spindle.audit.findings import Severity
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened, wrapped
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 
+# `spindle.audit` needs an extra; the help of the command does not.
 if TYPE_CHECKING:
+    from spindle.audit.findings import Severity
     from spindle.audit.report import AuditReport
     from spindle.audit.workers import AuditProgress
 
-Counts = Counter[tuple[str | None, Severity]]
+Counts: TypeAlias = "Counter[tuple[str | None, Severity]]"
 """Findings by log directory and severity."""
 _REFRESH_S = 0.1
 _ALL_COLUMNS: Final = (0, 1, 2, 3, 4, 5)
@@ -83,6 +84,8 @@ def report_lines(report: "AuditReport", seconds: float, width: int | None = None
         width: columns of the terminal: the table has shorter bars and paths if it is too wide.
             None sets no limit.
     """
+    from spindle.audit.findings import Severity
+
     lines = [*_fitting_table(report, width), Line("")] if report.directories else []
     for each in report.findings:
         style = BAD if each.kind.severity is Severity.ERROR else UNUSUAL
@@ -220,6 +223,8 @@ def _counts(report: "AuditReport", roots: frozenset[str]) -> Counts:
 
 
 def _severities(counts: Counts, root: str) -> dict[str, int]:
+    from spindle.audit.findings import Severity
+
     return {"errors": counts[root, Severity.ERROR], "warnings": counts[root, Severity.WARNING]}
 
 

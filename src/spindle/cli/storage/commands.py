@@ -6,6 +6,7 @@ import time
 
 import click
 
+from spindle.cli.dialect import Dialect, dialect_of
 from spindle.cli.property_file import load_node_config
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.common.filesystem import OsFileSystem
@@ -62,7 +63,10 @@ def random_uuid() -> None:
     metavar="CREDENTIAL",
     help="A first credential, as SCRAM-SHA-256=[name=alice,password=secret].",
 )
+@click.pass_context
 def format_command(
+    context: click.Context,
+    /,
     config_file: str,
     cluster_id: str,
     ignore_formatted: bool,
@@ -73,7 +77,11 @@ def format_command(
     no_initial_controllers: bool,
     scram: tuple[str, ...],
 ) -> None:
-    """Format the log directories of a node."""
+    """Format the log directories of a node.
+
+    Writes the cluster id and the node id into each directory, and the first records of the metadata
+    beside them.
+    """
     from spindle.cli.storage.format_options import FormatOptions, format_request
     from spindle.cli.storage.formatting import format_directories
 
@@ -95,7 +103,12 @@ def format_command(
         scram=scram,
     )
     request = format_request(load_node_config(config_file), options, _new_uuid, os.urandom)
-    format_directories(request, OsFileSystem(), _new_uuid, time.time_ns() // 1_000_000, click.echo)
+    now_ms = time.time_ns() // 1_000_000
+    # Scripts search the output of Kafka's tool for the records, some 1,000 characters.
+    tells_records = dialect_of(context) is Dialect.KAFKA
+    format_directories(
+        request, OsFileSystem(), _new_uuid, now_ms, click.echo, tells_records=tells_records
+    )
 
 
 def _only_one(flags: dict[str, bool]) -> None:

@@ -9,8 +9,14 @@ from click.core import ParameterSource
 from spindle.cli.dialect import KAFKA_VERSION, Dialect, dialect_of
 from spindle.cli.failure import CommandFailed
 from spindle.cli.suggestions import SuggestingGroup
-from spindle.cli.tools.failures import FAILURES, ExecutionFailed, UsageError, failure
-from spindle.cli.tools.options import Declaration, Option, Options, note_words
+from spindle.cli.tools.failures import (
+    FAILURES,
+    ExecutionFailed,
+    UsageError,
+    WrongOptions,
+    failure,
+)
+from spindle.cli.tools.options import LOOSE_WORDS, Declaration, Option, Options, note_words
 
 Body: TypeAlias = Callable[[Options], int | None]
 
@@ -33,11 +39,21 @@ class ToolCommand(click.Command):
         params: list[click.Parameter] = list(declaration.options)
         if not is_part:
             params.append(_version_option())
+        if declaration.words is not None:
+            metavar = f"[{declaration.words}]..."
+            params.append(click.Argument([LOOSE_WORDS], nargs=-1, metavar=metavar))
         super().__init__(name, params=params, help=declaration.summary)
+        self._examples = declaration.examples
         self._body = body
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         return _help_option(super().get_help_option(ctx))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self._examples:
+            with formatter.section("Examples"):
+                for line in self._examples:
+                    formatter.write(f"  {line}\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Kafka's tools ignore words that belong to no option.
@@ -55,9 +71,11 @@ class ToolCommand(click.Command):
             return self._body(options) or 0
         try:
             return self._body(options) or 0
-        except UsageError as error:
+        except (WrongOptions, UsageError) as error:
             raise click.UsageError(error.plainly, ctx) from None
         except ExecutionFailed as error:
+            if isinstance(error.cause, WrongOptions):
+                raise click.UsageError(error.cause.plainly, ctx) from None
             raise CommandFailed(failure(error.cause).plainly) from None
         except FAILURES as error:
             raise CommandFailed(failure(error).plainly) from None

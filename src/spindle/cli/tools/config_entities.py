@@ -4,7 +4,7 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
-from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.failures import WrongOptions
 from spindle.cli.tools.options import Options
 
 TOPICS: Final = "topics"
@@ -75,7 +75,7 @@ def check_entities(options: Options, entities: Entities) -> None:
     """Refuse combinations of options that name no entity.
 
     Raises:
-        ToolFailed: names what is missing or too much.
+        WrongOptions: names what is missing or too much.
     """
     _check_types(entities.types)
     _check_flags(options)
@@ -83,9 +83,9 @@ def check_entities(options: Options, entities: Entities) -> None:
         options.require_servers()
     by_server, by_controller = map(options.has, ("bootstrap-server", "bootstrap-controller"))
     if not by_server and not by_controller:
-        raise ToolFailed("Either --bootstrap-server or --bootstrap-controller must be specified.")
+        raise WrongOptions("Either --bootstrap-server or --bootstrap-controller must be specified.")
     if by_server and by_controller:
-        raise ToolFailed(
+        raise WrongOptions(
             "Only one of --bootstrap-server or --bootstrap-controller can be specified."
         )
     _check_names(entities)
@@ -98,24 +98,24 @@ def check_entities(options: Options, entities: Entities) -> None:
 def _check_types(types: tuple[str, ...]) -> None:
     twice = sorted({kind for kind in types if types.count(kind) > 1})
     if twice:
-        raise ToolFailed(f"Duplicate entity type(s) specified: {','.join(twice)}")
+        raise WrongOptions(f"Duplicate entity type(s) specified: {','.join(twice)}")
     for kind in types:
         if kind not in _TYPES:
-            raise ToolFailed(
+            raise WrongOptions(
                 f"Invalid entity type {kind}, the entity type must be one of {', '.join(_TYPES)} "
                 "with a --bootstrap-server or --bootstrap-controller argument"
             )
     if not types:
-        raise ToolFailed("At least one entity type must be specified")
+        raise WrongOptions("At least one entity type must be specified")
     if len(types) > 1 and sorted(types) != [CLIENTS, USERS]:
-        raise ToolFailed("Only 'users' and 'clients' entity types may be specified together")
+        raise WrongOptions("Only 'users' and 'clients' entity types may be specified together")
 
 
 def _check_flags(options: Options) -> None:
     general = map(options.has, ("entity-name", "entity-type", "entity-default"))
     special = (options.has(flag) for flag, _ in (*ENTITY_FLAGS, *_DEFAULT_FLAGS))
     if any(general) and any(special):
-        raise ToolFailed(
+        raise WrongOptions(
             "--entity-{type,name,default} should not be used in conjunction with specific entity "
             "flags"
         )
@@ -126,11 +126,11 @@ def _check_names(entities: Entities) -> None:
     if not name:
         return
     if kind in (BROKERS, BROKER_LOGGERS) and not name.lstrip("+-").isdecimal():
-        raise ToolFailed(
+        raise WrongOptions(
             f"The entity name for {kind} must be a valid integer broker id, but it is: {name}"
         )
     if kind == IPS and not _is_address(name):
-        raise ToolFailed(
+        raise WrongOptions(
             f"The entity name for {kind} must be a valid IP or resolvable host, but it is: {name}"
         )
 
@@ -146,20 +146,20 @@ def _is_address(name: str) -> bool:
 def _check_describe(options: Options, entities: Entities) -> None:
     kind = entities.types[0]
     if kind not in _WITH_DEFAULT and options.has("entity-default"):
-        raise ToolFailed(f"--entity-default must not be specified with --describe of {kind}")
+        raise WrongOptions(f"--entity-default must not be specified with --describe of {kind}")
     if kind == BROKER_LOGGERS and not entities.first_name:
-        raise ToolFailed(f"An entity name must be specified with --describe of {kind}")
+        raise WrongOptions(f"An entity name must be specified with --describe of {kind}")
 
 
 def _check_alter(entities: Entities) -> None:
     has_name = any(entities.names)
     if any(kind in _WITH_DEFAULT for kind in entities.types):
         if not entities.names:
-            raise ToolFailed(
+            raise WrongOptions(
                 "An entity-name or default entity must be specified with --alter of users, "
                 "clients, brokers or ips"
             )
     elif not has_name:
-        raise ToolFailed(
+        raise WrongOptions(
             f"An entity name must be specified with --alter of {','.join(entities.types)}"
         )

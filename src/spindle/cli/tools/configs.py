@@ -18,7 +18,7 @@ from spindle.cli.tools.config_entities import (
 )
 from spindle.cli.tools.config_principals import alter_principal, describe_principals
 from spindle.cli.tools.config_resources import alter_resource, describe_resources
-from spindle.cli.tools.failures import ToolFailed, executing
+from spindle.cli.tools.failures import ToolFailed, WrongOptions, executing
 from spindle.cli.tools.options import (
     BOOTSTRAP_CONTROLLER,
     BOOTSTRAP_SERVER,
@@ -80,9 +80,9 @@ def _check_changes(options: Options) -> None:
     if not options.has("alter"):
         return
     if options.has("add-config") and options.has("add-config-file"):
-        raise ToolFailed("Only one of --add-config or --add-config-file must be specified")
+        raise WrongOptions("Only one of --add-config or --add-config-file must be specified")
     if not any(map(options.has, ("add-config", "add-config-file", "delete-config"))):
-        raise ToolFailed(
+        raise WrongOptions(
             "At least one of --add-config, --add-config-file, or --delete-config must be "
             "specified with --alter"
         )
@@ -104,7 +104,7 @@ def _act(options: Options, entities: Entities) -> None:
                 )
             return
         if len(entities.types) != len(entities.names):
-            raise ToolFailed("An entity name must be specified for every entity type")
+            raise WrongOptions("An entity name must be specified for every entity type")
         additions = _additions(options)
         deletions = [key.strip() for key in options.all("delete-config")]
         if by_principal:

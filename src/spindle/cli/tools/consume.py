@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -69,16 +69,23 @@ DECLARATION: Final = Declaration(
         Option("consumer.config", "Property file of the client.", "file"),
         Option("enable-systest-events", "Has no effect."),
     ],
+    words="TOPIC",
+    examples=(
+        "spindle consume numbers --from-beginning",
+        "spindle consume numbers --group readers --max-messages 10",
+        "spindle consume numbers --partition 0 --offset 500 --property print.offset=true",
+    ),
 )
 
 
 def _run(options: Options) -> int:
-    _check(options)
+    topics = _topics(options)
+    _check(options, topics)
     properties = _client_properties(options)
     group_id = properties.get("group.id")
     if group_id is not None and options.has("partition"):
         raise UsageError("Options group and partition cannot be specified together.")
-    start = _start(options, properties)
+    start = _start(options, topics, properties)
     prints = check_formatter(options.text("formatter", DEFAULT_FORMATTER))
     record_format = RecordFormat.of(_format_properties(options))
     limit = options.integer("max-messages")
@@ -91,7 +98,7 @@ def _run(options: Options) -> int:
         ) as client,
     ):
         if not options.is_kafka:
-            _tell_missing_topic(client, start.topic)
+            _tell_missing_topics(client, start.topics)
         consumption = Consumption(client, start, group_id, None if options.is_kafka else _tell)
         try:
             with executing():
@@ -143,11 +150,24 @@ def _ending_on_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check(options: Options) -> None:
-    if options.has("topic") == options.has("include"):
-        raise UsageError("Exactly one of --include/--topic is required. ")
+def _topics(options: Options) -> list[str]:
+    """Return the topics: the value of `--topic`, and the words that belong to no option."""
+    if options.is_kafka:
+        topic = options.one("topic")
+        return [] if topic is None else [topic]
+    return list(dict.fromkeys([*options.all("topic"), *options.loose_words]))
+
+
+def _check(options: Options, topics: Sequence[str]) -> None:
+    if bool(topics) == options.has("include"):
+        raise UsageError(
+            "Exactly one of --include/--topic is required. ",
+            "Give topics, spindle consume TOPIC..., or a pattern with --include.",
+        )
     if options.has("partition"):
-        if not options.has("topic"):
+        if len(topics) > 1:
+            raise UsageError("", f"--partition takes one topic, got {' and '.join(topics)}")
+        if not topics:
             raise UsageError("The topic is required when partition is specified.")
         if options.has("from-beginning") and options.has("offset"):
             raise UsageError("Options from-beginning and offset cannot be specified together.")
@@ -180,14 +200,16 @@ def _client_properties(options: Options) -> dict[str, str]:
     return properties
 
 
-def _tell_missing_topic(client: WireClient, topic: str | None) -> None:
-    """Say that a topic does not exist yet; it may be created meanwhile."""
-    if topic is None:
+def _tell_missing_topics(client: WireClient, topics: Sequence[str]) -> None:
+    """Name the topics that do not exist yet; they may be created meanwhile."""
+    if not topics:
         return
     with executing():
-        view = client.metadata([topic])
-        denied = view.refused.get(topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if topic not in view.topics and not denied:
+        view = client.metadata(topics)
+        for topic in topics:
+            denied = view.refused.get(topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if topic in view.topics or denied:
+                continue
             click.echo(f"topic {topic} does not exist yet: waiting for it", err=True)
 
 
@@ -204,7 +226,7 @@ def _format_properties(options: Options) -> dict[str, str]:
     return properties
 
 
-def _start(options: Options, properties: dict[str, str]) -> Start:
+def _start(options: Options, topics: Sequence[str], properties: dict[str, str]) -> Start:
     reset = properties.get("auto.offset.reset")
     if options.has("from-beginning") and reset not in (None, "earliest"):
         raise UsageError(
@@ -217,9 +239,9 @@ def _start(options: Options, properties: dict[str, str]) -> Start:
     only = None
     number = options.integer("partition")
     if number is not None:
-        only = TopicPartition(options.text("topic"), number)
+        only = TopicPartition(topics[0], number)
     return Start(
-        topic=options.one("topic"),
+        topics=topics,
         pattern=options.one("include"),
         partition=only,
         offset=_offset(options.one("offset")),

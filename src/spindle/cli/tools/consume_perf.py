@@ -63,8 +63,9 @@ def _run(options: Options) -> None:
         raise UsageError('Missing required argument "[num-records]"', "--num-records is missing")
     properties = properties_of(options.one("command-config") or options.one("consumer.config"))
     properties |= key_values(options.all("command-property"))
+    topic = options.one("topic")
     start = Start(
-        options.one("topic"),
+        [] if topic is None else [topic],
         options.one("include"),
         None,
         None,

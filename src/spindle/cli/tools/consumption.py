@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,9 +21,13 @@ _PAUSE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The partitions to read and the first offset; `offset`, `reset` may be EARLIEST or LATEST."""
+    """The partitions to read and the first offset; `offset`, `reset` may be EARLIEST or LATEST.
 
-    topic: str | None
+    Attributes:
+        topics: names; none with a pattern.
+    """
+
+    topics: Sequence[str]
     pattern: str | None
     partition: TopicPartition | None
     offset: int | None
@@ -142,8 +146,8 @@ class Consumption:
             self._handed_out.clear()
 
     def _topics(self) -> list[str]:
-        if self._start.topic is not None:
-            return [self._start.topic]
+        if self._start.topics:
+            return list(self._start.topics)
         is_meant = topic_filter(self._start.pattern or "")
         names = self._client.metadata().topics
         return [name for name in names if is_meant(name) and not is_internal(name)]

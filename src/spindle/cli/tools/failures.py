@@ -49,6 +49,10 @@ class ToolFailed(Exception):
         self.plainly = message if plainly is None else plainly
 
 
+class WrongOptions(ToolFailed):
+    """The options do not make a command, which Kafka's tool reports like any other failure."""
+
+
 FAILURES: Final = (
     ApiError,
     ClientError,

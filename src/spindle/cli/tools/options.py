@@ -13,11 +13,13 @@ import click
 from click.core import ParameterSource
 
 from spindle.cli.dialect import Dialect, dialect_of
-from spindle.cli.tools.failures import ToolFailed, UsageError
+from spindle.cli.tools.failures import UsageError, WrongOptions
 
 _WITHOUT_VALUE: Final = "\0"
 _GIVEN: Final = "spindle.cli.given"
 _WORDS: Final = "spindle.cli.words"
+LOOSE_WORDS: Final = "loose_words"
+"""The argument of a command that holds the words that belong to no option."""
 BOOTSTRAP_VARIABLE: Final = "SPINDLE_BOOTSTRAP"
 WHERE_IS_THE_CLUSTER: Final = (
     f"Where is the cluster? Give -b HOST:PORT, or set {BOOTSTRAP_VARIABLE}."
@@ -76,10 +78,18 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The options of a tool, and one sentence that says what the tool does."""
+    """The options of a tool, and one sentence that says what the tool does.
+
+    Attributes:
+        words: the name, in help texts, of words that belong to no option, such as `TOPIC`; None if
+            the tool takes none.
+        examples: command lines for the help.
+    """
 
     summary: str
     options: Sequence[Option]
+    words: str | None = None
+    examples: Sequence[str] = ()
 
 
 JSON: Final = Option("json", "Print JSON, for programs.")
@@ -117,12 +127,17 @@ class Options:
     """The options that a command was given, those of its groups included.
 
     Every accessor takes the name of a declared option.
+
+    Attributes:
+        words: all words of the command line.
+        loose_words: those that belong to no option.
     """
 
     def __init__(self, context: click.Context) -> None:
         self.dialect = dialect_of(context)
         self.given: tuple[Given, ...] = context.meta.get(_GIVEN, ())
         self.words: tuple[str, ...] = context.meta.get(_WORDS, ())
+        self.loose_words: tuple[str, ...] = context.params.get(LOOSE_WORDS, ())
         self._declared: dict[str, Option] = {}
         self._values: dict[str, Sequence[str] | bool] = {}
         for each in _lineage(context):
@@ -162,11 +177,11 @@ class Options:
         """Return the value of an option, None if it was not given or given without one.
 
         Raises:
-            ToolFailed: the option was given several times.
+            WrongOptions: the option was given several times.
         """
         values = self.all(name)
         if len(values) > 1:
-            raise ToolFailed(
+            raise WrongOptions(
                 f"Found multiple arguments for option {name}, but you asked for only one",
                 "joptsimple.MultipleArgumentsForOptionException",
                 f"--{name} was given {len(values)} times; give it once",
@@ -182,7 +197,7 @@ class Options:
         """Return the value of an option as a whole number.
 
         Raises:
-            ToolFailed: the value is no whole number.
+            WrongOptions: the value is no whole number.
         """
         return self._number(name, int, "a whole number")
 
@@ -190,7 +205,7 @@ class Options:
         """Return the value of an option as a number.
 
         Raises:
-            ToolFailed: the value is no number.
+            WrongOptions: the value is no number.
         """
         return self._number(name, float, "a number")
 
@@ -253,7 +268,7 @@ class Options:
         try:
             return convert(text)
         except ValueError:
-            raise ToolFailed(
+            raise WrongOptions(
                 f"Cannot parse argument '{text}' of option {name}",
                 "joptsimple.OptionArgumentConversionException",
                 f"--{name} {text}: {kind} is needed",

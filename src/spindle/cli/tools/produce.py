@@ -11,7 +11,7 @@ import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.failures import ToolFailed, failure
+from spindle.cli.tools.failures import UsageError, WrongOptions, failure
 from spindle.cli.tools.kafka_log import log_line
 from spindle.cli.tools.line_reader import LineFormat, key_values
 from spindle.cli.tools.options import (
@@ -22,8 +22,9 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.client.partitioning import partition_of_key
+from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.producer import BlockingProducer
-from spindle.common.errors import ApiError
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord
 from spindle.protocol.records.compression import CODEC_NAMES
@@ -73,6 +74,13 @@ DECLARATION: Final = Declaration(
         Option("command-property", "The same as --producer-property.", "key=value"),
         Option("producer.config", "Property file of the client.", "file"),
     ],
+    words="TOPIC",
+    examples=(
+        "seq 9 | spindle produce numbers",
+        "spindle produce events <lines.json",
+        "echo key:value | spindle produce events --property parse.key=true "
+        "--property key.separator=:",
+    ),
 )
 
 
@@ -83,6 +91,9 @@ class Batches:
         limit_bytes: sizes of keys and values that make a batch; 0 sends every record alone.
         on_refused: called with the partition and the number of records of a refused batch; the
             next batch is sent all the same.
+
+    Attributes:
+        sent: number of records that the brokers have taken.
     """
 
     def __init__(
@@ -101,6 +112,7 @@ class Batches:
         self._gathered: dict[int, list[SimpleRecord]] = {}
         self._size_bytes: dict[int, int] = {}
         self._sticky = 0
+        self.sent = 0
 
     def add(self, record: SimpleRecord) -> None:
         """Take a record, and send its batch if it is full."""
@@ -132,20 +144,22 @@ class Batches:
             self._producer.send(where, records)
         except ApiError as error:
             self._on_refused(where, len(records), error)
+        else:
+            self.sent += len(records)
 
 
 def _run(options: Options) -> int:
-    options.require("topic", "bootstrap-server")
+    topic = _topic(options)
+    options.require("bootstrap-server")
     reader = options.text("line-reader", _KNOWN_READER)
     if reader != _KNOWN_READER:
-        raise ToolFailed(f"--line-reader {reader}: only {_KNOWN_READER} is known here")
+        raise WrongOptions(f"--line-reader {reader}: only {_KNOWN_READER} is known here")
     line_format = LineFormat.of(
         properties_of(options.one("reader-config"))
         | key_values([*options.all("property"), *options.all("reader-property")])
     )
     properties = _client_properties(options)
     linger_ms = options.integer("timeout")
-    topic = options.text("topic")
     refusals = 0
 
     def on_refused(where: TopicPartition, count: int, error: ApiError) -> None:
@@ -162,7 +176,11 @@ def _run(options: Options) -> int:
         options.one("bootstrap-server"), properties, client_id="console-producer"
     ) as client:
         producer = BlockingProducer(client, acks=_acks(options, properties), codec=_codec(options))
+        is_new = not options.is_kafka and _is_missing(client, topic)
         partitions = len(client.awaited_topic(topic).partitions)
+        if is_new:
+            noun = "partition" if partitions == 1 else "partitions"
+            click.echo(f"{topic} did not exist: created with {partitions} {noun}", err=True)
         batches = Batches(producer, topic, partitions, _limit_bytes(options), on_refused)
         linger_s = (_LINGER_MS if linger_ms is None else linger_ms) / _MS
         try:
@@ -170,8 +188,28 @@ def _run(options: Options) -> int:
                 batches.add(line_format.record(line, number, time.time_ns() // 1_000_000))
         finally:
             batches.flush()
+            if not options.is_kafka:
+                noun = "record" if batches.sent == 1 else "records"
+                click.echo(f"sent {batches.sent} {noun} to {topic}", err=True)
     # Kafka's tool ends with 0 all the same.
     return 1 if refusals and not options.is_kafka else 0
+
+
+def _topic(options: Options) -> str:
+    """Return the topic: the value of `--topic`, or the only word that belongs to no option."""
+    if options.is_kafka:
+        options.require("topic")
+        return options.text("topic")
+    names = [*options.all("topic"), *options.loose_words]
+    if len(names) != 1:
+        listed = ", got " + " and ".join(names) if names else ""
+        raise UsageError("", f"Give one topic: spindle produce TOPIC{listed}.")
+    return names[0]
+
+
+def _is_missing(client: WireClient, topic: str) -> bool:
+    view = client.metadata([topic])
+    return view.refused.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _client_properties(options: Options) -> dict[str, str]:
@@ -191,7 +229,7 @@ def _client_properties(options: Options) -> dict[str, str]:
 def _acks(options: Options, properties: dict[str, str]) -> int:
     text = options.one("request-required-acks") or properties.get("acks", "all")
     if text not in _ACKS:
-        raise ToolFailed(
+        raise WrongOptions(
             f"Invalid value {text} for configuration acks: String must be one of: all, -1, 0, 1",
             "org.apache.kafka.common.config.ConfigException",
         )
@@ -203,7 +241,7 @@ def _codec(options: Options) -> int:
         return CODEC_NAMES["none"]
     name = options.text("compression-codec", "gzip") or "gzip"
     if name not in CODEC_NAMES:
-        raise ToolFailed(f"Unknown compression name: {name}")
+        raise WrongOptions(f"Unknown compression name: {name}")
     return CODEC_NAMES[name]
 
 

@@ -14,7 +14,7 @@ import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.failures import ToolFailed, UsageError
+from spindle.cli.tools.failures import ToolFailed, UsageError, WrongOptions
 from spindle.cli.tools.line_reader import key_values
 from spindle.cli.tools.options import BOOTSTRAP_SERVER, Declaration, Option, Options
 from spindle.client.wire.producer import BlockingProducer
@@ -180,7 +180,7 @@ def _values(options: Options) -> list[bytes]:
         return [b"0"]
     size_bytes = options.integer("record-size") or 0
     if size_bytes <= 0:
-        raise ToolFailed("--record-size should be greater than zero.")
+        raise WrongOptions("--record-size should be greater than zero.")
     letters = bytes(_FIRST_LETTER + number for number in range(_LETTERS))
     return [bytes(random.choices(letters, k=size_bytes))]
 

@@ -10,7 +10,7 @@ import click
 
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand, ToolGroup
-from spindle.cli.tools.failures import FAILURES, ToolFailed, UsageError, failure
+from spindle.cli.tools.failures import FAILURES, ToolFailed, UsageError, WrongOptions, failure
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -153,15 +153,15 @@ def _abort(options: Options) -> None:
             marker = _marker_at(client, partition, start_offset)
         else:
             if producer_id is None:
-                raise ToolFailed(
+                raise WrongOptions(
                     "The transaction to abort must be identified either with --start-offset (for "
                     "brokers on 3.0 or above) or with --producer-id, --producer-epoch, and "
                     "--coordinator-epoch (for older brokers)"
                 )
             if epoch is None:
-                raise ToolFailed("Missing required argument --producer-epoch")
+                raise WrongOptions("Missing required argument --producer-epoch")
             if coordinator_epoch is None:
-                raise ToolFailed("Missing required argument --coordinator-epoch")
+                raise WrongOptions("Missing required argument --coordinator-epoch")
             # A producer that never ended a transaction is described with the epoch -1.
             marker = AbortMarker(partition, producer_id, epoch, max(0, coordinator_epoch))
         with _doing(f"Failed to abort transaction {marker}"):

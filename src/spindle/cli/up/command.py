@@ -104,28 +104,44 @@ def up(
     """
     wishes = Wishes(**numbers, overrides=parse_overrides(overrides))
     if wishes.racks > wishes.nodes:
-        raise CommandFailed(f"--racks {wishes.racks}: at most --nodes, which is {wishes.nodes}")
+        raise click.UsageError(f"--racks {wishes.racks}: at most --nodes, which is {wishes.nodes}")
     given = {
         name
         for name in ("port", "overrides", *numbers)
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
     cluster = LocalCluster(data=data, is_kept=keep or data is not None, as_json=as_json)
-    return cluster.run(wishes, given, lambda: _ports(wishes, port, is_wish="port" in given), port)
+    return cluster.run(
+        wishes, given, lambda: cluster_ports(wishes, port, is_wish="port" in given), port
+    )
 
 
-def _ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
-    """Return the ports of a new cluster."""
+def cluster_ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
+    """Return the ports of a new cluster: those from `first` on, and others for those in use.
+
+    Args:
+        first: 0 chooses free ports.
+        is_wish: the user chose `first`, so no other port will do.
+
+    Raises:
+        CommandFailed: a chosen port is in use.
+        click.UsageError: there are not so many ports.
+    """
     count = wishes.port_count
     if first == 0:
         return free_ports(count)
     if first + count - 1 > MAX_PORT:
-        raise CommandFailed(f"--port {first}: {count} ports are needed, up to {first + count - 1}")
+        raise click.UsageError(
+            f"--port {first}: {count} ports are needed, up to {first + count - 1}, but the highest "
+            f"port is {MAX_PORT}"
+        )
     wanted = range(first, first + count)
     taken = {port: reason for port in wanted if (reason := obstacle(port))}
     if taken and is_wish:
         worst, reason = next(iter(taken.items()))
         port = "the port" if worst == first else f"port {worst}, which is needed as well,"
         raise CommandFailed(f"--port {first}: {port} {reason}")
-    spare = iter(free_ports(len(taken)))
-    return [next(spare) if port in taken else port for port in wanted]
+    spare = dict(zip(taken, free_ports(len(taken)), strict=True))
+    for busy, other in spare.items():
+        click.echo(f"port {busy} {taken[busy]}: this cluster uses {other} instead", err=True)
+    return [spare.get(each, each) for each in wanted]

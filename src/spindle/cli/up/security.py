@@ -1,6 +1,7 @@
 """Certificates and users of `spindle up --secure`, made for one cluster."""
 
 import ipaddress
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,16 @@ _VALIDITY: Final = timedelta(days=3650)
 def client_properties_file(folder: Path, user: str) -> Path:
     """Return where the properties are with which a user's clients connect."""
     return folder / f"{user}.properties"
+
+
+def python_settings_file(folder: Path, user: str) -> Path:
+    """Return where the arguments of Python clients are with which a user connects."""
+    return folder / f"{user}.json"
+
+
+def authority_file(folder: Path) -> Path:
+    """Return where the certificate of the authority is, by which clients know the nodes."""
+    return folder / _FOLDER / "ca.pem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +95,7 @@ class Security:
             self._write(self._path(name), text)
 
     def write_clients(self, bootstrap_servers: str) -> None:
-        """Write the properties of every user."""
+        """Write the properties of every user, and the same as arguments of Python clients."""
         for user in self.passwords:
             properties = {
                 "bootstrap.servers": bootstrap_servers,
@@ -95,6 +106,8 @@ class Security:
                 "ssl.truststore.location": str(self._path("ca.pem")),
             }
             self._write(client_properties_file(self.folder, user), format_properties(properties))
+            settings = json.dumps(self._python_settings(bootstrap_servers, user), indent=1)
+            self._write(python_settings_file(self.folder, user), f"{settings}\n")
 
     def _write(self, path: Path, text: str) -> None:
         try:
@@ -102,6 +115,30 @@ class Security:
             OsFileSystem().write_atomically(str(path), text.encode())
         except OSError as error:
             raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
+
+    def _python_settings(self, bootstrap_servers: str, user: str) -> dict[str, dict[str, str]]:
+        """Return the arguments of each client, which names them in its own way."""
+        authority = str(authority_file(self.folder))
+        of_aiokafka = {
+            "bootstrap_servers": bootstrap_servers,
+            "security_protocol": CLIENT_LISTENER,
+            "sasl_mechanism": _MECHANISM,
+            "sasl_plain_username": user,
+            "sasl_plain_password": self.passwords[user],
+        }
+        return {
+            "confluent-kafka": {
+                "bootstrap.servers": bootstrap_servers,
+                "security.protocol": CLIENT_LISTENER,
+                "sasl.mechanism": _MECHANISM,
+                "sasl.username": user,
+                "sasl.password": self.passwords[user],
+                "ssl.ca.location": authority,
+            },
+            "kafka-python": {**of_aiokafka, "ssl_cafile": authority},
+            # Its certificate authority is an argument that is no text: `ssl_context`.
+            "aiokafka": of_aiokafka,
+        }
 
     def _jaas(self, user: str) -> str:
         password = self.passwords[user]

@@ -35,6 +35,9 @@ from spindle.serving.ports import ControllerChannel
 log = logging.getLogger(__name__)
 
 _INITIAL_RETRY_MS: Final = 100
+_MAX_REGISTRATION_RETRY_MS: Final = 500
+"""A killed broker that starts again is refused until its old session ends. Kafka doubles the pause
+between attempts up to a minute, so the broker may stay away for as long again as it has waited."""
 _STARTING_HEARTBEAT_S: Final = 0.01
 _FIRST_SHUTDOWN_HEARTBEAT_S: Final = 0.05
 _CONTROLLED_SHUTDOWN_S: Final = 300.0
@@ -114,7 +117,8 @@ class BrokerLifecycle:
         self._metadata_offset = metadata_offset
         self._on_epoch = on_epoch
         self._on_fatal = on_fatal
-        self._backoff = Backoff(_INITIAL_RETRY_MS, times.session_timeout_ms, random.random)
+        self._random = random.random
+        self._backoff = Backoff(_INITIAL_RETRY_MS, times.session_timeout_ms, self._random)
         self._offline: dict[Uuid, None] = {}
         self._readmitted: dict[Uuid, None] = {}
         self._acknowledged_offline: dict[Uuid, None] = {}
@@ -257,6 +261,8 @@ class BrokerLifecycle:
     async def _register_until_accepted(self) -> None:
         timeout_s = self._times.initial_registration_timeout_ms / 1000
         deadline_s = asyncio.get_running_loop().time() + timeout_s
+        backoff = Backoff(_INITIAL_RETRY_MS, _MAX_REGISTRATION_RETRY_MS, self._random)
+        last_reason = ""
         while True:
             try:
                 await self._register()
@@ -268,11 +274,21 @@ class BrokerLifecycle:
                         f"{self._times.initial_registration_timeout_ms}: {error}"
                     )
                     await asyncio.Event().wait()
-                log.info("registration refused: %s; the controller's log says why", error)
-                await asyncio.sleep(self._backoff.next_ms() / 1000)
+                reason = self._refusal_text(error)
+                log.log(logging.DEBUG if reason == last_reason else logging.INFO, "%s", reason)
+                last_reason = reason
+                await asyncio.sleep(backoff.next_ms() / 1000)
             else:
-                self._backoff.reset()
                 return
+
+    def _refusal_text(self, error: ApiError) -> str:
+        if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return (
+                f"the controller still has a session of an earlier process of broker "
+                f"{self._identity.broker_id}; this process registers when that session has ended, "
+                f"after at most broker.session.timeout.ms={self._times.session_timeout_ms}"
+            )
+        return f"registration refused: {error}; the controller's log says why"
 
     async def _renew_registration(self) -> None:
         """Register again; if that fails, the next turn tries it again, with a heartbeat between.

@@ -74,14 +74,39 @@ def _tell_broker(
 def _tell_leader(
     name: str, old: PartitionRegistration, new: PartitionRegistration, level: int
 ) -> None:
-    is_unclean = is_unclean_election(old, new)
+    if is_unclean_election(old, new):
+        logger.warning(
+            "UNCLEAN election of %s: leader %s -> %d, leader epoch %d: %s",
+            name,
+            _leader_text(old),
+            new.leader,
+            new.leader_epoch,
+            _reason_of_unclean_election(old, new),
+        )
+        return
     logger.log(
-        logging.WARNING if is_unclean else level,
-        "%s of %s: leader %d -> %d, leader epoch %d, ISR %s",
-        "UNCLEAN election" if is_unclean else "Partition change",
+        level,
+        "Partition change of %s: leader %s -> %s, leader epoch %d, ISR %s",
         name,
-        old.leader,
-        new.leader,
+        _leader_text(old),
+        _leader_text(new),
         new.leader_epoch,
         list(new.isr),
+    )
+
+
+def _leader_text(partition: PartitionRegistration) -> str:
+    return "none" if partition.leader == NO_LEADER else str(partition.leader)
+
+
+def _reason_of_unclean_election(old: PartitionRegistration, new: PartitionRegistration) -> str:
+    truncates = "the other replicas truncate their logs to its log"
+    if old.last_known_elr == (new.leader,):
+        return (
+            "all replicas of the ISR ended without a controlled shutdown, so none is known to have "
+            f"all acknowledged records; broker {new.leader} was the last leader, and {truncates}"
+        )
+    return (
+        f"no replica of the ISR can lead; broker {new.leader} may lack acknowledged records, "
+        f"and {truncates}"
     )
