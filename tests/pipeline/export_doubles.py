@@ -145,7 +145,7 @@ def export(
 def rows_of(table_format: str, path: Path) -> Any:
     """Return all rows of a table as another reader than Spark sees them."""
     if table_format == "delta":
-        return DeltaTable(path).to_pyarrow_table()
+        return DeltaTable(path.as_uri()).to_pyarrow_table()
     if table_format == "iceberg":
         table = iceberg_place(path, None).load()
         assert table is not None

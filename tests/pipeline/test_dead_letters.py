@@ -17,8 +17,9 @@ from spindle.common.ids import TopicPartition
 from spindle.pipeline.export import ExportConflict, ExportRefused, exporter
 from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.model import ExportResult, WrittenFile
-from spindle.pipeline.export.parquet_files import write_range
+from spindle.pipeline.export.parquet_files import _TimeRange, write_range
 from spindle.pipeline.export.portions import PortionSize
+from spindle.pipeline.export.row_format import Encoding
 from spindle.pipeline.export.settings import ExportOptions, source_and_settings
 from spindle.pipeline.schemas.rows import BadRecord
 from spindle.protocol.records.builder import SimpleRecord
@@ -61,8 +62,9 @@ class Exports:
         offsets: int = 5,
         bad_records: str = "dead_letters",
         partition_by: str | None = None,
+        key: Encoding = "binary",
         before_commit: Callable[[str, int], object] = lambda table, number: None,
-        **more: str,
+        **more: str | None,
     ) -> ExportResult:
         """Run an export in this process.
 
@@ -74,8 +76,9 @@ class Exports:
             "valueFormat": "json", "valueSchema": schema, "badRecords": bad_records,
             **more,
         }  # fmt: skip
+        options = {name: text for name, text in options.items() if text is not None}
         table = table_of(self.format, self.path)
-        given: ExportOptions = {"portion": PortionSize(offsets=offsets)}
+        given: ExportOptions = {"portion": PortionSize(offsets=offsets), "key": key}
         if partition_by is not None:
             given["partition_by"] = partition_by
         source, settings = source_and_settings(options, given, table)
@@ -106,6 +109,17 @@ class Exports:
     def offsets(self, path: Path) -> list[int]:
         rows = rows_of(self.format, path).to_pylist()
         return sorted(row["partition"] * 20 + row["offset"] for row in rows)
+
+    def letters(self) -> list[dict[str, Any]]:
+        """Return the dead letters, in the order of their offsets."""
+        path = Path(dead_letters_of(str(self.path)))
+        if not table_of(self.format, path).live_files():
+            return []
+        # Without the times, of which Python has not all.
+        rows: list[dict[str, Any]] = (
+            rows_of(self.format, path).drop_columns(["timestamp"]).to_pylist()
+        )
+        return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
     def check(self, dead: Sequence[int] = BAD) -> None:
         """Check that each offset is in one table, once, and that no file is left over."""
@@ -258,6 +272,9 @@ def test_an_inferred_schema_grows_by_new_columns(exports: Exports) -> None:
         b'{"Id": 1}',
         b'{"id": 1, "": 2}',
         rb'{"id": 1, "\ud800": 2}',
+        rb'{"id": 1, "a\u0000b": 2}',
+        rb'{"id": 1, "in": {"\u0000": 2}}',
+        json.dumps({"id": 1, "x" * 1001: 2}).encode(),
         json.dumps({f"f{n}": 1 for n in range(20_000)}).encode(),
     ],
 )
@@ -342,3 +359,164 @@ def test_a_corrupt_batch_is_a_dead_letter(delta_exports: Exports) -> None:
     rows = rows_of("delta", delta_exports.path).to_pylist()
     assert sorted(row["offset"] for row in rows if row["partition"] == 0)[-2:] == [19, 21]
     assert list(delta_exports.columns()) == ["partition", "offset", "id"]
+
+
+DOTTED = (b'{"a.b": 1, "a": {"b": 2}}', b'{"id": "x", "l": [1], "l.element": 2}')
+
+
+def test_names_with_dots_are_columns_of_their_own_unless_the_format_joins_names(
+    exports: Exports,
+) -> None:
+    """Iceberg has one path for a field with a dot in its name and for the field of a struct."""
+    names = ["a.b", "a", "l", "l.element"]
+    exports.append(*DOTTED)
+    result = exports.run(schema="infer")
+    joins = exports.format == "iceberg"
+    assert (result.rows, result.dead_letters) == ((40, 2) if joins else (42, 0))
+    assert list(exports.columns()) == ["partition", "offset", "id", *([] if joins else names)]
+    exports.append(b'{"id": "x", "a.b": 1}', b'{"id": "x", "a": {"b": 2}}')
+    result = exports.run(schema="infer")
+    assert (result.rows, result.dead_letters) == ((1, 1) if joins else (2, 0))
+    (row,) = [row for row in read_rows(exports) if row["offset"] == 22 and row["partition"] == 0]
+    assert row["a.b"] == 1
+    letters = exports.letters()
+    assert all("two fields have the path 'a.b'" in each["reason"] or joins for each in letters)
+
+
+def test_a_schema_whose_names_clash_in_the_format_is_refused(tmp_path: Path) -> None:
+    schema = "`a.b` INT, a STRUCT<b: INT>"
+    with pytest.raises(ExportRefused, match=r"two fields have the path 'a\.b': Iceberg joins"):
+        Exports(tmp_path / "iceberg", "iceberg").run(schema=schema)
+    assert Exports(tmp_path / "delta", "delta").run(schema=schema).rows == 40
+    with pytest.raises(ExportRefused, match="differ in case only: 'B'"):
+        Exports(tmp_path / "case", "delta").run(
+            schema=json.dumps({"properties": {"a": {"properties": {"b": {}, "B": {}}}}})
+        )
+
+
+STRANGE_NAMES = (
+    "a.b", "a`b", "a b", "a,b;c", "a'b\"c", "{}()[]<>", "ä", "\N{GRINNING FACE}", "select", "1",
+    "%41", "a/b", "a\\b", "tab\there", "line\nbreak", "#", "*", "$x", "_", "x" * 1000,
+    ".", "..", " a ",
+)  # fmt: skip
+
+
+def test_every_name_is_in_the_table_as_it_was(exports: Exports) -> None:
+    within = dict.fromkeys(STRANGE_NAMES, 1)
+    value = {**within, "in": within, "list": [within]}
+    exports.append(json.dumps(value).encode())
+    assert exports.run(schema="infer").dead_letters == 0
+    (row,) = [row for row in read_rows(exports) if row["1"] == 1]
+    assert {name: row[name] for name in value} == value
+
+
+@pytest.mark.parametrize("column", ["p", "p.q `r`/%=ä"])
+def test_texts_that_name_no_directory_are_dead_letters(exports: Exports, column: str) -> None:
+    good = [
+        "a",
+        "..",
+        ".",
+        "a=b",
+        "a/b",
+        "%41",
+        " a",
+        "a ",
+        "ä",
+        "1",
+        "null",
+        "x" * 200,
+        "a\0b",
+        None,
+    ]
+    bad = ["", "__HIVE_DEFAULT_PARTITION__", "y" * 300, "ä" * 127]
+    exports.append(*(json.dumps({"id": 1, column: text}).encode() for text in good + bad))
+    given = {"schema": f"id BIGINT, `{column.replace('`', '``')}` STRING", "partition_by": column}
+    with pytest.raises(BadRecord, match=r"t-0 offset 34 cannot be stored: .*text is empty"):
+        exports.run(bad_records="fail", offsets=1000, **{**given, "startingOffsets": START})
+    exports.run(offsets=1000, **{**given, "startingOffsets": START})
+    rows = rows_of(exports.format, exports.path).to_pylist()
+    if exports.format != "parquet":
+        assert sorted(str(row[column]) for row in rows) == sorted(map(str, good))
+    assert len(rows) == len(good)
+    reasons = [each["reason"] for each in exports.letters()]
+    for reason, words in zip(
+        reasons, ("is empty", "is __HIVE_DEFAULT_PARTITION__", "bytes", "bytes"), strict=True
+    ):
+        assert words in reason
+    assert all(reason.endswith("the limit is 255") for reason in reasons[2:])
+    assert exports.run(**{**given, "startingOffsets": START}).is_empty
+
+
+START = '{"t": {"0": 20, "1": 20}}'
+MICROSECONDS = 1_795_745_037_802_000
+
+
+@pytest.mark.parametrize("partition_by", [None, "date", "hour"])
+def test_times_beyond_the_year_9999_are_stored_or_dead_letters(
+    exports: Exports, partition_by: str | None
+) -> None:
+    """A producer has given microseconds as milliseconds."""
+    late = SimpleRecord(b"k", b'{"id": 1}', MICROSECONDS)
+    exports.writers[0].append_records([late, SimpleRecord(b"k", b'{"id": 1}', 1)])
+    given = {"partition_by": partition_by, "columns": "offset,partition,timestamp,value"}
+    cannot = exports.format == "iceberg" or partition_by is not None
+    if cannot:
+        with pytest.raises(BadRecord, match=r"t-0 offset 20 cannot be stored: .*year 58874.* 9999"):
+            exports.run(bad_records="fail", **{**given, "startingOffsets": START})
+    exports.run(**{**given, "startingOffsets": START})
+    assert [each["offset"] for each in exports.letters()] == ([20] if cannot else [])
+
+
+def test_dead_letters_need_no_format(exports: Exports) -> None:
+    """Bytes that have to be text, and times that cannot be stored, are bad records, too."""
+    exports.writers[0].append_records(
+        [
+            SimpleRecord(b"\xff", b"1", 1),
+            SimpleRecord(b"k", b"2", MICROSECONDS),
+            SimpleRecord(b"k", None, 3),
+        ]
+    )
+    exports.run(
+        key="string",
+        partition_by="date",
+        valueFormat=None,
+        valueSchema=None,
+        columns="offset,key,value,timestamp",
+        startingOffsets=START,
+    )
+    assert [each["offset"] for each in exports.letters()] == [20, 21]
+    assert [row["offset"] for row in rows_of(exports.format, exports.path).to_pylist()] == [22]
+
+
+def test_fields_with_the_names_of_record_columns_are_fields(exports: Exports) -> None:
+    """Their types and values are their own, in the files, the statistics and the partitions."""
+    value = {
+        "offset": "x", "timestamp": True, "partition": 1.5, "topic": {"a": 1}, "timestampType": [1],
+        "key": "k", "headers": 7,
+    }  # fmt: skip
+    exports.append(json.dumps(value).encode())
+    given = {"columns": "value", "startingOffsets": START, "offsets": 1000}
+    with pytest.raises(ValueError, match="the type of timestamp is bool; want the timestamp of"):
+        exports.run(schema="infer", partition_by="date", **given)
+    assert exports.run(schema="infer", **given).dead_letters == 0
+    (row,) = read_rows(exports)
+    assert row == value
+    if exports.format == "delta":
+        (action,) = pa.table(DeltaTable(exports.path).get_add_actions(flatten=True)).to_pylist()
+        assert not [name for name, value in action.items() if "." in name and value is not None]
+
+
+def test_statistics_of_times_are_left_out_where_a_time_is_null(tmp_path: Path) -> None:
+    times = pa.array([1000, None], pa.timestamp("us", tz="UTC"))
+    seen = _TimeRange()
+    seen.add(pa.RecordBatch.from_arrays([times], ["timestamp"]))
+    assert seen.range_ms() == (None, None)
+
+
+def read_rows(exports: Exports) -> list[dict[str, Any]]:
+    if exports.format == "parquet":
+        rows = ds.dataset(exports.path, schema=exports.schema()).to_table()
+    else:
+        rows = rows_of(exports.format, exports.path)
+    found: list[dict[str, Any]] = rows.to_pylist()
+    return found

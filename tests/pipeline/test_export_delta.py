@@ -169,8 +169,8 @@ def test_a_key_that_is_no_text_is_named_and_leaves_no_file(tmp_path: Path) -> No
     as_text = settings(tmp_path, key="string")
     with pytest.raises(
         ValueError,
-        match=r"key of topic-0 at offset 3 is not UTF-8 \(byte 0xff at position 1\); "
-        "export it with key='binary'",
+        match=r"topic-0 offset 3 cannot be decoded: key: not UTF-8 \(byte 0xff at position 1\), "
+        "which key='binary' takes",
     ):
         write_range(FakeSource(key=b"a\xff"), piece(3, 5), as_text, 0)
     assert list(tmp_path.iterdir()) == []
@@ -187,7 +187,7 @@ def test_a_key_is_text_beside_a_value_that_is_decoded() -> None:
     decoding = row_decoding({"valueFormat": "json", "valueSchema": "id BIGINT"})
     form = row_format(("key", "value"), "string", "binary", decoding)
     raw = pa.record_batch([[b"k"], [b'{"id": 7}']], schema=arrow_schema(("key", "value")))
-    rows, reasons = form.split(raw, TopicPartition("t", 0))
+    rows, reasons = form.split(raw)
     assert (rows.to_pylist(), reasons) == ([{"key": "k", "id": 7}], None)
     assert rows.schema == form.schema()
 

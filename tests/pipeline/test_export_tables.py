@@ -27,6 +27,7 @@ from spindle.pipeline.export.model import (
     PartitionIdentity,
 )
 from spindle.pipeline.export.orphans import remove_orphans
+from spindle.pipeline.export.paths import local_directory
 from spindle.pipeline.export.table import Portion, TableLayout, check_columns
 
 KEY = PartitionIdentity(TOPIC_ID, 0)
@@ -44,6 +45,50 @@ def test_a_file_in_place_of_the_table_is_refused(tmp_path: Path, table_format: s
     path.touch()
     with pytest.raises(ValueError, match="file' is a file: a table is a directory"):
         open_table(table_format, path, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b/", "/a/b"),
+        ("FILE://localhost/a%41", "/a%41"),
+        ("/a/%41 #?,", "/a/%41 #?,"),
+        ("/a:/b", "/a:/b"),
+        ("file://host/a", None),
+        ("hdfs:/a", None),
+        ("s3://bucket/a", None),
+        ("", None),
+        ("a\0b", None),
+    ],
+)
+def test_a_path_is_taken_as_it_is(text: str, path: str | None) -> None:
+    if path is not None:
+        assert local_directory(text) == Path(path)
+        return
+    with pytest.raises(ValueError, match=r"^path "):
+        local_directory(text)
+
+
+@every_format
+@pytest.mark.parametrize(
+    "name", ["%41", "%", "a b", "ä,ö;", "#", "?", "a:b", "'q\"", "[x]{y,z}*", "$x"]
+)
+def test_a_table_lies_where_its_path_says(tmp_path: Path, table_format: str, name: str) -> None:
+    path = tmp_path / name / "t"
+    unusable = {"iceberg": ("%41", "%", "#", "?"), "delta": ("%41",), "parquet": ()}
+    if name in unusable[table_format]:
+        with pytest.raises(ValueError, match=r"the path cannot have the character|takes %41 in it"):
+            table_of(table_format, path)
+        assert not list(tmp_path.iterdir())
+        return
+    for end in (3, 5):
+        export(table_of(table_format, path), piece(0, end), partition_by="topic")
+    assert offsets_of(table_format, path) == [0, 1, 2, 3, 4]
+    assert compact_table(table_format, path) == (2, 1)
+    vacuum_table(table_format, path, hours=0)
+    assert offsets_of(table_format, path) == [0, 1, 2, 3, 4]
+    assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
 @every_format

@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -35,13 +35,19 @@ def row_of(text: str | bytes, columns: str) -> tuple[Any, str | None]:
     return rows_of(JsonDecoder(ddl_type(columns)), [value])[0]
 
 
+TIMES = (
+    "2020-01-01T10:00:00.123456789Z", "2020-01-01t10:00:00z", "2020-01-01T10:00:00.1234567+01:00",
+    "2020-01-01T10:00:00.1234567z\n", "2020-01-01T24:00:00Z", "2020-01-01T23:59:60Z", "10:00:00",
+    "2020-01-01T10:00:00.Z", "+10000-01-01T00:00:00Z", "0000-01-01T00:00:00.0000000Z",
+)  # fmt: skip
 JSON_VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**70), 2**70)
     | st.floats()
     | st.text(max_size=5)
-    | st.sampled_from(["2020-01-01", "2020-01-01T10:00:00Z", "2020-01-01 10:00:00", "1.25", "NaN"]),
+    | st.sampled_from(["2020-01-01", "2020-01-01T10:00:00Z", "2020-01-01 10:00:00", "1.25", "NaN"])
+    | st.sampled_from(TIMES),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(st.sampled_from(["x", "seen", "n", "on", "z"]), inner, max_size=3)
@@ -250,3 +256,37 @@ def test_a_decoder_is_picklable_and_refuses_types_that_json_lacks() -> None:
         JsonDecoder(ddl_type("m MAP<INT, INT>"))
     with pytest.raises(ValueError, match="cannot be read into a column of type"):
         JsonDecoder(pa.struct([("t", pa.duration("s"))]))
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [
+        ("2026-01-01T00:00:00.123456Z", 123456),
+        ("2026-01-01T00:00:00.123456789Z", 123456),
+        ("2026-01-01T00:00:00.1234567+00:00", 123456),
+        ("2026-01-01 00:00:00.9999999", 999999),
+        ("2026-01-01t00:00:00z", 0),
+        ("2026-01-01t01:00:00.12345678901+01:00", 123456),
+        ("2025-12-31T23:59:59.9999999z", -1),
+        ("2026-01-01T24:00:00Z", None),
+        ("2025-12-31T23:59:60Z", None),
+        ("00:00:00", None),
+        ("2026-01-01T00:00:00.1234567Zz", None),
+        ("+12026-01-01T00:00:00Z", None),
+        ("2026-01-01T00:00:00.1234567Z ", None),
+    ],
+)
+def test_times_are_taken_in_the_spellings_of_rfc_3339_and_cut_to_microseconds(
+    text: str, microseconds: int | None
+) -> None:
+    """A DATE takes no time; others that are no times are bad, in a batch as alone."""
+    values = [json.dumps({"at": each}).encode() for each in (text, "2026-01-01T00:00:00Z")]
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    for batch in (values, values[:1]):
+        row, error = rows_of(JsonDecoder(ddl_type("at TIMESTAMP")), batch)[0]
+        if microseconds is None:
+            assert row is None
+            assert "is no ISO 8601 text for timestamp" in str(error)
+        else:
+            assert row == {"at": begin + timedelta(microseconds=microseconds)}
+    assert row_of(values[0], "at DATE")[0] is None

@@ -1,7 +1,7 @@
 """The words of `--from` and `--until` as options of a data source."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 import click
@@ -9,6 +9,7 @@ import click
 from spindle.pipeline.options.values import json_object
 
 Edge = Literal["starting", "ending"]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OPTIONS: Final = {"starting": "--from", "ending": "--until"}
 
 
@@ -37,7 +38,7 @@ def place_options(edge: Edge, topic: str, text: str) -> dict[str, str]:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    time_ms = int(moment.timestamp() * 1000)
+    time_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
     if time_ms < 0:
         raise click.BadParameter(f"{option} {text!r} is before 1970")
     return {f"{edge}Timestamp": str(time_ms)}

@@ -18,6 +18,9 @@ RAW_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value
 
 DEAD_LETTER_ROWS: Final = RowFormat(RAW_COLUMNS, added=(pa.field("reason", pa.string()),))
 
+WITHOUT_STATISTICS: Final = frozenset({"timestamp"})
+"""The time of a dead letter may be why it is one."""
+
 
 class DecidedOffsets(NamedTuple):
     """Offsets of a partition that are decided: those that are dead letters, in ascending order."""

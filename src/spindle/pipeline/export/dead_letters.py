@@ -17,6 +17,7 @@ from spindle.common.uuids import Uuid
 from spindle.pipeline.export.continuation import key_of
 from spindle.pipeline.export.dead_letter_rule import (
     DEAD_LETTER_ROWS,
+    WITHOUT_STATISTICS,
     DeadLetterRule,
     DecidedOffsets,
 )
@@ -30,7 +31,7 @@ from spindle.pipeline.export.model import (
 from spindle.pipeline.export.parquet_files import parse_file_name
 from spindle.pipeline.export.table import ExportTable, Portion, TableLayout
 
-_LAYOUT: Final = TableLayout(DEAD_LETTER_ROWS.schema())
+_LAYOUT: Final = TableLayout(DEAD_LETTER_ROWS.schema(), without_statistics=WITHOUT_STATISTICS)
 
 
 class DeadLetters:

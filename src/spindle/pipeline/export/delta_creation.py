@@ -16,6 +16,8 @@ from typing import Final
 from deltalake import CommitProperties, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
+from spindle.pipeline.export.paths import delta_location
+
 _LOG: Final = "_delta_log"
 _FIRST: Final = f"{0:020}.json"
 
@@ -34,7 +36,12 @@ def create_table(
     """
     with tempfile.TemporaryDirectory() as folder:
         create_table_with_add_actions(
-            folder, schema, list(actions), "error", list(partition_by), commit_properties=properties
+            delta_location(folder),
+            schema,
+            list(actions),
+            "error",
+            list(partition_by),
+            commit_properties=properties,
         )
         commit = (Path(folder) / _LOG / _FIRST).read_bytes()
     log = Path(path) / _LOG

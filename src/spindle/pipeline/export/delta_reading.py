@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from spindle.pipeline.export.paths import local_directory
+from spindle.pipeline.export.paths import delta_location, local_directory
 from spindle.pipeline.export.reading import frame_of_files
 
 if TYPE_CHECKING:
@@ -43,10 +43,11 @@ def read_delta(
     from deltalake.exceptions import DeltaError
 
     directory = local_directory(path)
-    if not DeltaTable.is_deltatable(str(directory)):
+    location = delta_location(directory)
+    if not DeltaTable.is_deltatable(location):
         raise FileNotFoundError(f"{directory} holds no Delta table")
     try:
-        table = DeltaTable(str(directory), version=version)
+        table = DeltaTable(location, version=version)
     except DeltaError as error:
         raise ValueError(f"version {version} of the table {directory}: {error}") from error
     _refuse_unknown_features(table, directory)

@@ -31,6 +31,7 @@ from spindle.pipeline.export.model import (
     WrittenFile,
 )
 from spindle.pipeline.export.parquet_files import parse_file_name
+from spindle.pipeline.export.paths import delta_location
 from spindle.pipeline.export.table import (
     Portion,
     TableLayout,
@@ -38,6 +39,7 @@ from spindle.pipeline.export.table import (
     check_partitioning,
     conflict,
     coverage_after,
+    names_fault,
     prepare_beside_others,
 )
 
@@ -51,6 +53,7 @@ class DeltaExportTable:
     """A snapshot of the Delta table at `path`, which may not exist yet."""
 
     has_partition_columns_in_files = False
+    limits_times = False
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -66,6 +69,9 @@ class DeltaExportTable:
 
     def columns(self) -> pa.Schema | None:
         return None if self._table is None else pa.schema(self._table.schema().to_arrow())
+
+    def columns_fault(self, columns: pa.Schema) -> str | None:
+        return names_fault(columns)
 
     def check_layout(self, layout: TableLayout) -> None:
         """Refuse an export whose columns or partition columns are not those of the table.
@@ -125,7 +131,8 @@ class DeltaExportTable:
             app_transactions=list(self._transactions(portion)),
         )
         layout = portion.layout
-        names = [name for name in layout.schema.names if name not in layout.partition_by]
+        others = {*layout.partition_by, *layout.without_statistics}
+        names = [name for name in layout.schema.names if name not in others]
         actions = [_add_action(self.path, file, names) for file in portion.files]
         try:
             if self._table is None:
@@ -207,7 +214,8 @@ class DeltaExportTable:
 
     def refresh(self) -> None:
         """Become the newest snapshot."""
-        self._table = DeltaTable(self.path) if DeltaTable.is_deltatable(self.path) else None
+        location = delta_location(self.path)
+        self._table = DeltaTable(location) if DeltaTable.is_deltatable(location) else None
         self._by_name = self._coverage_by_name()
 
     def _transactions(self, portion: Portion) -> Iterable[Transaction]:

@@ -86,6 +86,9 @@ def plan_export(source: ExportSource, table: ExportTable, settings: ExportSettin
     Raises:
         ExportRefused, ExportConflict, DataLoss: as `run_export`.
     """
+    fault = table.columns_fault(settings.layout.schema)
+    if fault is not None:
+        raise ExportRefused(f"the table {table.path} cannot be made: {fault}")
     table.check_layout(settings.layout)
     planned = source.ranges()
     topics = {piece.partition.topic: piece.topic_id for piece in planned}
@@ -177,6 +180,8 @@ class _Run:
             settings.partitioning,
             self.table.has_partition_columns_in_files,
             self._letter_settings(portion),
+            self.table.limits_times,
+            settings.layout.without_statistics,
         )
         try:
             written = write_files(self.spark, self.source, portion, target, self._report)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from spindle.pipeline.export.model import ExportRefused
 from spindle.pipeline.export.parquet_files import STATISTICS
 from spindle.pipeline.export.paths import local_directory
+from spindle.pipeline.export.table import TableLayout
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import CreateTableTransaction, Table
 
@@ -68,7 +68,7 @@ class IcebergPlace:
             return None
 
     def new_table(
-        self, schema: "pa.Schema", partition_by: tuple[str, ...], location: str | None = None
+        self, layout: TableLayout, location: str | None = None
     ) -> "CreateTableTransaction":
         """Return a transaction that makes the table. Before its commit no catalog has the table.
 
@@ -85,12 +85,14 @@ class IcebergPlace:
         except Exception as error:
             if not _lost_race(error):
                 raise
-        options: dict[str, Any] = {"properties": _metrics(schema, partition_by)}
+        options: dict[str, Any] = {"properties": _metrics(layout)}
         if self.location is not None:
             location = f"file://{self.location}"
-        table = catalog.create_table_transaction(self.identifier, schema, location, **options)
+        table = catalog.create_table_transaction(
+            self.identifier, layout.schema, location, **options
+        )
         with table.update_spec() as spec:
-            for name in partition_by:
+            for name in layout.partition_by:
                 spec.add_identity(name)
         return table
 
@@ -138,9 +140,10 @@ def data_directory(name: str, location: str) -> Path:
     return Path(location.removeprefix("file://").removeprefix("file:")) / "data"
 
 
-def _metrics(schema: "pa.Schema", partition_by: tuple[str, ...]) -> dict[str, str]:
+def _metrics(layout: TableLayout) -> dict[str, str]:
     """Return the properties that name the columns with statistics: files have no others."""
-    columns = {*STATISTICS, *partition_by} & {*schema.names}
+    of_records = {*STATISTICS} - layout.without_statistics
+    columns = {*of_records, *layout.partition_by} & {*layout.schema.names}
     full = {f"write.metadata.metrics.column.{name}": "full" for name in sorted(columns)}
     return {"write.metadata.metrics.default": "none", **full}
 

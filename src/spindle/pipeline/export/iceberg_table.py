@@ -33,8 +33,10 @@ from spindle.pipeline.export.table import (
     check_partitioning,
     conflict,
     coverage_after,
+    names_fault,
     prepare_beside_others,
 )
+from spindle.pipeline.schemas.field_names import shared_path, shown_name
 
 if TYPE_CHECKING:
     from pyiceberg.table import CreateTableTransaction, Table, Transaction
@@ -50,6 +52,7 @@ class IcebergExportTable:
     """A snapshot of the table at a place, which may not exist yet."""
 
     has_partition_columns_in_files = True
+    limits_times = True
 
     def __init__(self, place: IcebergPlace) -> None:
         self.path = place.name
@@ -76,6 +79,15 @@ class IcebergExportTable:
 
     def columns(self) -> pa.Schema | None:
         return None if self._table is None else plain_schema(self._table)
+
+    def columns_fault(self, columns: pa.Schema) -> str | None:
+        path = shared_path(columns)
+        if path is None:
+            return names_fault(columns)
+        return (
+            f"two fields have the path {shown_name(path)}: Iceberg joins the names of nested "
+            "fields with dots"
+        )
 
     def check_layout(self, layout: TableLayout) -> None:
         if self._table is None:
@@ -232,7 +244,7 @@ class IcebergExportTable:
         return tuple(schema.find_field(each.source_id).name for each in fields)
 
     def _new_table(self, layout: TableLayout) -> "CreateTableTransaction":
-        return self._place.new_table(layout.schema, layout.partition_by, self._new_location)
+        return self._place.new_table(layout, self._new_location)
 
     def _commit_number(self) -> int:
         return 0 if self._table is None else int(self._table.properties.get(_COMMIT, "0"))

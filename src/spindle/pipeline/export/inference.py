@@ -59,23 +59,30 @@ def with_inferred_schema(
     rest = {name: text for name, text in options.items() if name.lower() != "valueschema"}
     if not any(name.lower() == "valueunknownfields" for name in rest):
         rest["valueUnknownFields"] = "refuse"
-    taken = _other_columns(rest, source, table, partitioning)
+    others = _other_columns(rest, source, table, partitioning)
+    taken = frozenset(field.name.lower() for field in others)
     held = _held_type(table, taken)
-    kind = inferred_type(_sample(source, table, held is None), taken, held)
+
+    def fault_of(kind: Any) -> str | None:
+        return table.columns_fault(pa.schema([*others, *kind]))
+
+    kind = inferred_type(_sample(source, table, held is None), taken, held, fault_of)
     return {**rest, "valueSchema": ddl_columns(kind)}
 
 
 def _other_columns(
     options: Mapping[str, str], source: ExportSource, table: ExportTable, partitioning: Partitioning
-) -> frozenset[str]:
-    """Return the names, in lower case, of the columns that are not made from the value."""
+) -> list[Any]:
+    """Return the columns that are not made from the value."""
     if "value" not in source.columns:
         raise ValueError("option valueSchema=infer: the columns do not include value")
     placeholder = {**options, "valueSchema": f"`{_PLACEHOLDER}` STRING"}
     decoding = row_decoding(placeholder, (*BAD_RECORDS, DEAD_LETTERS))
-    names = {*decoding.schema(source.columns).names} - {_PLACEHOLDER}
-    names.update(partitioning.derived_columns(table.columns()))
-    return frozenset(name.lower() for name in names)
+    fields = [each for each in decoding.schema(source.columns) if each.name != _PLACEHOLDER]
+    held = table.columns()
+    if held is None:
+        return fields
+    return [*fields, *(held.field(name) for name in partitioning.derived_columns(held))]
 
 
 def _held_type(table: ExportTable, taken: Collection[str]) -> Any | None:

@@ -19,7 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spindle.common.uuids import parse_uuid, uuid_text
-from spindle.pipeline.export.dead_letter_rule import DEAD_LETTER_ROWS, DeadLetterRule
+from spindle.pipeline.export.dead_letter_rule import (
+    DEAD_LETTER_ROWS,
+    WITHOUT_STATISTICS,
+    DeadLetterRule,
+)
 from spindle.pipeline.export.model import (
     Coverage,
     ExportSource,
@@ -30,19 +34,26 @@ from spindle.pipeline.export.model import (
 from spindle.pipeline.export.partitioning import UNPARTITIONED, Partitioning, Values, directory_of
 from spindle.pipeline.export.paths import sync_directory
 from spindle.pipeline.export.row_format import RowFormat
+from spindle.pipeline.export.stored_values import time_faults
+from spindle.pipeline.schemas.decoding import merged_errors
+from spindle.pipeline.schemas.rows import bad_record
 
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 _MAX_OPEN_FILES: Final = 256
+_SET_ASIDE: Final = (
+    "The option badRecords=dead_letters (--dead-letters) puts bad records into a table beside this "
+    "one, badRecords=permissive keeps those that cannot be decoded, with the reason"
+)
 _TOPIC_CHARACTERS: Final = 80
 _NAME: Final = re.compile(
     r".*-(\d+)\.([A-Za-z0-9_-]{22})\.(\d{20})-(\d{20})\.[0-9a-f]+-\d+\.parquet"
 )
+STATISTICS: Final = ("partition", "offset", "timestamp")
 _DELTA_ENCODED: Final = ("offset", "timestamp")
 _COMPACTED_NAME: Final = re.compile(
     r".*-(\d+)\.([A-Za-z0-9_-]{22})\.(\d{20})-(\d{20})\.[0-9a-f]+-compacted\.parquet"
 )
 _CODECS: Final = {"UNCOMPRESSED": "none", "LZ4_RAW": "lz4"}
-STATISTICS: Final = ("partition", "offset", "timestamp")
 _DICTIONARY: Final = ("topic", "partition", "timestampType")
 
 
@@ -54,7 +65,11 @@ class LetterSettings(NamedTuple):
 
 
 class FileSettings(NamedTuple):
-    """Where and how files are written. `run_id` is a hex string that is unique to the run."""
+    """Where and how files are written. `run_id` is a hex string that is unique to the run.
+
+    `limits_times`: a time that has statistics must be in the years 1 to 9999.
+    `without_statistics` is as in TableLayout.
+    """
 
     directory: str
     run_id: str
@@ -63,6 +78,8 @@ class FileSettings(NamedTuple):
     partitioning: Partitioning = UNPARTITIONED
     has_partition_columns: bool = False
     letters: LetterSettings | None = None
+    limits_times: bool = False
+    without_statistics: frozenset[str] = frozenset()
 
     def table_schema(self) -> pa.Schema:
         """Return the columns of the table."""
@@ -74,6 +91,21 @@ class FileSettings(NamedTuple):
         if self.has_partition_columns:
             return schema
         return pa.schema([each for each in schema if each.name not in self.partitioning.columns])
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The columns of records that have statistics in the files."""
+        names = self.row_format.schema().names
+        return tuple(
+            name for name in STATISTICS if name in names and name not in self.without_statistics
+        )
+
+    def faults(self, rows: pa.RecordBatch) -> Any | None:
+        """Return why rows with all columns of the table cannot be stored in it; None if all can."""
+        faults = self.partitioning.faults(rows)
+        if not self.limits_times:
+            return faults
+        return merged_errors(faults, time_faults(rows, self.statistics))
 
 
 def file_name(piece: PlannedRange, run_id: str, attempt: int) -> str:
@@ -127,7 +159,9 @@ def join_files(paths: Sequence[Path], target: Path, partitioned_by: tuple[str, .
     codec = files[0].metadata.row_group(0).column(0).compression
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.tmp")
-    joined = _OpenFile(temporary, schema, _CODECS.get(codec, codec.lower()), partitioned_by)
+    statistics = _common_statistics(files)
+    codec = _CODECS.get(codec, codec.lower())
+    joined = _OpenFile(temporary, schema, codec, partitioned_by, statistics)
     try:
         for file in files:
             for group in range(file.num_row_groups):
@@ -143,6 +177,16 @@ def join_files(paths: Sequence[Path], target: Path, partitioned_by: tuple[str, .
         raise
     sync_directory(target.parent)
     return joined.rows
+
+
+def _common_statistics(files: Sequence[pq.ParquetFile]) -> tuple[str, ...]:
+    """Return those of STATISTICS that every file has."""
+    kept = set(STATISTICS)
+    for file in files:
+        group = file.metadata.row_group(0)
+        chunks = [group.column(number) for number in range(group.num_columns)]
+        kept &= {chunk.path_in_schema for chunk in chunks if chunk.is_stats_set}
+    return tuple(name for name in STATISTICS if name in kept)
 
 
 def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -165,18 +209,22 @@ def write_range(
 
     Raises:
         OSError: a file cannot be written; nothing is left of them.
-        ValueError: a key or value that is to be stored as text is not UTF-8, or the partition
-            columns of the range have too many values.
+        BadRecord: a record cannot be decoded or stored, and bad ones are not set aside.
+        ValueError: the partition columns of the range have too many values.
     """
     name = file_name(piece, settings.run_id, attempt)
     files = _RangeFiles(Path(settings.directory), name, settings)
     letters = _letter_files(name, settings)
     try:
         for batch in source.read(piece):
+            rows, undecoded = settings.row_format.split(batch)
+            rows = settings.partitioning.extended(rows)
+            unstored = settings.faults(rows)
             if settings.letters is None:
-                files.add(settings.row_format.converted(batch, piece.partition))
+                _refuse_bad(batch, undecoded, unstored, piece)
+                files.add(rows)
                 continue
-            rows, reasons = settings.row_format.split(batch, piece.partition)
+            reasons = merged_errors(undecoded, unstored)
             is_exported, dead = settings.letters.rule.split(batch, reasons, piece)
             files.add(rows if is_exported is None else rows.filter(is_exported))
             if dead is not None:
@@ -190,10 +238,26 @@ def write_range(
         raise
 
 
+def _refuse_bad(
+    batch: pa.RecordBatch, undecoded: Any | None, unstored: Any | None, piece: PlannedRange
+) -> None:
+    if undecoded is not None:
+        raise bad_record(batch, undecoded, piece.partition, _SET_ASIDE)
+    if unstored is not None:
+        raise bad_record(batch, unstored, piece.partition, _SET_ASIDE, "cannot be stored")
+
+
 def _letter_files(name: str, settings: FileSettings) -> "_RangeFiles":
+    """Return the files of dead letters; their times may be those that have no statistics."""
     directory = settings.directory if settings.letters is None else settings.letters.directory
-    rows = FileSettings(directory, settings.run_id, settings.compression, DEAD_LETTER_ROWS)
-    return _RangeFiles(Path(directory), name, rows)
+    letters = FileSettings(
+        directory,
+        settings.run_id,
+        settings.compression,
+        DEAD_LETTER_ROWS,
+        without_statistics=WITHOUT_STATISTICS,
+    )
+    return _RangeFiles(Path(directory), name, letters)
 
 
 class _RangeFiles:
@@ -208,8 +272,7 @@ class _RangeFiles:
         self._buffered_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        partitioning = self._settings.partitioning
-        for values, rows in partitioning.split(partitioning.extended(batch)):
+        for values, rows in self._settings.partitioning.split(batch):
             if rows.num_rows == 0:
                 continue
             file = self._files.get(values) or self._open(values)
@@ -259,8 +322,13 @@ class _RangeFiles:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f".{self._name}.tmp"
         settings = self._settings
-        partitioned_by = settings.partitioning.columns
-        file = _OpenFile(path, self._schema, settings.compression, partitioned_by)
+        file = _OpenFile(
+            path,
+            self._schema,
+            settings.compression,
+            settings.partitioning.columns,
+            settings.statistics,
+        )
         self._files[values] = file
         return file
 
@@ -269,20 +337,26 @@ class _OpenFile:
     """A Parquet file that is being written, and the rows of its next row group."""
 
     def __init__(
-        self, path: Path, schema: pa.Schema, compression: str, partitioned_by: tuple[str, ...]
+        self,
+        path: Path,
+        schema: pa.Schema,
+        compression: str,
+        partitioned_by: tuple[str, ...],
+        statistics: tuple[str, ...],
     ) -> None:
         self.path = path
         self.rows = 0
         self.times = _TimeRange()
         self.buffered_bytes = 0
         self._schema = schema
+        self._has_times = "timestamp" in statistics and _is_time(schema.field("timestamp").type)
         self._group: list[pa.RecordBatch] = []
-        self._writer = _parquet_writer(path, schema, compression, partitioned_by)
+        self._writer = _parquet_writer(path, schema, compression, partitioned_by, statistics)
 
     def add(self, batch: pa.RecordBatch) -> int:
         """Buffer rows and return their bytes."""
         self.rows += batch.num_rows
-        if "timestamp" in batch.schema.names:
+        if self._has_times:
             self.times.add(batch)
         self._group.append(batch.select(self._schema.names))
         self.buffered_bytes += batch.nbytes
@@ -311,13 +385,15 @@ class _OpenFile:
 
 
 class _TimeRange:
-    """The least and greatest timestamp of all batches that were added."""
+    """The least and greatest timestamp of all batches that were added; none if one is null."""
 
     def __init__(self) -> None:
         self._least: int | None = None
         self._greatest: int | None = None
+        self._has_null = False
 
     def add(self, batch: pa.RecordBatch) -> None:
+        self._has_null |= batch.column("timestamp").null_count > 0
         found = pc.min_max(batch.column("timestamp").cast(pa.int64()))
         least, greatest = found["min"].as_py(), found["max"].as_py()
         if least is None or greatest is None:  # rows of corrupt batches have no time
@@ -326,21 +402,33 @@ class _TimeRange:
         self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
 
     def range_ms(self) -> tuple[int | None, int | None]:
-        if self._least is None or self._greatest is None:
+        if self._least is None or self._greatest is None or self._has_null:
             return None, None
         return self._least // 1000, self._greatest // 1000
 
 
+def _is_time(kind: Any) -> bool:
+    return bool(pa.types.is_timestamp(kind))
+
+
 def _parquet_writer(
-    path: Path, schema: pa.Schema, compression: str, partitioned_by: tuple[str, ...]
+    path: Path,
+    schema: pa.Schema,
+    compression: str,
+    partitioned_by: tuple[str, ...],
+    statistics: tuple[str, ...],
 ) -> Any:
-    """Open a writer. Iceberg takes the values of partition columns from the statistics."""
+    """Open a writer. Iceberg takes the values of partition columns from the statistics.
+
+    A field of a value may have the name of a column of records, and any type.
+    """
     names = schema.names
+    long = [field.name for field in schema if field.type == pa.int64() or _is_time(field.type)]
     return pq.ParquetWriter(
         path,
         schema,
         compression=compression,
         use_dictionary=[name for name in (*_DICTIONARY, *partitioned_by) if name in names],
-        write_statistics=[name for name in (*STATISTICS, *partitioned_by) if name in names],
-        column_encoding={name: "DELTA_BINARY_PACKED" for name in _DELTA_ENCODED if name in names},
+        write_statistics=[name for name in (*statistics, *partitioned_by) if name in names],
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in _DELTA_ENCODED if name in long},
     )

@@ -31,6 +31,7 @@ from spindle.pipeline.export.table import (
     check_partitioning,
     conflict,
     coverage_after,
+    names_fault,
 )
 
 
@@ -38,6 +39,7 @@ class ParquetExportTable:
     """A snapshot of the table at `path`, which may not exist yet."""
 
     has_partition_columns_in_files = False
+    limits_times = False
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -58,6 +60,9 @@ class ParquetExportTable:
 
     def columns(self) -> pa.Schema | None:
         return None if self._state is None else self._state.schema
+
+    def columns_fault(self, columns: pa.Schema) -> str | None:
+        return names_fault(columns)
 
     def check_layout(self, layout: TableLayout) -> None:
         if self._state is not None:

@@ -12,9 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spindle.pipeline.export.stored_values import NULL_NAME, partition_faults
+
 _DERIVED: Final = {"date": pa.date32(), "hour": pa.int32()}
 _SOURCE: Final = "timestamp"
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
 Values = tuple[tuple[str, str | None], ...]
@@ -37,6 +38,12 @@ class Partitioning:
             if name in _DERIVED and name not in rows.names:
                 if _SOURCE not in rows.names:
                     raise ValueError(f"partitioned by {name}: the table has no column {_SOURCE}")
+                source = rows.field(_SOURCE).type
+                if not pa.types.is_timestamp(source):
+                    raise ValueError(
+                        f"partitioned by {name}: the type of {_SOURCE} is {source}; want the "
+                        "timestamp of the record, or a field of type TIMESTAMP"
+                    )
                 rows = rows.append(pa.field(name, _DERIVED[name]))
             elif name not in rows.names:
                 raise ValueError(
@@ -51,16 +58,12 @@ class Partitioning:
             raise ValueError("a table needs a column by which it is not partitioned")
         return rows
 
-    def derived_columns(self, columns: pa.Schema | None) -> tuple[str, ...]:
-        """Return the columns of a table that are made from the timestamp.
-
-        A table that does not exist yet (None) has none.
-        """
+    def derived_columns(self, columns: pa.Schema) -> tuple[str, ...]:
+        """Return the columns of a table that are made from the timestamp."""
         return tuple(
             name
             for name in self.columns
-            if columns is not None
-            and name in _DERIVED
+            if name in _DERIVED
             and name in columns.names
             and columns.field(name).type == _DERIVED[name]
         )
@@ -76,11 +79,21 @@ class Partitioning:
                 )
         return batch
 
+    def faults(self, batch: pa.RecordBatch) -> Any | None:
+        """Return why rows cannot be stored by the values of their partition columns.
+
+        Args:
+            batch: Rows with all columns; see `extended`.
+
+        Returns:
+            A text for each row that cannot be stored, null for others; None if all can.
+        """
+        return partition_faults(batch, self.columns, _escaped)
+
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Values, pa.RecordBatch]]:
         """Yield the rows by the values of the partition columns, in their order.
 
-        Raises:
-            ValueError: a value is an empty text, which readers would take for null.
+        The rows have no `faults`.
         """
         if not self.columns or batch.num_rows == 0:
             yield (), batch
@@ -94,7 +107,7 @@ class Partitioning:
                 same = pc.is_null(column) if value is None else pc.equal(column, value)
                 chosen = same if chosen is None else pc.and_(chosen, same)
             rows = batch if len(distinct) == 1 else batch.filter(chosen)
-            yield tuple((name, _text(name, value)) for name, value in row.items()), rows
+            yield tuple((name, _text(value)) for name, value in row.items()), rows
 
 
 UNPARTITIONED: Final = Partitioning()
@@ -119,15 +132,12 @@ def parse_partition_by(text: str | None) -> Partitioning:
 def directory_of(values: Values) -> str:
     """Return the directory of rows with these values, and a slash; empty if there are none."""
     return "".join(
-        f"{_escaped(name)}={_NULL if text is None else _escaped(text)}/" for name, text in values
+        f"{_escaped(name)}={NULL_NAME if text is None else _escaped(text)}/"
+        for name, text in values
     )
 
 
-def _text(name: str, value: Any) -> str | None:
-    if value == "":
-        raise ValueError(
-            f"partitioned by {name}: a row has an empty text in it, which readers take for null"
-        )
+def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from deltalake import Schema
 
+from spindle.pipeline.schemas.ddl import quoted_name
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -37,7 +39,7 @@ def frame_of_files(
     reader = spark.read.schema(columns)
     if base_path is not None:
         reader = reader.option("basePath", base_path)
-    return reader.parquet(*files).select(*columns.names)
+    return reader.parquet(*files).select(*map(quoted_name, columns.names))
 
 
 def _literal(path: str) -> str:

@@ -5,17 +5,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
-from spindle.common.ids import TopicPartition
-from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding, bad_record
+from spindle.pipeline.schemas.decoding import merged_errors
+from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 
 Encoding: TypeAlias = Literal["binary", "string"]
 """`binary`: the bytes of the record. `string`: the same bytes as text, which must be UTF-8."""
 
 ENCODINGS: Final = ("binary", "string")
-_SET_ASIDE: Final = (
-    "The option badRecords=dead_letters (--dead-letters) puts bad records into a table beside this "
-    "one, badRecords=permissive keeps them with the reason"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,41 +36,29 @@ class RowFormat:
             schema = schema.append(field)
         return schema
 
-    def split(self, batch: pa.RecordBatch, source: TopicPartition) -> tuple[Any, Any | None]:
+    @property
+    def decoded_columns(self) -> frozenset[str]:
+        """The names of the columns that are fields of a decoded key or value."""
+        return frozenset(field.name for part in self.decoding.parts for field in part.fields)
+
+    def split(self, batch: pa.RecordBatch) -> tuple[Any, Any | None]:
         """Return the rows in this format, and the reasons of those that cannot be decoded.
 
-        A row that cannot be decoded has nulls. There are no reasons (None) if all rows are good, or
-        if the format keeps bad records.
-
-        Raises:
-            ValueError: a key or value that is to be text is not UTF-8.
+        A row that cannot be decoded, or is not UTF-8 but has to be text, has nulls. There are no
+        reasons (None) if all rows are good. A format that keeps bad records has reasons only for
+        those that it cannot keep.
         """
         rows, reasons = batch.select(self.columns), None
         if self.decoding.parts:
             rows, reasons = self.decoding.split(rows)
+        if self.decoding.keeps_bad:
+            reasons = None
         # Afterwards, because decoded rows have the other columns in the types of the source.
-        rows = self._with_text(rows, source)
-        return rows, None if self.decoding.keeps_bad else reasons
-
-    def converted(self, batch: pa.RecordBatch, source: TopicPartition) -> pa.RecordBatch:
-        """Return the rows of a source in this format; the bytes are checked, not copied.
-
-        Raises:
-            ValueError: a key or value that is to be text is not UTF-8, or cannot be decoded.
-        """
-        rows, reasons = self.split(batch, source)
-        if reasons is not None:
-            raise bad_record(batch, reasons, source, _SET_ASIDE)
-        return rows
-
-    def _with_text(self, batch: pa.RecordBatch, source: TopicPartition) -> pa.RecordBatch:
         for name in self.text_columns:
-            try:
-                text = batch.column(name).cast(pa.string())
-            except pa.ArrowInvalid:
-                raise ValueError(_complaint(batch, name, source)) from None
-            batch = batch.set_column(batch.schema.get_field_index(name), name, text)
-        return batch
+            text, faults = _text(rows.column(name), name)
+            rows = rows.set_column(rows.schema.get_field_index(name), name, text)
+            reasons = merged_errors(reasons, faults)
+        return rows, reasons
 
 
 def row_format(
@@ -100,18 +84,21 @@ def row_format(
     return RowFormat(columns, tuple(text_columns), decoding)
 
 
-def _complaint(batch: pa.RecordBatch, name: str, source: TopicPartition) -> str:
-    """Name the first row that is not UTF-8, and the way to export it."""
-    row, problem = _first_that_is_not_text(batch.column(name))
-    place = f" at offset {batch.column('offset')[row]}" if "offset" in batch.schema.names else ""
-    return f"{name} of {source}{place} is not UTF-8 ({problem}); export it with {name}='binary'"
-
-
-def _first_that_is_not_text(column: Any) -> tuple[int, str]:
-    for row, cell in enumerate(column.to_pylist()):
-        if cell is not None:
-            try:
-                cell.decode()
-            except UnicodeDecodeError as error:
-                return row, f"byte 0x{cell[error.start]:02x} at position {error.start}"
-    raise AssertionError("every row is text")
+def _text(column: Any, name: str) -> tuple[Any, Any | None]:
+    """Return bytes as text, and the reasons of those that are not UTF-8; these become null."""
+    try:
+        return column.cast(pa.string()), None
+    except pa.ArrowInvalid:
+        pass
+    cells: list[str | None] = []
+    reasons: list[str | None] = []
+    for cell in column.to_pylist():
+        text, reason = None, None
+        try:
+            text = None if cell is None else cell.decode()
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{cell[error.start]:02x} at position {error.start}"
+            reason = f"{name}: not UTF-8 ({byte}), which {name}='binary' takes"
+        cells.append(text)
+        reasons.append(reason)
+    return pa.array(cells, pa.string()), pa.array(reasons, pa.string())

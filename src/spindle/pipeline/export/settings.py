@@ -47,7 +47,8 @@ class ExportSettings:
     def layout(self) -> TableLayout:
         """The columns of the table."""
         schema = self.partitioning.schema(self.row_format.schema())
-        return TableLayout(schema, self.partitioning.columns, self.may_add_columns)
+        decoded = self.row_format.decoded_columns
+        return TableLayout(schema, self.partitioning.columns, self.may_add_columns, decoded)
 
     @property
     def may_mix_topics(self) -> bool:
@@ -128,11 +129,14 @@ def source_and_settings(
     decoding = row_decoding(options, (*BAD_RECORDS, DEAD_LETTERS))
     takes_corrupt = _takes_corrupt_batches(options)
     has_dead_letters = takes_corrupt or bad_records(options) == DEAD_LETTERS
-    if has_dead_letters:
-        read = [*columns, *(each for each in RAW_COLUMNS if each not in columns)]
+    # Without its offset a bad record could not be named.
+    further = [
+        each for each in (RAW_COLUMNS if has_dead_letters else ("offset",)) if each not in columns
+    ]
+    if further or takes_corrupt:
         raw = {each: text for each, text in raw.items() if each.lower() != "columns"}
         corrupt = {"corruptBatches": "permissive"} if takes_corrupt else {}
-        source = export_source(name, {**raw, **corrupt, "columns": ",".join(read)})
+        source = export_source(name, {**raw, **corrupt, "columns": ",".join((*columns, *further))})
     settings = ExportSettings(
         row_format(columns, given.get("key", "binary"), given.get("value", "binary"), decoding),
         given.get("compression", "snappy"),

@@ -21,6 +21,7 @@ from spindle.pipeline.export.model import (
     PartitionIdentity,
     WrittenFile,
 )
+from spindle.pipeline.schemas.field_names import same_but_for_case, shown_name
 
 _MAX_ATTEMPTS: Final = 20
 
@@ -30,12 +31,14 @@ class TableLayout:
     """The columns of an export, and those of them by whose values the table is partitioned.
 
     `may_add_columns`: the table may lack some of the columns, and the commit adds them; it may also
-    have columns that the export lacks.
+    have columns that the export lacks. `without_statistics`: columns of these names are no columns
+    of records but fields of values, or have values that make no statistics.
     """
 
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     may_add_columns: bool = False
+    without_statistics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,12 @@ class ExportTable(Protocol):
     """A snapshot of a table, which may not exist yet. `path` names the table in messages.
 
     `has_partition_columns_in_files`: files hold the columns that the names of their directories
-    tell as well.
+    tell as well. `limits_times`: times that have statistics must be in the years 1 to 9999.
     """
 
     path: str
     has_partition_columns_in_files: bool
+    limits_times: bool
 
     @property
     def data_directory(self) -> Path:
@@ -83,6 +87,10 @@ class ExportTable(Protocol):
 
     def columns(self) -> pa.Schema | None:
         """Return the columns of the table, None while there is no table."""
+        ...
+
+    def columns_fault(self, columns: pa.Schema) -> str | None:
+        """Return why a table of this format cannot have these columns, None if it can."""
         ...
 
     def check_layout(self, layout: TableLayout) -> None:
@@ -185,6 +193,17 @@ def prepare_beside_others(
 def conflict(path: str, reason: object) -> ExportConflict:
     """Return the error of a commit that came second."""
     return ExportConflict(f"the table {path} was changed by another export: {reason}; run again")
+
+
+def names_fault(columns: pa.Schema) -> str | None:
+    """Return why no table can have columns with these names, None if some can.
+
+    Readers of tables do not tell upper from lower case, inside of structs neither.
+    """
+    name = same_but_for_case(pa.struct(list(columns)))
+    if name is None:
+        return None
+    return f"the names of two fields differ in case only: {shown_name(name)}"
 
 
 def check_columns(path: str, known: pa.Schema, layout: TableLayout) -> None:

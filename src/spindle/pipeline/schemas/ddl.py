@@ -78,16 +78,17 @@ def ddl_name(kind: Any) -> str:
     if pa.types.is_map(kind):
         return f"map<{ddl_name(kind.key_type)},{ddl_name(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{_quoted(f.name)}:{ddl_name(f.type)}' for f in kind)}>"
+        return f"struct<{','.join(f'{quoted_name(f.name)}:{ddl_name(f.type)}' for f in kind)}>"
     raise ValueError(f"the type {kind} has no counterpart in Spark")
 
 
 def ddl_columns(kind: Any) -> str:
     """Return the fields of a struct type as a schema text."""
-    return ", ".join(f"{_quoted(field.name)} {ddl_name(field.type)}" for field in kind)
+    return ", ".join(f"{quoted_name(field.name)} {ddl_name(field.type)}" for field in kind)
 
 
-def _quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
+    """Return a name as Spark takes it in expressions and schema texts, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
 

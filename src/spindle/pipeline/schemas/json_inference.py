@@ -1,11 +1,12 @@
 """The schema of JSON values, from a sample of them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 import pyarrow as pa
 
 from spindle.pipeline.schemas.decoding import BadValue, shown
+from spindle.pipeline.schemas.field_names import name_fault
 from spindle.pipeline.schemas.json_rows import Number, parse_json
 from spindle.pipeline.schemas.widening import merged_types, widened, with_new_fields
 
@@ -16,20 +17,24 @@ _MAX_FIELDS: Final = 2000
 
 
 def inferred_type(
-    values: Iterable[bytes | None], taken: Collection[str] = (), held: Any | None = None
+    values: Iterable[bytes | None],
+    taken: Collection[str] = (),
+    held: Any | None = None,
+    fault_of: Callable[[Any], str | None] = lambda kind: None,
 ) -> Any:
     """Return the struct type in which every field of the sampled objects has a place.
 
     Whole numbers are `int64` and fractions `float64`. Numbers that do not fit, fields whose types
     contradict each other, and fields of which only nulls and empty objects or arrays were seen are
     text. Values that are no JSON objects count as bad and do not matter, nor do objects with a
-    field that cannot be a column: one with a taken or an empty name, or a name that is no UTF-8 or
-    differs from another one in case only; one nested deeper than 40; and one with which there would
-    be more than 2,000 fields.
+    field that cannot be a column: one with a taken or an empty name, or a name that is no UTF-8,
+    has the character U+0000 or more than 1,000 bytes, or differs from another one in case only; one
+    nested deeper than 40; and one with which there would be more than 2,000 fields.
 
     Args:
         taken: Names in lower case that no field may have.
         held: The struct type of fields that there are already. They come first, with their types.
+        fault_of: Returns why a table cannot have the fields of a struct type, None if it can.
 
     Raises:
         ValueError: no object with a field is among the values, and nothing is held.
@@ -43,7 +48,7 @@ def inferred_type(
                 continue
             grown = widened(found, _type_of(parsed))
             if grown != found:
-                _check_fields(with_new_fields(kept, grown), taken)
+                _check_fields(with_new_fields(kept, grown), taken, fault_of)
             found = grown
         except BadValue as error:
             refusal = refusal or str(error)
@@ -60,7 +65,7 @@ def inferred_type(
     return kind
 
 
-def _check_fields(kind: Any, taken: Collection[str]) -> None:
+def _check_fields(kind: Any, taken: Collection[str], fault_of: Callable[[Any], str | None]) -> None:
     """Refuse fields that cannot be columns of one table.
 
     Raises:
@@ -74,6 +79,9 @@ def _check_fields(kind: Any, taken: Collection[str]) -> None:
             )
     if _checked_fields(kind, 1) > _MAX_FIELDS:
         raise BadValue(f"more than {_MAX_FIELDS} fields")
+    fault = fault_of(kind)
+    if fault is not None:
+        raise BadValue(fault)
 
 
 def _checked_fields(kind: Any, depth: int) -> int:
@@ -84,10 +92,7 @@ def _checked_fields(kind: Any, depth: int) -> int:
         return _checked_fields(kind.value_type, depth + 1)
     if not pa.types.is_struct(kind):
         return 0
-    names = {field.name.lower() for field in kind}
-    if "" in names:
-        raise BadValue("a field has an empty name")
-    if len(names) < kind.num_fields:
+    if len({field.name.lower() for field in kind}) < kind.num_fields:
         raise BadValue("the names of two fields differ in case only")
     count: int = kind.num_fields
     return count + sum(_checked_fields(field.type, depth + 1) for field in kind)
@@ -110,10 +115,9 @@ def _type_of(value: Any) -> Any:
 
 
 def _field_name(name: str) -> str:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise BadValue(f"the field name {shown(repr(name))} is no UTF-8") from None
+    fault = name_fault(name)
+    if fault is not None:
+        raise BadValue(fault)
     return name
 
 

@@ -21,6 +21,13 @@ from spindle.pipeline.schemas.decoding import BadValue, shown
 Convert: TypeAlias = Callable[[Any], Any]
 _BOM: Final = "\ufeff"
 _INTEGER: Final = re.compile(r"-?[0-9]+")
+TIME_REWRITES: Final = (
+    (r"^([0-9]{4}-[0-9]{2}-[0-9]{2})t", r"\1T"),
+    (r"z$", "Z"),
+    (r"^(.{19}\.[0-9]{6})[0-9]+", r"\1"),
+)
+"""Expressions and replacements that turn the texts of RFC 3339 into those that Arrow reads: small
+letters become large ones, and more than six digits of a second are cut, as Spark does."""
 
 
 class Number(str):
@@ -171,9 +178,12 @@ def _cast_number(kind: Any) -> Convert:
 def _cast_time(kind: Any) -> Convert:
     def convert(value: Any) -> Any:
         if isinstance(value, str) and not isinstance(value, Number):
+            text = value
+            for pattern, replacement in TIME_REWRITES:
+                text = re.sub(pattern, replacement, text)
             for form in time_forms(kind):
                 try:
-                    return pa.scalar(value).cast(form).value
+                    return pa.scalar(text).cast(form).value
                 except (pa.ArrowInvalid, UnicodeEncodeError):
                     continue
         raise BadValue(f"{shown(json_text(value))} is no ISO 8601 text for {kind}")

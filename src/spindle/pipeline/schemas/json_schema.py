@@ -6,6 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spindle.pipeline.schemas.ddl import TIMESTAMP
+from spindle.pipeline.schemas.field_names import name_fault
 from spindle.pipeline.schemas.widening import merged_types
 
 _SIMPLE: Final = {
@@ -62,6 +63,10 @@ def _type(schema: Any, root: Mapping[str, Any], depth: int) -> Any:
 def _object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
     properties = schema.get("properties")
     if properties:
+        for name in properties:
+            fault = name_fault(name)
+            if fault is not None:
+                raise ValueError(f"the JSON schema: {fault}")
         return pa.struct(
             [(name, _known(_type(each, root, depth + 1))) for name, each in properties.items()]
         )

@@ -4,6 +4,7 @@ Arrow's JSON reader takes the values of a batch as lines. If it refuses them, th
 until the bad values are alone with a few neighbours, and only these are read in Python.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +19,12 @@ from spindle.pipeline.schemas.decoding import (
     joined,
     spread,
 )
-from spindle.pipeline.schemas.json_rows import parse_json, row_converter, time_forms
+from spindle.pipeline.schemas.json_rows import (
+    TIME_REWRITES,
+    parse_json,
+    row_converter,
+    time_forms,
+)
 
 _SLOW_ROWS: Final = 64
 _MAX_LINES_BYTES: Final = 256 * 1024 * 1024
@@ -185,9 +191,17 @@ def _finished(column: Any, kind: Any) -> Any:
 
 
 def _times(column: Any, kind: Any) -> Any:
-    for form in time_forms(kind):
-        try:
-            return column.cast(form).cast(kind)
-        except pa.ArrowInvalid:
-            continue
+    for texts in _spellings(column):
+        for form in time_forms(kind):
+            try:
+                return texts.cast(form).cast(kind)
+            except pa.ArrowInvalid:
+                continue
     raise _Refused
+
+
+def _spellings(texts: Any) -> Iterator[Any]:
+    yield texts
+    for pattern, replacement in TIME_REWRITES:
+        texts = pc.replace_substring_regex(texts, pattern, replacement)
+    yield texts

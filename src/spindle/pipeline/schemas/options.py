@@ -38,11 +38,18 @@ from spindle.pipeline.schemas.confluent import (
 )
 from spindle.pipeline.schemas.ddl import ddl_type
 from spindle.pipeline.schemas.decoding import Decoder
+from spindle.pipeline.schemas.field_names import check_names
 from spindle.pipeline.schemas.json_schema import json_schema_type
 from spindle.pipeline.schemas.json_values import JsonDecoder
 from spindle.pipeline.schemas.protobuf import ProtobufDecoder
 from spindle.pipeline.schemas.registry import RegistrySettings, newest_schema
-from spindle.pipeline.schemas.rows import BAD_RECORDS, LAYOUTS, DecodedColumn, RowDecoding
+from spindle.pipeline.schemas.rows import (
+    BAD_RECORDS,
+    DEAD_LETTERS,
+    LAYOUTS,
+    DecodedColumn,
+    RowDecoding,
+)
 
 FORMATS: Final = ("json", "avro", "protobuf")
 _OF_A_COLUMN: Final = (
@@ -86,7 +93,8 @@ def row_decoding(given: Mapping[str, str], reactions: tuple[str, ...] = BAD_RECO
     reaction = _choice(options, "badRecords", reactions)
     if not parts:
         for name in _OF_ALL:
-            if name.lower() in options:
+            # Dead letters take what is no text or cannot be stored, too.
+            if name.lower() in options and not (name == "badRecords" and reaction == DEAD_LETTERS):
                 raise ValueError(f"option {name} has no use without keyFormat or valueFormat")
     return RowDecoding(tuple(parts), reaction == "permissive")
 
@@ -130,6 +138,8 @@ class _Column(NamedTuple):
                 require(PROTOBUF, "schemas")
                 self._refuse("Schema", "ReaderSchema", "UnknownFields", "Subject")
                 decoder = self._protobuf(registry)
+        with self._schema_named():
+            check_names(decoder.type)
         layout: Any = _choice(self.options, f"{self.name}Layout", LAYOUTS)
         return DecodedColumn(self.name, decoder, layout)
 

@@ -127,7 +127,13 @@ class RowDecoding:
 RAW_ROWS: Final = RowDecoding()
 
 
-def bad_record(batch: Any, reasons: Any, source: TopicPartition, advice: str) -> BadRecord:
+def bad_record(
+    batch: Any,
+    reasons: Any,
+    source: TopicPartition,
+    advice: str,
+    problem: str = "cannot be decoded",
+) -> BadRecord:
     """Return the error that names the first bad record of a batch, and says what helps."""
     row, reason = next(
         (row, reason) for row, reason in enumerate(reasons.to_pylist()) if reason is not None
@@ -136,7 +142,7 @@ def bad_record(batch: Any, reasons: Any, source: TopicPartition, advice: str) ->
         place = f"{source} offset {batch.column('offset')[row]}"
     else:
         place = f"a record of {source} (the column offset would tell which one)"
-    return BadRecord(f"{place} cannot be decoded: {reason}. {advice}")
+    return BadRecord(f"{place} {problem}: {reason}. {advice}")
 
 
 def _kept(raw: Any, errors: Any | None) -> list[Any]:
