@@ -8,7 +8,9 @@ import pytest
 from spindle.cli.main import run
 from spindle.cli.tools.message_json import frame_json, type_name
 from spindle.common.uuids import ZERO_UUID
+from spindle.protocol.codec import encode
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, RegisterBrokerRecord
+from spindle.protocol.messages.share_group_state_records import ShareSnapshotValue
 from spindle.protocol.metadata_frame import frame
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
@@ -83,7 +85,74 @@ def test_metadata_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         'payload: {"type":"FEATURE_LEVEL_RECORD","version":0,'
         '"data":{"name":"metadata.version","featureLevel":30}}'
     )
-    assert "payload: Error at " in lines[4]
+    assert "payload: Error at 1, skipping. " in lines[4]
+
+
+def payloads(
+    capsys: pytest.CaptureFixture[str], folder: Path, option: str, records: list[SimpleRecord]
+) -> list[str]:
+    """Return what follows the numbers in the lines of records."""
+    path = folder / "00000000000000000000.log"
+    path.write_bytes(build_batch(records))
+    code, lines, _ = dump(capsys, option, "--skip-record-metadata", "--files", str(path))
+    assert code == 0
+    return [line for line in lines if line.startswith("|")]
+
+
+def test_records_of_share_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = b"\x00\x00\x00\x01g" + bytes(15) + b"\x05" + pack(">i", 7)
+    batch = ShareSnapshotValue.StateBatch(last_offset=3, delivery_state=2, delivery_count=1)
+    value = encode(ShareSnapshotValue(state_epoch=4, state_batches=[batch]), 0, bytes(2))
+    lines = payloads(
+        capsys,
+        tmp_path,
+        "--share-group-state-decoder",
+        [SimpleRecord(key, value), SimpleRecord(key, None), SimpleRecord(key[:9], value)],
+    )
+    shown = '{"type":"0","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAABQ","partition":7}}'
+    assert lines[0] == (
+        f'| key: {shown} payload: {{"version":"0","data":{{"snapshotEpoch":0,"stateEpoch":4,'
+        '"leaderEpoch":0,"startOffset":0,"createTimestamp":0,"writeTimestamp":0,"stateBatches":['
+        '{"firstOffset":0,"lastOffset":3,"deliveryState":2,"deliveryCount":1}]}}'
+    )
+    assert lines[1] == f"| key: {shown} payload: <DELETE>"
+    assert lines[2].startswith("| key: Error at offset 2, skipping.")
+
+
+def test_records_of_remote_storage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # What Kafka 4.3.1 writes.
+    head = "08746f7069632d78000000000000000000000000000000050000000300"
+    segment = f"{head}0000000000000000000000000000000700"
+    values = [
+        f"010000{segment}000000000000000500000000000000140000000400000000000003e80000"
+        "0000000007d0030000000000000000000000050000000002000000000000"
+        "00090000001000040102fa0101000101",
+        f"010100{segment}000000040000000000000834000100",
+        f"010200{head}0000000400000000000008980000",
+        "010000",
+    ]
+    lines = payloads(
+        capsys,
+        tmp_path,
+        "--remote-log-metadata-decoder",
+        [SimpleRecord(b"k", bytes.fromhex(value)) for value in values],
+    )
+    partition = "AAAAAAAAAAAAAAAAAAAABQ:topic-x-3"
+    segment_id = (
+        f"remoteLogSegmentId=RemoteLogSegmentId{{topicIdPartition={partition}, "
+        "id=AAAAAAAAAAAAAAAAAAAABw}"
+    )
+    assert lines[:3] == [
+        f"| payload: RemoteLogSegmentMetadata{{{segment_id}, startOffset=5, endOffset=20, "
+        "brokerId=4, maxTimestampMs=1000, eventTimestampMs=2000, segmentLeaderEpochs={0=5, 2=9}, "
+        "segmentSizeInBytes=4096, customMetadata=Optional[CustomMetadata{3 bytes}], "
+        "state=COPY_SEGMENT_FINISHED, txnIdxEmpty=true}",
+        f"| payload: RemoteLogSegmentMetadataUpdate{{{segment_id}, customMetadata=Optional.empty, "
+        "state=COPY_SEGMENT_FINISHED, eventTimestampMs=2100, brokerId=4}",
+        f"| payload: RemotePartitionDeleteMetadata{{topicPartition={partition}, "
+        "state=DELETE_PARTITION_MARKED, eventTimestampMs=2200, brokerId=4}",
+    ]
+    assert lines[3].startswith("| payload: Error at offset 3, skipping.")
 
 
 def test_fields_of_a_version() -> None:

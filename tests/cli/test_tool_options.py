@@ -11,6 +11,7 @@ from spindle.cli.home.kafka_dialect import run_tool
 from spindle.cli.main import run
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
+from spindle.cli.tools.features import features
 from spindle.cli.tools.options import (
     BOOTSTRAP_CONTROLLER,
     BOOTSTRAP_SERVER,
@@ -183,6 +184,17 @@ def test_a_tool_with_commands_speaks_to_scripts_as_kafkas_does(
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("usage: kafka-group")
     assert second == err
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_the_help_of_a_command_is_that_of_the_command(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_tool(features, "kafka-features", ["upgrade", word]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("Usage: kafka-features upgrade ")
+    assert "--dry-run" in captured.out
+    assert captured.err == ""
 
 
 # -- to people

@@ -309,6 +309,28 @@ def test_a_client_may_only_uncordon_at_the_controller_itself() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("operation", [0, 1])
+def test_cordons_are_neither_set_nor_removed_before_the_metadata_can_hold_them(
+    operation: int,
+) -> None:
+    async def scenario() -> None:
+        node = await started(metadata_version=29)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+        config = resource.AlterableConfig(
+            name="cordoned.log.dirs",
+            config_operation=operation,
+            value=None if operation else "/d1",
+        )
+        request = IncrementalAlterConfigsRequest(
+            resources=[resource(resource_type=4, resource_name="1", configs=[config])]
+        )
+        (answer,) = (await node.request(request)).responses
+        assert answer.error_code == ErrorCode.INVALID_CONFIG
+        assert "requires metadata.version >= 4.3-IV0" in answer.error_message
+
+    run(scenario())
+
+
 ENTRY = AlterClientQuotasRequest.EntryData
 
 

@@ -7,7 +7,7 @@ wrote for real groups and transactions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from peers.java_tools import JavaTools, ToolResult
 from peers.node import KafkaNode
 
 from spindle.cli.tools import dump_records
+from spindle.cli.tools.dump_remote_log import REMOTE_LOG_TYPES
 from spindle.common.uuids import Uuid
 from spindle.protocol.codec import encode
 from spindle.protocol.message import Field, Message
@@ -30,6 +31,7 @@ from spindle.protocol.messages.group_protocol import (
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 pytestmark = pytest.mark.timeout(180)
+_KEY_PARTS = {"partition": (7).to_bytes(4, "big"), "topicId": bytes(range(16))}
 _UNKNOWN = (99).to_bytes(2, "big")
 _REASON = re.compile(r"(skipping\.).*")
 
@@ -70,8 +72,7 @@ def records_of(kinds: dict[int, Any]) -> Iterator[SimpleRecord]:
         key = number.to_bytes(2, "big")
         for name in kind.key_fields:
             text = f"the {name}".encode()
-            is_number = name == "partition"
-            key += (7).to_bytes(4, "big") if is_number else len(text).to_bytes(2, "big") + text
+            key += _KEY_PARTS.get(name, len(text).to_bytes(2, "big") + text)
         for version in range(kind.value.FIRST_VERSION, kind.value.LAST_VERSION + 1):
             for is_null in (False, True):
                 message = example(kind.value, version, is_null=is_null)
@@ -123,6 +124,7 @@ def compare(java_tools: JavaTools, home: Path, files: Sequence[Path], *options: 
     [
         ("--offsets-decoder", dump_records.GROUP_KINDS),
         ("--transaction-log-decoder", dump_records.TRANSACTION_KINDS),
+        ("--share-group-state-decoder", dump_records.SHARE_KINDS),
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--skip-record-metadata",)])
@@ -138,6 +140,36 @@ def test_every_type_and_version(
     segment.write_bytes(build_batch(list(records_of(kinds))))
     lines = compare(java_tools, home, [segment], option, *more)
     assert sum("<DELETE>" in line for line in lines) == len(kinds)
+
+
+def framed_records(types: Mapping[int, type[Message]]) -> Iterator[SimpleRecord]:
+    """Yield records of the frame of metadata, of all forms, then broken ones."""
+    for number, cls in types.items():
+        for is_null in (False, True):
+            message = example(cls, 0, is_null=is_null)
+            yield SimpleRecord(b"key", encode(message, 0, bytes((1, number, 0))))
+        yield SimpleRecord(None, encode(cls(), 0, bytes((1, number, 0))))
+        yield SimpleRecord(None, encode(cls(), 0, bytes((1, number, 0))) + b"more")
+        yield SimpleRecord(None, bytes((1, number, 0)))
+        yield SimpleRecord(None, bytes((1, number, 9)))
+    for broken in (b"", b"\x00", b"\x01", b"\x01\x63\x00"):
+        yield SimpleRecord(None, broken)
+
+
+def test_records_of_remote_storage(java_tools: JavaTools, home: Path, tmp_path: Path) -> None:
+    segment = tmp_path / f"{0:020}.log"
+    segment.write_bytes(build_batch(list(framed_records(REMOTE_LOG_TYPES))))
+    lines = compare(java_tools, home, [segment], "--remote-log-metadata-decoder")
+    assert sum("RemoteLogSegmentMetadata{" in line for line in lines) == 2
+
+
+def test_metadata_records_that_cannot_be_read(
+    java_tools: JavaTools, home: Path, tmp_path: Path
+) -> None:
+    segment = tmp_path / f"{0:020}.log"
+    records = [each for each in framed_records({}) if each.value]
+    segment.write_bytes(build_batch(records))
+    compare(java_tools, home, [segment], "--cluster-metadata-decoder")
 
 
 def test_members_of_classic_groups(java_tools: JavaTools, home: Path, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ READ_ONLY = [
     ("log-dirs", "--describe", "--topic-list", "home-t"),
     ("log-dirs", "--describe", "--broker-list", "9"),
     ("features", "describe"),
+    ("features", "describe", "--node-id", "1"),
     ("broker-api-versions",),
     ("leader-election", "--election-type", "preferred", "--topic", "home-t", "--partition", "0"),
     ("leader-election", "--election-type", "preferred", "--topic", "missing", "--partition", "0"),

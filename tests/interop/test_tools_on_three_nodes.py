@@ -9,9 +9,11 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from peers.compare import Answer
+from peers.home_scripts import run_script
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node
 from peers.paths import SPINDLE
@@ -207,6 +209,24 @@ def test_plans_that_cannot_be(clusters: TrioPair) -> None:
             for path in (unknown, missing)
         ]
     )
+
+
+def test_a_plan_may_be_refused_because_it_changes_the_number_of_replicas(
+    clusters: TrioPair, home: Path
+) -> None:
+    path = clusters.write("fewer.json", plan([1]))
+    words = ("reassign-partitions", "--reassignment-json-file", path, "--execute")
+    strict = (*words, "--disallow-replication-factor-change")
+
+    def script(trio: Trio) -> Answer:
+        tool, *rest = strict
+        twin = run_script(home, tool, "--bootstrap-server", trio.bootstrap, *rest)
+        answer = trio.answer(*strict)
+        assert [twin.exit_code, twin.lines] == list(answer[:2])
+        return answer[0], [line for line in answer[1] if not line.startswith("{")]
+
+    code, lines = clusters.compare(script)
+    assert (code, lines[-1]) == (1, "moved-0: The replication factor is changed from 2 to 1")
 
 
 def test_a_node_that_is_away(clusters: TrioPair) -> None:

@@ -525,6 +525,13 @@ FETCH = [
     Case("unknown session", "fetch",
          lambda s: {**fetch("audit-data", session_epoch=1)(s), "session_id": 77}),
     Case("session epoch -2", "fetch", in_session(-2)),
+    Case("session of ids by name", "fetch", in_session(1), range(12, 13)),
+    Case("the same by id", "fetch", in_session(1), range(13, 14)),
+    Case("no partition left", "fetch", lambda s: {
+        **in_session(2)(s), "topics": [],
+        "forgotten_topics_data": [{"topic_id": s.topic_ids["audit-data"], "partitions": [0]}]},
+        range(13, 14)),
+    Case("after the last partition", "fetch", in_session(3), range(13, 14)),
     Case("same partition twice", "fetch", lambda s: {
         "max_wait_ms": 0, "max_bytes": 1 << 20, "session_epoch": -1,
         "topics": fetch("audit-data")(s)["topics"] + fetch("audit-data", 3)(s)["topics"]}),

@@ -272,3 +272,15 @@ def test_a_lost_log_is_made_anew_where_no_other_replica_needs_it() -> None:
     s.publish()
     assert s.partition("alone").log.log_end_offset == 0
     assert s.partition("out-of-sync").log.log_end_offset == 0
+
+
+def test_the_log_counts_the_replicas_of_a_failed_directory_if_there_are_any(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    s = BrokerScenario(directories=2)
+    s.fail_disk(1)
+    assert "are offline" not in caplog.text
+    s = BrokerScenario(directories=2)
+    s.create("t", [1])
+    s.fail_disk(s.directories.index(s.partition().directory))
+    assert "1 replicas in" in caplog.text

@@ -89,8 +89,16 @@ def test_refusals() -> None:
     assert refused(cache, request(999, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert refused(cache, request(session_id, 5)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert refused(cache, request(session_id, 1), IDS) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    # The session that changed between names and ids is gone.
-    assert refused(cache, request(session_id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    # None of them ends or advances the session.
+    assert cache.open(request(session_id, 1), NAMES, 0).session_id == session_id
+
+
+def test_a_session_without_partitions_ends() -> None:
+    cache = Cache()
+    session_id = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
+    context = cache.open(request(session_id, 1, forgotten={"a": [0]}), NAMES, 0)
+    assert (context.session_id, context.is_incremental, len(cache)) == (0, False, 0)
+    assert refused(cache, request(session_id, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_a_full_request_replaces_the_session_it_names() -> None:

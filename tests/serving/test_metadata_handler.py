@@ -1,4 +1,4 @@
-"""Metadata, as clients of every version see brokers that are away."""
+"""Metadata and DescribeTopicPartitions while brokers and leaders are away."""
 
 import asyncio
 from random import Random
@@ -10,8 +10,10 @@ from cluster_image import LISTENER, ClusterImage
 
 from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.serving.context import RequestContext
+from spindle.serving.handlers.describe_topic_partitions import describe_topic_partitions
 from spindle.serving.handlers.metadata import metadata
 
 Partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
@@ -59,6 +61,7 @@ def test_version_0_leaves_an_in_sync_replica_without_the_listener_out_of_the_isr
 def test_version_0_of_a_partition_without_a_leader_says_that_first() -> None:
     cluster = three_brokers()
     cluster.fence(1)
+    cluster.change("t", isr=[2, 3], leader=-1)
     found = partition_of(cluster, 0)
     assert found.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert (found.leader_id, found.replica_nodes) == (-1, [2, 3])
@@ -77,3 +80,60 @@ def test_later_versions_list_every_replica_without_an_error(version: int) -> Non
     found = partition_of(cluster, version)
     assert found.error_code == ErrorCode.NONE
     assert (found.replica_nodes, found.offline_replicas) == ([1, 2, 3], [3])
+
+
+def described(cluster: ClusterImage) -> Any:
+    """Return the first partition of topic "t" as DescribeTopicPartitions answers it."""
+    services = SimpleNamespace(
+        metadata=SimpleNamespace(image=cluster.image),
+        authorizer=NoAuthorizer(),
+        config=SimpleNamespace(integer=lambda _: 2000),
+    )
+    context = RequestContext(75, 0, 0, "app", "127.0.0.1", LISTENER)
+    request = DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(name="t")],
+        response_partition_limit=10,
+    )
+    answer = describe_topic_partitions(cast(Any, services), context, request)
+    (topic,) = answer.topics
+    (partition,) = topic.partitions
+    return partition
+
+
+def without_leader() -> ClusterImage:
+    cluster = three_brokers()
+    cluster.change("t", isr=[1], leader=-1)
+    cluster.fence(1)
+    return cluster
+
+
+def test_describe_topic_partitions_has_no_error_for_a_partition_without_a_leader() -> None:
+    partition = described(without_leader())
+    assert (partition.error_code, partition.leader_id) == (ErrorCode.NONE, -1)
+    assert (partition.replica_nodes, partition.offline_replicas) == ([1, 2, 3], [1])
+
+
+def test_describe_topic_partitions_shows_no_leader_that_the_listener_does_not_reach() -> None:
+    cluster = three_brokers()
+    cluster.register(1, listener="INTERNAL")
+    partition = described(cluster)
+    assert (partition.error_code, partition.leader_id) == (ErrorCode.NONE, -1)
+
+
+@pytest.mark.parametrize("version", [0, 1, 5, 6, 13])
+def test_metadata_has_an_error_for_a_partition_without_a_leader(version: int) -> None:
+    partition = partition_of(without_leader(), version)
+    assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert partition.leader_id == -1
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)],
+)
+def test_a_leader_without_the_listener_is_named_as_such_since_version_6(
+    version: int, code: ErrorCode
+) -> None:
+    cluster = three_brokers()
+    cluster.register(1, listener="INTERNAL")
+    assert partition_of(cluster, version).error_code == code

@@ -23,7 +23,8 @@ def server() -> None:
 def start(file: str, overrides: tuple[str, ...]) -> int:
     """Run the node of the property file FILE until SIGTERM or Ctrl-C.
 
-    Exits with 143 after a clean stop by SIGTERM, with 1 if the node cannot start.
+    Exits with 143 after a clean stop by SIGTERM, with 130 after Ctrl-C, and with 1 if the node
+    cannot start.
     """
     # Modules and configuration stay: to look for garbage among them is a quarter of the time of
     # the imports.

@@ -366,8 +366,7 @@ def _check_cordoned(
     *,
     is_forwarded: bool,
 ) -> None:
-    value = changes.get(CORDONED_LOG_DIRS)
-    if resource.resource_type != BROKER_RESOURCE or value is None:
+    if resource.resource_type != BROKER_RESOURCE or CORDONED_LOG_DIRS not in changes:
         return
     if image.metadata_version < CORDONED_DIRECTORIES_LEVEL:
         raise ApiError(
@@ -375,7 +374,8 @@ def _check_cordoned(
             "The cordoned.log.dirs configuration value cannot be set because it requires "
             f"metadata.version >= {metadata_version_name(CORDONED_DIRECTORIES_LEVEL)}",
         )
-    if is_forwarded:
+    value = changes[CORDONED_LOG_DIRS]
+    if is_forwarded or value is None:
         return
     # A controller does not know the broker's paths, but a path can always be uncordoned.
     old = cordon_entries(current.get(CORDONED_LOG_DIRS, ""))

@@ -1,5 +1,6 @@
 """The frame around a metadata record: frame version, record type, record version (KIP-631)."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -31,8 +32,14 @@ def _head(record_type: int, version: int) -> bytes:
     return bytes(out)
 
 
-def parse_frame(data: Bytes) -> tuple[Message, int]:
+def parse_frame(
+    data: Bytes, record_types: Mapping[int, type[Message]] = RECORD_TYPES
+) -> tuple[Message, int]:
     """Return the record and its version.
+
+    Args:
+        record_types: the classes that may be inside, by their type; Kafka frames the records of
+            remote storage in the same way (KIP-405).
 
     Raises:
         CorruptRecords: unknown frame version, record type or version, or bytes left over.
@@ -43,7 +50,7 @@ def parse_frame(data: Bytes) -> tuple[Message, int]:
             raise CorruptRecords(f"metadata frame version {frame_version}, only 1 is known")
         key, position = read_uvarint(data, position)
         version, position = read_uvarint(data, position)
-        cls = RECORD_TYPES.get(key)
+        cls = record_types.get(key)
         if cls is None:
             raise CorruptRecords(f"metadata record type {key} is unknown")
         if not cls.FIRST_VERSION <= version <= cls.LAST_VERSION:

@@ -544,9 +544,15 @@ class Replicas:
             partition.review_isr()
 
     def on_directory_failed(self, directory: LogDirectory) -> None:
-        """Fail at once everything that waits on the partitions of a dead directory."""
+        """Fail at once everything that waits on the partitions of a dead directory.
+
+        At a start no replica is hosted yet. Those that the metadata records in the directory are
+        named when they are not created.
+        """
         self.moves.directory_failed(directory)
         partitions = self.in_directory(directory)
+        if not partitions:
+            return
         names = [str(partition.topic_partition) for partition in partitions[:_NAMED_PARTITIONS]]
         if len(partitions) > len(names):
             names.append("...")

@@ -23,6 +23,7 @@ that no event announces, such as a log start that retention moved."""
 _TOPIC_IDS_FROM: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_PARTITIONS: Final = 500_000
+_NO_PARTITIONS: Final = FetchRequest(session_epoch=FINAL_EPOCH)
 
 
 class PartitionKey(NamedTuple):
@@ -288,6 +289,8 @@ class FetchSessionCache:
     ) -> FetchContext:
         """Open a session or go on with one, as the request asks.
 
+        A session that has no partitions left ends, and the request is served without one.
+
         Args:
             now_ms: of a steady clock.
 
@@ -308,7 +311,6 @@ class FetchSessionCache:
         if session.epoch != epoch:
             raise SessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
-            self.forget(session)
             raise SessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         count_before = len(session.partitions)
         session.update(request)
@@ -317,6 +319,9 @@ class FetchSessionCache:
             # The fetcher begins anew with a full request and is served without a session.
             self.forget(session)
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if not session.partitions:
+            self.forget(session)
+            return self._open_full(_NO_PARTITIONS, uses_topic_ids, now_ms, is_replica)
         session.last_used_ms = now_ms
         if now_ms - session.full_look_ms >= FULL_LOOK_MS:
             session.look_at_all(now_ms)

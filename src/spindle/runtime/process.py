@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
-EXIT_TERMINATED: Final = 128 + signal.SIGTERM
+_SIGNAL_EXIT: Final = 128
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _GC_THRESHOLDS: Final = (20_000, 20, 50)
 _SWITCH_INTERVAL_S: Final = 0.0005
 """The event loop waits at most this long for the interpreter lock (a tenth of Python's default)."""
@@ -39,16 +40,17 @@ async def run(
     """Run a node on the present event loop and return the exit code; see `run_node`."""
     node = Node(config, machine)
     loop = asyncio.get_running_loop()
-    was_terminated = False
+    exit_code = EXIT_OK
 
-    def terminate() -> None:
-        nonlocal was_terminated
-        was_terminated = True
+    def terminate(number: signal.Signals) -> None:
+        nonlocal exit_code
+        exit_code = exit_code or _SIGNAL_EXIT + number
+        log.info("Terminating process due to signal %s", number.name)
         node.request_stop()
 
     loop.set_exception_handler(log_unhandled)
-    loop.add_signal_handler(signal.SIGTERM, terminate)
-    loop.add_signal_handler(signal.SIGINT, node.request_stop)
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, terminate, number)
     fatal: str | None = "the node did not start"
     try:
         await node.start()
@@ -66,9 +68,7 @@ async def run(
         log.info("[KafkaRaftServer nodeId=%d] shutting down", config.node_id)
         await node.stop()
         log.info("[KafkaRaftServer nodeId=%d] shut down completed", config.node_id)
-    if fatal is not None:
-        return EXIT_FAILED
-    return EXIT_TERMINATED if was_terminated else EXIT_OK
+    return exit_code if fatal is None else EXIT_FAILED
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -88,8 +88,9 @@ def run_node(
 ) -> int:
     """Run a node until it is told to stop, and return the exit code of the process.
 
-    143 after SIGTERM and 0 after Ctrl-C, both after a clean stop; 1 if the node could not start or
-    a fault ended it.
+    After a clean stop it is 143 for SIGTERM and 130 for SIGINT (Ctrl-C), as of Kafka's JVM, also
+    while the node starts or waits for a controller; 1 if the node could not start or a fault ended
+    it.
     """
     set_up_logging(config.text(LOG_FORMAT))
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

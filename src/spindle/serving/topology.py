@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from spindle.common.errors import ErrorCode
-from spindle.common.ids import NO_LEADER, Endpoint
+from spindle.common.ids import Endpoint
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 
@@ -43,15 +43,18 @@ def offline_replicas(
     ]
 
 
+def has_endpoint(image: MetadataImage, broker_id: int, listener: str) -> bool:
+    """Return True if a broker, fenced or not, is registered with the listener."""
+    broker = image.cluster.brokers.get(broker_id)
+    return broker is not None and broker.endpoint(listener) is not None
+
+
 def leader_error(
     image: MetadataImage, partition: PartitionRegistration, listener: str, is_new_client: bool
 ) -> ErrorCode:
-    """Return the error of a partition whose leader clients cannot reach; NONE otherwise."""
-    if partition.leader == NO_LEADER:
-        return ErrorCode.LEADER_NOT_AVAILABLE
-    if endpoint_of(image, partition.leader, listener) is not None:
+    """Return the error in Metadata of a partition whose leader has no address; NONE otherwise."""
+    if has_endpoint(image, partition.leader, listener):
         return ErrorCode.NONE
-    broker = image.cluster.brokers.get(partition.leader)
-    if is_new_client and broker is not None and not broker.is_fenced:
+    if is_new_client and partition.leader in image.cluster.brokers:
         return ErrorCode.LISTENER_NOT_FOUND
     return ErrorCode.LEADER_NOT_AVAILABLE

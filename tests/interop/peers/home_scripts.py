@@ -24,6 +24,7 @@ SCRIPT_OF = {
     "features": "kafka-features",
     "broker-api-versions": "kafka-broker-api-versions",
     "leader-election": "kafka-leader-election",
+    "reassign-partitions": "kafka-reassign-partitions",
 }
 _TIME = re.compile(r"^\[[\d ,:-]+\] ")
 _JAVA_EXCEPTION = re.compile(r"^(java|joptsimple|org\.apache\.kafka)\.[\w.$]+(Exception|Error)\b")

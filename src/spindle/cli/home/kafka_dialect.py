@@ -59,14 +59,17 @@ def run_tool(tool: click.Command, script: str, words: Sequence[str]) -> int:
     is_simple = isinstance(tool, ToolCommand) and tool.name not in _ARGPARSE
     try:
         if is_simple and not words:
-            raise HelpAsked
+            return _show_usage(tool, tool.help or "")
         context = tool.make_context(script, list(words), obj=Dialect.KAFKA)
         with context:
             return int(tool.invoke(context) or 0)
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except HelpAsked:
-        return _show_help(tool, script, is_simple)
+    except HelpAsked as asked:
+        if is_simple:
+            return _show_usage(tool, tool.help or "")
+        click.echo(asked.context.get_help())
+        return 0
     except UsageError as error:
         if is_simple:
             return _show_usage(tool, error.message)
@@ -103,13 +106,6 @@ def usage_table(tool: click.Command) -> str:
         for number, line in enumerate(wrap(help_text, _WIDTH - _COLUMN - 1)):
             lines.append(f"{name if number == 0 else '':<{_COLUMN}} {line}")
     return "\n".join(lines)
-
-
-def _show_help(tool: click.Command, script: str, is_simple: bool) -> int:
-    if is_simple:
-        return _show_usage(tool, tool.help or "")
-    click.echo(tool.get_help(click.Context(tool, info_name=script)))
-    return 0
 
 
 def _show_usage(tool: click.Command, message: str) -> int:

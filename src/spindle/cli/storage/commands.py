@@ -14,7 +14,7 @@ from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
 
 
-@click.group(cls=SuggestingGroup)
+@click.group(cls=SuggestingGroup, context_settings={"help_option_names": ["--help", "-h"]})
 def storage() -> None:
     """Format and inspect log directories."""
 

@@ -30,7 +30,7 @@ _COLUMNS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 
 _COMMON: Final = (
     BOOTSTRAP_SERVER,
-    BOOTSTRAP_CONTROLLER,
+    Option("bootstrap-controller", str(BOOTSTRAP_CONTROLLER.help), "host:port,...", short="C"),
     Option("command-config", "Property file of the client.", "file", short="c", aliases=["config"]),
     JSON,
 )

@@ -22,7 +22,14 @@ Body: TypeAlias = Callable[[Options], int | None]
 
 
 class HelpAsked(Exception):
-    """The words of one of Kafka's scripts ask for its help."""
+    """The words of one of Kafka's scripts ask for its help.
+
+    Attributes:
+        context: the command whose help is asked for.
+    """
+
+    def __init__(self, context: click.Context) -> None:
+        self.context = context
 
 
 class ToolCommand(click.Command):
@@ -47,7 +54,7 @@ class ToolCommand(click.Command):
         self._body = body
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        return _help_option(super().get_help_option(ctx))
+        return _help_option(super().get_help_option(ctx), dialect_of(ctx))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self._examples:
@@ -82,20 +89,32 @@ class ToolCommand(click.Command):
 
 
 class ToolGroup(SuggestingGroup):
-    """A tool with sub-commands; its own options may stand before or behind the sub-command."""
+    """A tool with sub-commands; its own options may stand before or behind the sub-command.
+
+    Args:
+        version_names: the names of the option that prints the version.
+    """
 
     def __init__(
-        self, name: str, declaration: Declaration, commands: Sequence[ToolCommand]
+        self,
+        name: str,
+        declaration: Declaration,
+        commands: Sequence[ToolCommand],
+        *,
+        version_names: Sequence[str] = ("--version",),
     ) -> None:
         super().__init__(
             name,
-            params=[*declaration.options, _version_option()],
+            params=[*declaration.options, _version_option(version_names)],
             help=declaration.summary,
             commands={str(each.name): each for each in commands},
             no_args_is_help=True,
         )
         for each in commands:
             each.params[:0] = declaration.options
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        return _help_option(super().get_help_option(ctx), dialect_of(ctx))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         note_words(self, ctx, args)
@@ -135,18 +154,19 @@ def _spread(words: Sequence[str], params: Sequence[click.Parameter]) -> list[str
     return spread
 
 
-def _help_option(option: click.Option | None) -> click.Option | None:
+def _help_option(option: click.Option | None, dialect: Dialect) -> click.Option | None:
     if option is None:
         return None
     shown = option.callback
+    names = [*option.opts, "-h"] if dialect is Dialect.KAFKA else option.opts
 
     def show(context: click.Context, parameter: click.Parameter, is_asked: bool) -> Any:
-        if is_asked and dialect_of(context) is Dialect.KAFKA:
-            raise HelpAsked
+        if is_asked and dialect is Dialect.KAFKA:
+            raise HelpAsked(context)
         return shown(context, parameter, is_asked) if shown is not None else None
 
     return click.Option(
-        option.opts,
+        names,
         is_flag=True,
         is_eager=True,
         expose_value=False,
@@ -155,14 +175,14 @@ def _help_option(option: click.Option | None) -> click.Option | None:
     )
 
 
-def _version_option() -> click.Option:
+def _version_option(names: Sequence[str] = ("--version",)) -> click.Option:
     def show(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
         if is_asked and not context.resilient_parsing:
             click.echo(KAFKA_VERSION)
             context.exit()
 
     return click.Option(
-        ["--version"],
+        list(names),
         is_flag=True,
         is_eager=True,
         expose_value=False,

@@ -11,8 +11,10 @@ from spindle.cli.tools.dump_records import (
     group_record,
     metadata_record,
     plain_text,
+    share_group_record,
     transaction_record,
 )
+from spindle.cli.tools.dump_remote_log import remote_log_record
 from spindle.cli.tools.dump_segment import SegmentDump
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.options import Declaration, Option, Options
@@ -31,6 +33,8 @@ _DECODERS: Final[dict[str, Decoder]] = {
     "offsets-decoder": group_record,
     "transaction-log-decoder": transaction_record,
     "cluster-metadata-decoder": metadata_record,
+    "remote-log-metadata-decoder": remote_log_record,
+    "share-group-state-decoder": share_group_record,
     "print-data-log": plain_text,
 }
 """The decoders by their options. If several options are given, the first one here counts."""
@@ -49,6 +53,8 @@ DECLARATION: Final = Declaration(
         Option("offsets-decoder", "Show records of __consumer_offsets as JSON."),
         Option("transaction-log-decoder", "Show records of __transaction_state as JSON."),
         Option("cluster-metadata-decoder", "Show metadata records as JSON."),
+        Option("remote-log-metadata-decoder", "Show records of __remote_log_metadata."),
+        Option("share-group-state-decoder", "Show records of __share_group_state as JSON."),
         Option("index-sanity-check", "Only check that indexes are well formed."),
         Option("verify-index-only", "Check that indexes agree with their segment."),
         Option("max-bytes", "Stop after so many bytes of a segment.", "bytes"),

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.message_json import compact, fields_of, frame_json
 from spindle.common.errors import CorruptRecords, ProtocolViolation
+from spindle.common.uuids import Uuid, uuid_text
 from spindle.protocol.codec import decode
 from spindle.protocol.message import Message
 from spindle.protocol.messages.coordinator_records import (
@@ -41,11 +42,16 @@ from spindle.protocol.messages.other_group_records import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyValue,
 )
+from spindle.protocol.messages.share_group_state_records import (
+    ShareSnapshotValue,
+    ShareUpdateValue,
+)
 from spindle.protocol.metadata_frame import parse_frame
 from spindle.protocol.records.record import Record
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
+_UUID_SIZE_BYTES: Final = 16
 
 
 class Shown(NamedTuple):
@@ -59,7 +65,10 @@ Decoder: TypeAlias = Callable[[Record], Shown]
 
 
 class _Kind(NamedTuple):
-    """A type of coordinator records. The fields of its key are strings, but `partition`."""
+    """A type of coordinator records.
+
+    The fields of its key are strings, but `partition` is a number and `topicId` a UUID.
+    """
 
     key_fields: tuple[str, ...]
     value: type[Message]
@@ -93,6 +102,11 @@ GROUP_KINDS: Final[Mapping[int, _Kind]] = {
     22: _Kind(_MEMBER_KEY, StreamsGroupCurrentMemberAssignmentValue),
     23: _Kind(_GROUP_KEY, StreamsGroupTopologyValue),
 }
+_SHARE_KEY: Final = ("groupId", "topicId", "partition")
+SHARE_KINDS: Final[Mapping[int, _Kind]] = {
+    0: _Kind(_SHARE_KEY, ShareSnapshotValue),
+    1: _Kind(_SHARE_KEY, ShareUpdateValue),
+}
 TRANSACTION_KINDS: Final[Mapping[int, _Kind]] = {
     0: _Kind(("transactionalId",), TransactionLogValue)
 }
@@ -109,7 +123,7 @@ def metadata_record(record: Record) -> Shown:
     try:
         return Shown(None, frame_json(*parse_frame(record.value or b"")))
     except CorruptRecords as error:
-        return Shown(None, f"Error at {error}, skipping.")
+        return Shown(None, f"Error at {record.offset}, skipping. {error}")
 
 
 def group_record(record: Record) -> Shown:
@@ -128,6 +142,15 @@ def transaction_record(record: Record) -> Shown:
         ToolFailed: it has no key.
     """
     return _coordinator_record(record, TRANSACTION_KINDS)
+
+
+def share_group_record(record: Record) -> Shown:
+    """Return the JSON of a record of `__share_group_state` (KIP-932).
+
+    Raises:
+        ToolFailed: it has no key.
+    """
+    return _coordinator_record(record, SHARE_KINDS)
 
 
 def _coordinator_record(record: Record, kinds: Mapping[int, _Kind]) -> Shown:
@@ -155,6 +178,12 @@ def _key_fields(kind: _Kind, key: bytes) -> dict[str, Any]:
         if name == "partition":
             (fields[name],) = _INT32.unpack_from(key, position)
             position += _INT32.size
+            continue
+        if name == "topicId":
+            if len(key) < position + _UUID_SIZE_BYTES:
+                raise ProtocolViolation("the topic id of the key is cut off")
+            fields[name] = uuid_text(Uuid(key[position : position + _UUID_SIZE_BYTES]))
+            position += _UUID_SIZE_BYTES
             continue
         (size,) = _INT16.unpack_from(key, position)
         position += _INT16.size

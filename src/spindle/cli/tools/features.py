@@ -25,10 +25,13 @@ from spindle.cli.tools.options import (
 from spindle.client.admin.cluster import (
     FeatureLevels,
     UpgradeType,
+    describe_cluster,
     describe_features,
     update_features,
 )
 from spindle.client.admin.refusals import refusal_text
+from spindle.client.cluster import BrokerAddress
+from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ConfigError
 from spindle.metadata.features import (
     FEATURES,
@@ -48,17 +51,31 @@ _NAME: Final = Option("feature", "A feature; may be repeated.", "name")
 _RELEASE: Final = Option("release-version", "All features at the levels of this release.", "v")
 _METADATA: Final = Option("metadata", "A metadata.version; --release-version replaces it.", "v")
 _DRY_RUN: Final = Option("dry-run", "Only check the change.")
+_NODE: Final = Option("node-id", "The node that is asked, any by default.", "id")
 _UNSAFE: Final = Option("unsafe", "Change the level even if metadata is lost.")
 
 
 def _describe(options: Options) -> None:
+    node_id = options.integer("node-id")
     with connect_either(options) as client:
-        features, epoch = describe_features(client)
+        node = None if node_id is None else _node(client, options, node_id)
+        features, epoch = describe_features(client, node)
     if options.has("json"):
         click.echo(json.dumps(_document(features, epoch)))
         return
     for feature in features:
         click.echo(feature_line(feature, epoch))
+
+
+def _node(client: WireClient, options: Options, node_id: int) -> BrokerAddress:
+    controllers = options.has("bootstrap-controller")
+    nodes = describe_cluster(client, controllers=controllers).nodes
+    for node in nodes:
+        if node.node_id == node_id:
+            return BrokerAddress(node.node_id, node.host, node.port)
+    known = ", ".join(str(node.node_id) for node in nodes)
+    kind = "controller" if controllers else "broker"
+    raise ToolFailed(f"--node-id {node_id}: there is no such {kind}; the cluster has {known}")
 
 
 def feature_line(feature: FeatureLevels, epoch: int) -> str:
@@ -227,7 +244,7 @@ features = ToolGroup(
     "features",
     DECLARATION,
     [
-        _part("describe", "Show the levels in force.", _describe, JSON),
+        _part("describe", "Show the levels in force.", _describe, _NODE, JSON),
         _part("upgrade", "Raise the levels of features.", _upgrade, *_CHANGES),
         _part("downgrade", "Lower the levels of features.", _downgrade, *_CHANGES, _UNSAFE),
         _part("disable", "Set features to level 0.", _disable, _NAME, _DRY_RUN, _UNSAFE),

@@ -55,7 +55,13 @@ _REQUIRED: Final = {
 }
 _ALLOWED: Final = {
     "generate": ("disable-rack-aware",),
-    "execute": ("additional", "throttle", "replica-alter-log-dirs-throttle", "timeout"),
+    "execute": (
+        "additional",
+        "disallow-replication-factor-change",
+        "throttle",
+        "replica-alter-log-dirs-throttle",
+        "timeout",
+    ),
     "verify": ("preserve-throttles",),
     "cancel": ("preserve-throttles", "timeout"),
     "list": ("json",),
@@ -80,6 +86,10 @@ DECLARATION: Final = Declaration(
         Option("broker-list", "Brokers to spread the topics over.", "1,2,..."),
         Option("disable-rack-aware", "Do not look at racks."),
         Option("additional", "Begin although other changes are under way."),
+        Option(
+            "disallow-replication-factor-change",
+            "Refuse partitions that would get another number of replicas.",
+        ),
         Option("preserve-throttles", "Leave throttles as they are."),
         Option("throttle", "Bytes per second between brokers.", "rate"),
         Option("replica-alter-log-dirs-throttle", "Bytes per second between directories.", "rate"),
@@ -252,7 +262,12 @@ def _execute(options: Options, client: WireClient, plan: Plan) -> None:
         between_brokers=options.integer("throttle"),
         between_directories=options.integer("replica-alter-log-dirs-throttle"),
     )
-    _raise_refused("reassigning", alter_reassignments(client, plan.replicas))
+    outcome = alter_reassignments(
+        client,
+        plan.replicas,
+        may_change_replication_factor=not options.has("disallow-replication-factor-change"),
+    )
+    _raise_refused("reassigning", outcome)
     names = ",".join(map(str, plan.replicas))
     click.echo(f"Successfully started partition reassignment{_plural(plan.replicas)} for {names}")
     start_moves(client, plan.directories, _timeout_ms(options))

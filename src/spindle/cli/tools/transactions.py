@@ -349,4 +349,5 @@ transactions = ToolGroup(
         ToolCommand("find-hanging", FIND_HANGING, _find_hanging, is_part=True),
         ToolCommand("forceTerminateTransaction", TERMINATE, _terminate, is_part=True),
     ],
+    version_names=("-v", "--version"),
 )

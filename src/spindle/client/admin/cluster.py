@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
+from spindle.client.cluster import BrokerAddress
 from spindle.client.errors import UnsupportedByPeer
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
@@ -236,15 +237,22 @@ def remove_voter(client: WireClient, node_id: int, directory_id: Uuid) -> None:
     raise_refusal(answer.error_code, answer.error_message)
 
 
-def describe_features(client: WireClient) -> tuple[list[FeatureLevels], int]:
-    """Return the features of the broker, in order of their names, and the epoch (-1: none).
+def describe_features(
+    client: WireClient, node: BrokerAddress | None = None
+) -> tuple[list[FeatureLevels], int]:
+    """Return the features of a node, in order of their names, and the epoch (-1: none).
+
+    Args:
+        node: any node of the cluster answers if it is None.
 
     Raises:
-        ApiError: the broker refused.
-        ClientError: no broker could be asked.
+        ApiError: the node refused.
+        ClientError: the node could not be asked.
     """
     request = ApiVersionsRequest(client_software_name="spindle", client_software_version="1")
-    answer = client.retrying(lambda: client.ask(request, ApiVersionsResponse, first_version=3))
+    answer = client.retrying(
+        lambda: client.ask(request, ApiVersionsResponse, broker=node, first_version=3)
+    )
     raise_refusal(answer.error_code)
     finalized = {f.name: f.max_version_level for f in answer.finalized_features}
     levels = [

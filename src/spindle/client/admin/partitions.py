@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal, refusal
 from spindle.client.wire.cluster import WireClient
@@ -21,6 +22,9 @@ from spindle.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+
+_FIRST_FACTOR_VERSION: Final = 1
+"""The first AlterPartitionReassignments with allow_replication_factor_change (KIP-860)."""
 
 
 class ElectionType(IntEnum):
@@ -72,13 +76,20 @@ def list_reassignments(
 
 
 def alter_reassignments(
-    client: WireClient, targets: Mapping[TopicPartition, Sequence[int] | None]
+    client: WireClient,
+    targets: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    may_change_replication_factor: bool = True,
 ) -> dict[TopicPartition, ApiError | None]:
     """Begin reassignments, or cancel them with None; return the refusal of each partition, or None.
 
+    Args:
+        may_change_replication_factor: if not, the controller refuses a partition that would get
+            another number of replicas.
+
     Raises:
         ApiError: the controller refused all of it.
-        ClientError: no broker could be asked.
+        ClientError: no broker could be asked, or none knows `may_change_replication_factor`.
     """
     topic_class = AlterPartitionReassignmentsRequest.ReassignableTopic
     topics: dict[str, AlterPartitionReassignmentsRequest.ReassignableTopic] = {}
@@ -89,9 +100,16 @@ def alter_reassignments(
             )
         )
     request = AlterPartitionReassignmentsRequest(
-        timeout_ms=client.settings.request_timeout_ms, topics=list(topics.values())
+        timeout_ms=client.settings.request_timeout_ms,
+        allow_replication_factor_change=may_change_replication_factor,
+        topics=list(topics.values()),
     )
-    answer = client.retrying(lambda: client.ask(request, AlterPartitionReassignmentsResponse))
+    first_version = 0 if may_change_replication_factor else _FIRST_FACTOR_VERSION
+    answer = client.retrying(
+        lambda: client.ask(
+            request, AlterPartitionReassignmentsResponse, first_version=first_version
+        )
+    )
     raise_refusal(answer.error_code, answer.error_message)
     return {
         TopicPartition(topic.name, p.partition_index): refusal(p.error_code, p.error_message)

@@ -2,7 +2,7 @@
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode
-from spindle.common.ids import INTERNAL_TOPICS
+from spindle.common.ids import INTERNAL_TOPICS, NO_LEADER
 from spindle.controller.topic_names import is_topic_name
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
@@ -13,7 +13,7 @@ from spindle.protocol.messages.describe_topic_partitions import (
 from spindle.serving.context import RequestContext
 from spindle.serving.permissions import may_use_topic, topic_operations
 from spindle.serving.services import BrokerServices
-from spindle.serving.topology import leader_error, offline_replicas
+from spindle.serving.topology import has_endpoint, offline_replicas
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 Cursor = DescribeTopicPartitionsResponse.Cursor
@@ -91,10 +91,11 @@ def _missing(name: str) -> Topic:
 def _partition(
     image: MetadataImage, listener: str, index: int, partition: PartitionRegistration
 ) -> Topic.DescribeTopicPartitionsResponsePartition:
+    """Describe a partition; one without a leader is no error here, unlike in Metadata."""
+    has_leader = has_endpoint(image, partition.leader, listener)
     return Topic.DescribeTopicPartitionsResponsePartition(
-        error_code=leader_error(image, partition, listener, True),
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=partition.leader if has_leader else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),

@@ -1,0 +1,81 @@
+"""The exit code of the process of a node, in every state in which a signal may stop it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spindle.common.errors import ConfigError
+from spindle.runtime import process
+from spindle.runtime.process import run
+
+
+class FakeNode:
+    """A node that waits for a stop in its start, or when it runs; `fatal` is why it ends."""
+
+    waits_in_start = False
+    fatal: str | None = None
+    refusal: Exception | None = None
+    signals: tuple[signal.Signals, ...] = ()
+
+    def __init__(self, *_: object) -> None:
+        self._stopped = asyncio.Event()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopped.is_set()
+
+    def request_stop(self) -> None:
+        self._stopped.set()
+
+    async def start(self) -> None:
+        for number in self.signals:
+            os.kill(os.getpid(), number)
+        if self.refusal is not None:
+            raise self.refusal
+        if self.waits_in_start:
+            await self._stopped.wait()
+
+    async def wait_stopped(self) -> str | None:
+        if self.fatal is None:
+            await self._stopped.wait()
+        return self.fatal
+
+    async def stop(self) -> None:
+        pass
+
+
+@pytest.fixture
+def exit_code(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    def code(**attributes: Any) -> int:
+        node_class = type("OneNode", (FakeNode,), attributes)
+        monkeypatch.setattr(process, "Node", node_class)
+        monkeypatch.setattr(process.gc, "freeze", lambda: None)
+
+        class Config:
+            node_id = 1
+
+        return asyncio.run(run(Config()))  # type: ignore[arg-type]
+
+    return code
+
+
+@pytest.mark.parametrize("waits_in_start", [False, True])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_node_with_its_number_wherever_it_waits(
+    number: signal.Signals, code: int, waits_in_start: bool, exit_code: Callable[..., int]
+) -> None:
+    assert exit_code(waits_in_start=waits_in_start, signals=(number,)) == code
+
+
+def test_the_first_signal_counts(exit_code: Callable[..., int]) -> None:
+    # Python handles signals that arrived together in the order of their numbers.
+    assert exit_code(signals=(signal.SIGINT, signal.SIGTERM)) == 130
+
+
+def test_a_fault_counts_more_than_a_signal(exit_code: Callable[..., int]) -> None:
+    assert exit_code(fatal="the disk died", signals=(signal.SIGTERM,)) == 1
+    assert exit_code(refusal=ConfigError("no"), signals=(signal.SIGTERM,)) == 1
