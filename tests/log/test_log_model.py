@@ -3,7 +3,7 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_builders import NOW_MS, append, decode, new_log, new_storage, reload
+from log_builders import NOW_MS, append, decode, new_log, new_storage, reload, search
 
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -163,7 +163,7 @@ class LogMachine(RuleBasedStateMachine):
     def times_lead_to_the_first_record(self) -> None:
         for at in (0, 250, 500):
             matching = [o for o, (time, _) in self.records.items() if time >= NOW_MS + at]
-            found = self.log.offset_for_timestamp(NOW_MS + at)
+            found = search(self.log, NOW_MS + at)
             assert (found.offset if found else None) == min(matching, default=None)
 
 
