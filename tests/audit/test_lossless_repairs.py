@@ -1,4 +1,4 @@
-"""What `audit --apply` calls lossless loses nothing: damage, apply, load with the real loader."""
+"""Lossless repairs of `audit --apply` lose nothing: damage, apply, load with the real loader."""
 
 import random
 import shutil

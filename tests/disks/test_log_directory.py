@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from log_builders import NOW_MS, append, new_storage
+from log_builders import NOW_MS, append, new_storage, search
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
@@ -291,8 +291,8 @@ class TestDeletion:
             lambda: log.read(0, 1000, 3),
             lambda: append(log, "late"),
             lambda: log.aborted_transactions(0, 3),
-            lambda: log.offset_for_timestamp(NOW_MS),
-            log.max_timestamp_offset,
+            lambda: search(log, NOW_MS),
+            lambda: search(log, None),
             lambda: log.assign_epoch_start(5, 3),
             lambda: log.increment_log_start_offset(1),
             lambda: log.truncate_to(1),
@@ -388,6 +388,25 @@ def test_retention_and_flushing_reach_every_log() -> None:
     assert directory.apply_retention(NOW_MS) == 0
     assert directory.apply_retention(NOW_MS + 2000) > 2
     assert directory.size_bytes() < before
+
+
+def test_a_log_that_cannot_be_aged_does_not_keep_retention_from_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directory = opened()
+    create(directory, A0, A1)
+    first, second = directory.all_logs()
+    aged: list[Log] = []
+
+    def age(log: Log, now_ms: int, *, only_below_start: bool = False) -> int:
+        if log is first:
+            raise CorruptLog(log.path, 7, "garbage")
+        aged.append(log)
+        return 1
+
+    monkeypatch.setattr(Log, "delete_old_segments", age)
+    assert directory.apply_retention(NOW_MS) == 1
+    assert aged == [second]
 
 
 def test_silent_producers_of_every_log_are_forgotten() -> None:

@@ -5,6 +5,7 @@ from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.producers.verification import NO_TERMS, TransactionTerms
+from spindle.log.segments.lookup import TimestampOffset, TimestampSearch
 from spindle.log.storage import LogStorage
 from spindle.protocol.records.batch import batches, read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch
@@ -149,3 +150,14 @@ def read_all(log: Log) -> list[Record]:
 
 def values(log: Log) -> list[tuple[int, str]]:
     return [(record.offset, (record.value or b"").decode()) for record in read_all(log)]
+
+
+def search(log: Log, timestamp_ms: int | None) -> TimestampOffset | None:
+    """Return the first record of that time or later, with None the one with the largest time."""
+    found = TimestampSearch(timestamp_ms)
+    while not found.is_over:
+        if found.must_decode:
+            found.decode()
+        else:
+            log.advance_search(found)
+    return found.result

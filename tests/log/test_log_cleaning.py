@@ -1,5 +1,7 @@
 """Compaction, first of all against a recorded run of Apache Kafka 4.3.1."""
 
+import ctypes
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,9 @@ from spindle.common.ids import TopicPartition
 from spindle.common.ports import File
 from spindle.disks.cleaner import FIRST_RETRY_MS, Cleaner
 from spindle.disks.directory_store import DirectoryStore
+from spindle.log.cleaning import cleaning as cleaning_module
 from spindle.log.cleaning.cleaning import Cleaning, CleaningResult, CleaningSettings
+from spindle.log.cleaning.native_kernel import load_library
 from spindle.log.cleaning.plan import dirty_range, is_due, plan_cleaning
 from spindle.log.cleaning.replacement import put_in_place
 from spindle.log.errors import CleaningAborted, UncleanableLog
@@ -30,9 +34,12 @@ from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
 from spindle.protocol.records.batch import HEADER_BYTES, batches, read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
+from spindle.protocol.records.compression import Codec, compress
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
+from spindle.protocol.records.record import decoded_bytes_limit, encode_record
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.testing.filesystem import Fault, MemoryFileSystem
+from spindle.testing.fuzz.hostile_records import forge, sound
 
 COMPACT = LogConfig(
     segment_bytes=1024 * 1024,
@@ -80,6 +87,29 @@ def test_a_log_with_a_time_that_no_batch_can_hold_is_uncleanable() -> None:
     # The content of a client's batch is not parsed: the second record is of 2^63.
     header = read_header(built)._replace(base_timestamp=2**63 - 1)
     log.append_as_leader(seal_batch(header, built[HEADER_BYTES:]), 0, T0, validated=True)
+    log.roll(T0)
+    produce(log, T0, ("l", "1"))
+    with pytest.raises(UncleanableLog):
+        clean(log, T0 + 10_000)
+
+
+@pytest.mark.parametrize("kernel", [None, load_library()], ids=["python", "compiled"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xff" * 20,
+        compress(Codec.ZSTD, encode_record(0, 0, b"k", bytes(decoded_bytes_limit(0)))),
+    ],
+    ids=["unparsable", "bomb"],
+)
+def test_a_batch_that_cannot_be_decoded_makes_its_log_uncleanable(
+    payload: bytes, kernel: ctypes.CDLL | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning_module, "load_library", lambda: kernel)
+    log = new_log(COMPACT)
+    codec = Codec.NONE if payload.startswith(b"\xff") else Codec.ZSTD
+    hostile = forge(sound(T0), payload, attributes=int(codec))
+    log.append_as_leader(hostile, 0, T0, validated=True)
     log.roll(T0)
     produce(log, T0, ("l", "1"))
     with pytest.raises(UncleanableLog):

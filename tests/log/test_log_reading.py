@@ -12,10 +12,11 @@ from log_builders import (
     end_transaction,
     new_log,
     new_storage,
+    search,
     values,
 )
 
-from spindle.common.errors import CorruptLog, ErrorCode
+from spindle.common.errors import ApiError, CorruptLog, ErrorCode
 from spindle.log.errors import OffsetOutOfRange
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -163,31 +164,31 @@ class TestTimestamps:
         log = filled()
         for number in range(30):
             expected = (NOW_MS + number, 3 * number, 0)
-            assert log.offset_for_timestamp(NOW_MS + number) == expected
-        assert log.offset_for_timestamp(NOW_MS - 100) == (NOW_MS, 0, 0)
-        assert log.offset_for_timestamp(NOW_MS + 30) is None
+            assert search(log, NOW_MS + number) == expected
+        assert search(log, NOW_MS - 100) == (NOW_MS, 0, 0)
+        assert search(log, NOW_MS + 30) is None
 
     def test_the_exact_record_inside_a_compressed_batch(self) -> None:
         log = new_log(LogConfig())
         times = [50, 70, 60, 90]
         records = [SimpleRecord(b"k", b"v", NOW_MS + at) for at in times]
         log.append_as_leader(build_batch(records, codec=Codec.LZ4), 6, NOW_MS)
-        assert log.offset_for_timestamp(NOW_MS + 51) == (NOW_MS + 70, 1, 6)
-        assert log.offset_for_timestamp(NOW_MS + 71) == (NOW_MS + 90, 3, 6)
-        assert log.max_timestamp_offset() == (NOW_MS + 90, 3, 6)
+        assert search(log, NOW_MS + 51) == (NOW_MS + 70, 1, 6)
+        assert search(log, NOW_MS + 71) == (NOW_MS + 90, 3, 6)
+        assert search(log, None) == (NOW_MS + 90, 3, 6)
 
     def test_records_below_the_log_start_do_not_count(self) -> None:
         log = filled()
         log.update_high_watermark(90)
         log.increment_log_start_offset(10)
-        assert log.offset_for_timestamp(NOW_MS) == (NOW_MS + 3, 10, 0)
+        assert search(log, NOW_MS) == (NOW_MS + 3, 10, 0)
 
     def test_no_record_has_a_time(self) -> None:
         log = new_log()
-        assert log.max_timestamp_offset() is None
+        assert search(log, None) is None
         append(log, "a", at_ms=-1)
-        assert log.max_timestamp_offset() is None
-        assert log.offset_for_timestamp(0) is None
+        assert search(log, None) is None
+        assert search(log, 0) is None
 
     @given(st.lists(st.integers(0, 50), min_size=1, max_size=40), st.integers(-1, 51))
     def test_times_in_any_order(self, times: list[int], asked: int) -> None:
@@ -195,9 +196,9 @@ class TestTimestamps:
         for at in times:
             append(log, "v", at_ms=at)
         after = [offset for offset, at in enumerate(times) if at >= asked]
-        found = log.offset_for_timestamp(asked)
+        found = search(log, asked)
         assert (found.offset if found else None) == (after[0] if after else None)
-        largest = log.max_timestamp_offset()
+        largest = search(log, None)
         assert largest is not None
         assert (largest.timestamp_ms, largest.offset) == (max(times), times.index(max(times)))
 
@@ -207,8 +208,8 @@ class TestTimestamps:
         broken = bytearray(batch("a"))
         broken[61] = 0xFF
         log.append_as_leader(broken, 0, NOW_MS, validated=True)
-        with pytest.raises(CorruptLog, match=r"00000\.log at byte"):
-            log.offset_for_timestamp(NOW_MS)
+        with pytest.raises(ApiError, match=r"INVALID_RECORD: .*00000\.log at byte"):
+            search(log, NOW_MS)
 
 
 class TestAbortedTransactions:

@@ -15,6 +15,7 @@ from log_builders import (
     new_log,
     new_storage,
     reload,
+    search,
     values,
 )
 
@@ -22,8 +23,9 @@ from spindle.common.errors import CorruptLog
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Gap, Log
 from spindle.log.log_config import LogConfig
-from spindle.protocol.records.batch import batches, read_header
+from spindle.protocol.records.batch import HEADER_BYTES, batches, read_header
 from spindle.testing.filesystem import Fault, MemoryFileSystem
+from spindle.testing.fuzz.hostile_records import forge
 
 PATH = f"{ROOT}/orders-0"
 ONE_SEGMENT = LogConfig(segment_index_bytes=240, index_interval_bytes=100)
@@ -67,7 +69,7 @@ def test_a_closed_log_has_trimmed_indexes_with_a_final_time_entry() -> None:
     assert found["00000000000000000003.snapshot"] == 10
     loaded = reload(files, ONE_SEGMENT, is_clean=True)
     assert loaded.segments.active.max_timestamp == NOW_MS + 2
-    assert loaded.max_timestamp_offset() == (NOW_MS + 2, 2, 0)
+    assert search(loaded, None) == (NOW_MS + 2, 2, 0)
 
 
 def test_an_index_grows_to_full_size_again_with_its_next_entry() -> None:
@@ -89,7 +91,7 @@ def test_after_a_kill_everything_written_is_there() -> None:
     assert (loaded.log_end_offset, loaded.recovery_point) == (30, 0)
     assert values(loaded) == expected
     assert loaded.epochs.entries == [(0, 0)]
-    assert loaded.offset_for_timestamp(NOW_MS + 17) == (NOW_MS + 17, 17, 0)
+    assert search(loaded, NOW_MS + 17) == (NOW_MS + 17, 17, 0)
 
 
 def test_indexes_built_by_recovery_equal_those_of_appending() -> None:
@@ -541,3 +543,17 @@ def test_no_producer_expires_before_its_settings_are_known() -> None:
         assert [entry.producer_id for entry in loaded.active_producers()] == [1, 2]
     loaded.remove_expired_producers(NOW_MS + day_ms)
     assert [entry.producer_id for entry in loaded.active_producers()] == [2]
+
+
+def test_a_control_batch_that_does_not_parse_is_no_torn_write() -> None:
+    files = MemoryFileSystem()
+    log = new_log(LogConfig(), new_storage(files))
+    append(log, "first")
+    position = log.size_bytes
+    end_transaction(log, 7, is_commit=True)
+    segment = log.segments.active
+    *_, batch = segment.scan(position)
+    damaged = forge(bytes(batch.data), b"\xff" * (len(batch.data) - HEADER_BYTES))
+    append(log, "last")
+    files.open(segment.path).pwrite(damaged, position)
+    assert reload(files, is_clean=False).log_end_offset == 3

@@ -11,10 +11,11 @@ from log_builders import (
     new_log,
     new_storage,
     reload,
+    search,
     values,
 )
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, CorruptLog, ErrorCode
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.testing.filesystem import MemoryFileSystem
@@ -39,7 +40,7 @@ class TestTruncateTo:
         assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (offset,) * 3
         assert values(log) == expected
         assert log.epochs.entries == [(0, 0), (1, 10), (2, 20)][: (offset + 9) // 10]
-        last = log.max_timestamp_offset()
+        last = search(log, None)
         assert (last.offset if last else -1) == offset - 1
         assert append(log, "next", leader_epoch=7) == offset
         assert values(reload(files, is_clean=False)) == [*expected, (offset, "next")]
@@ -91,6 +92,21 @@ class TestTruncateTo:
         log.truncate_to(1)
         assert log.last_stable_offset == 0
         assert log.aborted_transactions(0, 1) == []
+
+    @pytest.mark.parametrize("at", [8, 16])
+    def test_a_rotten_header_at_the_offset_leaves_the_log_as_it_is(self, at: int) -> None:
+        files = MemoryFileSystem()
+        log = filled(files=files)
+        segment = list(log.segments)[1]
+        offset = segment.base_offset + 1
+        position = segment.position_of(offset)
+        assert position
+        files.open(segment.path).pwrite(b"\0\0\0\7", position + at)
+        bases, end_offset = log.segments.base_offsets, log.log_end_offset
+        with pytest.raises(CorruptLog, match=f"at byte {position}"):
+            log.truncate_to(offset)
+        assert (log.segments.base_offsets, log.log_end_offset) == (bases, end_offset)
+        append(log, "more", leader_epoch=3)
 
     def test_a_negative_offset_is_a_mistake(self) -> None:
         with pytest.raises(ValueError, match="-1"):

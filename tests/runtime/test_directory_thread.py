@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import re
+import struct
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spindle.common.errors import CorruptLog, LogDirectoryFailed
+from spindle.common.errors import CorruptLog, CorruptRecords, LogDirectoryFailed
 from spindle.runtime.disks.directory_thread import DirectoryThread
 
 Scenario = Callable[[DirectoryThread, list[LogDirectoryFailed]], Coroutine[Any, Any, None]]
@@ -113,21 +114,25 @@ def test_an_io_error_takes_the_directory_offline() -> None:
     run(scenario)
 
 
-def test_bad_bytes_at_rest_take_the_directory_offline() -> None:
-    def corrupt() -> None:
-        raise CorruptLog("/d/x", 7, "garbage")
+@pytest.mark.parametrize(
+    "error",
+    [
+        CorruptLog("/d/x", 7, "garbage"),
+        CorruptRecords("garbage"),
+        struct.error("garbage"),
+        MemoryError(),
+        ZeroDivisionError(),
+    ],
+    ids=repr,
+)
+def test_an_error_that_is_not_of_the_disk_reaches_the_caller_alone(error: Exception) -> None:
+    def fail() -> None:
+        raise error
 
-    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
-        with pytest.raises(LogDirectoryFailed, match="garbage"):
-            await thread.submit(corrupt)
-
-    run(scenario)
-
-
-def test_another_error_reaches_who_waits_and_nobody_else() -> None:
     async def scenario(thread: DirectoryThread, failures: list[LogDirectoryFailed]) -> None:
-        with pytest.raises(ZeroDivisionError):
-            await thread.submit(lambda: 1 // 0)
+        for submit in (thread.submit, thread.submit_beside):
+            with pytest.raises(type(error)):
+                await submit(fail)
         assert await thread.submit(abs, -3) == 3
         assert failures == []
 

@@ -305,4 +305,6 @@ def error_code(error: BaseException) -> ErrorCode:
         return error.code
     if isinstance(error, LogDirectoryFailed):
         return ErrorCode.KAFKA_STORAGE_ERROR
+    if isinstance(error, CorruptLog):
+        return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,9 +1,10 @@
 """One log directory: the logs of all partitions that live on one disk, and its checkpoint files.
 
-Used by the directory's I/O thread only. An `OSError` or `CorruptLog` that leaves any method means
-that the directory is lost until the next start; the caller then gives it up with `abandon`.
+Used by the directory's I/O thread only. An `OSError` of any method and a `CorruptLog` of `load`
+mean that the directory is lost until the next start; the caller then gives it up with `abandon`.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -44,6 +45,8 @@ from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
+
+logger = logging.getLogger(__name__)
 
 
 class NewLog(NamedTuple):
@@ -432,10 +435,16 @@ class DirectoryStore:
     def apply_retention(self, now_ms: int) -> int:
         """Delete old segments, give back unused reserved space; return how many segments went."""
         self.storage.handles.reserved.give_back_unused()
-        deleted = sum(log.delete_old_segments(now_ms) for log in self.logs.values())
-        for future in self.future_logs.values():
+        deleted = 0
+        for log in list(self.all_logs()):
             # A future log ages with the log that it is copied from.
-            deleted += future.delete_old_segments(now_ms, only_below_start=True)
+            is_future = self.future_logs.get(log.topic_partition) is log
+            try:
+                deleted += log.delete_old_segments(now_ms, only_below_start=is_future)
+            except OSError:
+                raise
+            except Exception:  # the other logs age as well
+                logger.exception("retention of %s", log.path)
         return deleted
 
     def forget_producers(self, now_ms: int) -> None:

@@ -69,9 +69,10 @@ class DirectoryExecutor(Protocol):
     `call`, `submit`, `submit_nowait` and `note` run them on the directory's I/O thread, in the
     order of submission. `submit_beside` runs a function on a thread of its own, at the same time.
 
-    Every function is guarded: an `OSError` or `CorruptLog` takes the directory offline, and so does
-    a function that hangs on its disk. The caller then gets `LogDirectoryFailed`, and so does every
-    later one, without its function being run. Other errors go to the caller alone.
+    Every function is guarded: an `OSError` takes the directory offline, and so does a function that
+    hangs on its disk. The caller then gets `LogDirectoryFailed`, and so does every later one,
+    without its function being run. Other errors go to the caller alone, also `CorruptLog`: the
+    caller knows whether the bytes belong to the directory or to one partition.
 
     Attributes:
         path: the directory.

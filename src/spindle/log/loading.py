@@ -227,7 +227,7 @@ def _recover(
 def _unverified_gaps(opened: list[Segment], torn: list[Segment], safe_offset: int) -> list[Gap]:
     """Return the gaps between segments from `safe_offset` on, and those behind torn segments.
 
-    What is below `safe_offset` was on the device, so nothing is missing there.
+    Records below `safe_offset` were on the device, so none is missing there.
     """
     gaps = []
     for segment, following in pairwise(opened):

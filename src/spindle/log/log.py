@@ -30,7 +30,7 @@ from spindle.log.producers.changes import find_duplicate, producer_changes, repl
 from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
 from spindle.log.producers.state import ProducerState
 from spindle.log.producers.verification import NO_TERMS, TransactionTerms
-from spindle.log.segments.lookup import TimestampOffset, find_max_timestamp, find_timestamp
+from spindle.log.segments.lookup import TimestampSearch
 from spindle.log.segments.retention import deletable_segments
 from spindle.log.segments.rolling import must_roll
 from spindle.log.segments.segment import Segment
@@ -427,15 +427,10 @@ class Log:
                     return found
         return found
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Return the first record with that timestamp or a later one, at or after the log start."""
+    def advance_search(self, search: TimestampSearch) -> None:
+        """Do the next step of a search by timestamp; see `TimestampSearch.advance`."""
         self._refuse_if_deleted()
-        return find_timestamp(self.segments, timestamp_ms, self.log_start_offset)
-
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """Return the first record that has the largest timestamp of the log."""
-        self._refuse_if_deleted()
-        return find_max_timestamp(self.segments)
+        search.advance(self.segments, self.log_start_offset)
 
     # Epochs and offsets.
 
@@ -491,6 +486,9 @@ class Log:
 
         Records that were replaced must not come back after a power failure. A batch that holds
         `offset` goes as a whole: the log ends where its last batch does.
+
+        Raises:
+            CorruptLog: the batch cannot be found; nothing is removed.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to offset {offset}")
@@ -502,12 +500,14 @@ class Log:
         if self.segments.first.base_offset > offset:
             self.truncate_fully_and_start_at(offset)
             return
+        last = self.segments.from_offset(offset)[0]
+        position = last.position_of(offset)  # may raise, so it comes before any removal
         self._abort_cleaning()
-        while self.segments.active.base_offset > offset:
+        while self.segments.active is not last:
             segment = self.segments.active
             self.segments.remove(segment)
             segment.delete()
-        self.segments.active.truncate_to(offset)
+        last.truncate_to(offset, position)
         self.segments.active.sync()
         self._storage.file_system.sync_directory(self.path)
         offset, _ = self.segments.active.end_of_batches()

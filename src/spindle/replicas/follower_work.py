@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from spindle.common.errors import CorruptLog
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.log import Log
 from spindle.replication.follower_log import (
@@ -15,12 +14,26 @@ from spindle.replication.follower_log import (
 
 def begin_to_follow_all(
     store: DirectoryStore, logs: Sequence[Log], now_ms: int
-) -> list[LogPosition]:
-    """Prepare the logs for new leaders; return the position from which each one fetches."""
+) -> list[LogPosition | Exception]:
+    """Prepare the logs for new leaders.
+
+    Returns:
+        For each log the position from which it fetches, or the exception that it caused.
+
+    Raises:
+        OSError: the directory has failed.
+    """
+    results: list[LogPosition | Exception] = []
     counts = [log.truncation_count for log in logs]
-    positions = [begin_to_follow(log, now_ms) for log in logs]
+    for log in logs:
+        try:
+            results.append(begin_to_follow(log, now_ms))
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one log's trouble is not the others'
+            results.append(error)
     _note_truncations(store, logs, counts)
-    return positions
+    return results
 
 
 def apply_leader_answers(
@@ -33,7 +46,7 @@ def apply_leader_answers(
         logs go on.
 
     Raises:
-        OSError, CorruptLog: the directory has failed.
+        OSError: the directory has failed.
     """
     results: list[LogPosition | Exception] = []
     logs = [log for log, _ in work]
@@ -41,7 +54,7 @@ def apply_leader_answers(
     for log, item in work:
         try:
             results.append(apply_leader_answer(log, item, now_ms))
-        except (OSError, CorruptLog):
+        except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - one log's trouble is not the others'
             results.append(error)

@@ -62,6 +62,7 @@ class Replicas:
         self.broker_id = context.broker_id
         self.directories = directories
         self._context = context
+        self.decoding = context.decoding
         self._metadata: MetadataView = context.metadata
         self._settings_of = settings_of
         self._on_misplaced = on_misplaced
@@ -438,11 +439,17 @@ class Replicas:
             )
         for work, hop in zip(plan.values(), hops, strict=True):
             try:
-                positions = await hop
+                results = await hop
             except LogDirectoryFailed as failure:
                 log.error("cannot follow with %d replicas: %s", len(work), failure)
                 continue
-            self._fetching.follow(list(map(Following, work, positions)))
+            followed = []
+            for partition, result in zip(work, results, strict=True):
+                if isinstance(result, Exception):
+                    log.error("cannot follow with %s: %r", partition.topic_partition, result)
+                else:
+                    followed.append(Following(partition, result))
+            self._fetching.follow(followed)
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         actual = partition.directory.directory_id

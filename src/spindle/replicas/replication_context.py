@@ -1,11 +1,12 @@
 """The parts that all partitions of a broker share to lead: brokers, a clock, the controller."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spindle.common.uuids import Uuid
 from spindle.replicas.metadata_view import MetadataView
+from spindle.replicas.record_decoding import RecordDecoding
 from spindle.replication.leader_state import ANY_BROKER_EPOCH, IsrProposal
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class ReplicationContext:
         max_lag_ms: `replica.lag.time.max.ms`.
         propose: sends a proposed ISR to the controller (AlterPartition), and tells the partition
             the result.
+        decoding: decodes batches of clients that are not small.
     """
 
     broker_id: int
@@ -28,6 +30,7 @@ class ReplicationContext:
     steady_ms: Callable[[], int]
     max_lag_ms: int
     propose: "Callable[[Partition, IsrProposal], None]"
+    decoding: RecordDecoding = field(default_factory=RecordDecoding)
 
 
 class CommittedEligibility:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from spindle.common.errors import ApiError
+from spindle.common.errors import ApiError, CorruptLog, error_code
 from spindle.common.ports import Bytes
 from spindle.disks.executor import DirectoryExecutor
 from spindle.log.locating import locate
@@ -56,10 +56,15 @@ def read_logs(
             if records is None:
                 found = log.read(offset, size_bytes, end_offset, min_one_batch=not has_any)
                 records = found.records
+            aborted = (
+                log.aborted_transactions(offset, end_offset) if is_committed and records else ()
+            )
         except ApiError as error:
             results.append(error)
             continue
-        aborted = log.aborted_transactions(offset, end_offset) if is_committed and records else ()
+        except CorruptLog as damage:
+            results.append(ApiError(error_code(damage), str(damage)))
+            continue
         results.append(Found(records, aborted))
         if len(records):
             has_any = True

@@ -1,13 +1,15 @@
-"""Warnings about clients that ask for a feature which this broker does not have.
+"""Warnings about clients that ask for a feature which this broker does not have, or for damaged
+records.
 
 The error code that such a client gets may point to another cause, so the broker's log names the
-client and the feature. A client that tries again and again does not fill the log.
+client and the feature, or the damage. A client that tries again and again does not fill the log.
 """
 
 import logging
 from collections.abc import Callable
 
-from spindle.common.ids import TRANSACTIONS_TOPIC
+from spindle.common.errors import ApiError
+from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
 from spindle.common.log_text import quoted
 from spindle.common.seldom import Seldom
 from spindle.serving.context import RequestContext
@@ -43,6 +45,15 @@ class RefusalLog:
             cause,
             detail,
         )
+
+    def report_damage(self, topic_partition: TopicPartition, damage: ApiError) -> None:
+        """Log once in 10 minutes that records of a partition cannot be read, and where."""
+        if self._seldom.is_due((topic_partition, damage.code)):
+            log.error(
+                "records of %s cannot be read, other partitions are not affected: %s",
+                topic_partition,
+                damage,
+            )
 
 
 def warn_of_no_transactions_topic(

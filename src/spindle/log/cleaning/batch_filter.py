@@ -14,7 +14,12 @@ from spindle.protocol.records.batch import (
 )
 from spindle.protocol.records.builder import empty_batch, rebuild_batch, seal_batch
 from spindle.protocol.records.compression import DecompressionBuffer, compress, decompress
-from spindle.protocol.records.record import Record, decode_records
+from spindle.protocol.records.record import (
+    Record,
+    check_record_count,
+    decode_bounded,
+    decoded_bytes_limit,
+)
 
 
 def must_remain(
@@ -59,7 +64,7 @@ class BatchFilter:
         """Return what stays of a batch; None if nothing does.
 
         Raises:
-            CorruptRecords: the records do not parse.
+            CorruptRecords: the records do not parse, or exceed the limits of a broker.
         """
         header = batch.header
         if header.is_control:
@@ -82,18 +87,24 @@ class BatchFilter:
         if not is_done:
             return batch.data
         if horizon_ms is None:
-            records = decode_records(batch.data, 0, header)
+            records = decode_bounded(batch.data, 0, header)
             new_horizon_ms = self._rules.new_horizon_ms
             return rebuild_batch(header, records, delete_horizon_ms=new_horizon_ms)
         return None if horizon_ms <= self._rules.now_ms else batch.data
 
     def _filter_data(self, batch: ScannedBatch) -> Bytes | None:
         header = batch.header
-        payload = decompress(header.codec, batch.data[HEADER_BYTES:], buffer=self._buffer)
+        check_record_count(header)
+        payload = decompress(
+            header.codec,
+            batch.data[HEADER_BYTES:],
+            decoded_bytes_limit(header.size_bytes),
+            self._buffer,
+        )
         filtered = self._keys.filter_records(header, payload, self._rules)
         if filtered is not None:
             return _rebuilt(batch, filtered)
-        records = decode_records(batch.data, 0, header)
+        records = decode_bounded(batch.data, 0, header)
         kept = [record for record in records if self._stays(header, record)]
         if not kept:
             return None

@@ -29,7 +29,11 @@ from spindle.log.handles import FileHandles
 from spindle.log.segments.segment import ScannedBatch, Segment
 from spindle.protocol.records.batch import HEADER_BYTES, check_crc, read_header
 from spindle.protocol.records.compression import DecompressionBuffer, decompress
-from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.record import (
+    check_record_count,
+    decode_bounded,
+    decoded_bytes_limit,
+)
 
 _OPEN_FILES: Final = 16
 _LEAST_READ_BYTES: Final = 64 * 1024
@@ -126,8 +130,8 @@ class Cleaning:
         Raises:
             CleaningAborted: the log was truncated, renamed or deleted meanwhile.
             UncleanableLog: a batch is damaged, or holds what no batch can (a client's records are
-                not parsed when they are appended), or has more keys than the map has room for; the
-                log stays as it is.
+                not parsed when they are appended), or exceeds the limits of a broker, or has more
+                keys than the map has room for; the log stays as it is.
             OSError: the disk fails.
         """
         done = 0
@@ -253,10 +257,16 @@ class Cleaning:
         Some may be noted then. That is harmless: the records that they point to stay.
         """
         first = self.plan.dirty.first_dirty_offset
-        payload = decompress(batch.header.codec, batch.data[HEADER_BYTES:], buffer=self._buffer)
+        check_record_count(batch.header)
+        payload = decompress(
+            batch.header.codec,
+            batch.data[HEADER_BYTES:],
+            decoded_bytes_limit(batch.header.size_bytes),
+            self._buffer,
+        )
         if keys.put_records(batch.header, payload, first):
             return True
-        for record in decode_records(batch.data, 0, batch.header):
+        for record in decode_bounded(batch.data, 0, batch.header):
             if record.key is None or record.offset < first:
                 continue
             if not keys.put(record.key, record.offset):

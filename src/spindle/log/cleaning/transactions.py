@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import ControlType, read_control_type
-from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.record import decode_bounded
 
 
 class CleanedTransactions:
@@ -45,7 +45,7 @@ class CleanedTransactions:
     def is_marker_of_nothing(self, header: BatchHeader, data: memoryview) -> bool:
         """Read a control batch; return whether no batch of its transaction was read."""
         self._begin_up_to(header.last_offset)
-        records = decode_records(data, 0, header)
+        records = decode_bounded(data, 0, header)
         if not records:
             return True
         control_type = read_control_type(records[0].key)

@@ -11,7 +11,7 @@ from spindle.log.producers.verification import TransactionTerms
 from spindle.log.segments.segment_list import Segments
 from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import read_end_transaction
-from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.record import decode_bounded
 from spindle.protocol.records.validation import AppendOrigin
 
 
@@ -61,7 +61,7 @@ def producer_changes(
                 _check_verified(producers, header, terms)
             change.add_data(header, header.base_offset)
             continue
-        control_records = decode_records(records, position, header)
+        control_records = decode_bounded(records, position, header)
         marker = read_end_transaction(control_records[0]) if control_records else None
         if marker is not None:
             transaction = change.add_marker(

@@ -4,10 +4,11 @@ The state follows from the log. It is stored at the start of each segment and wh
 closed; loading takes the newest snapshot and replays the records after it.
 """
 
+import logging
 from bisect import insort
 from collections.abc import Iterable
 
-from spindle.common.errors import ApiError, CorruptLog, ErrorCode
+from spindle.common.errors import ApiError, CorruptLog, CorruptRecords, ErrorCode
 from spindle.common.ports import FileSystem
 from spindle.log.formats.names import (
     DELETED_SUFFIX,
@@ -20,9 +21,11 @@ from spindle.log.producers.append import CompletedTransaction, ProducerAppend
 from spindle.log.producers.entry import ProducerStateEntry
 from spindle.log.producers.verification import NO_TERMS, Verification
 from spindle.protocol.records.batch import BatchHeader
-from spindle.protocol.records.control import read_end_transaction
-from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.control import EndTransactionMarker, read_end_transaction
+from spindle.protocol.records.record import decode_bounded
 from spindle.protocol.records.validation import AppendOrigin
+
+logger = logging.getLogger(__name__)
 
 
 class ProducerState:
@@ -198,8 +201,7 @@ class ProducerState:
         append = self.prepare(header.producer_id, AppendOrigin.REPLICATION)
         completed = None
         if header.is_control:
-            records = decode_records(buffer, position, header)
-            marker = read_end_transaction(records[0]) if records else None
+            marker = self._marker_in(buffer, position, header)
             if marker is None:
                 return None
             completed = append.add_marker(
@@ -211,6 +213,20 @@ class ProducerState:
         if completed is not None:
             self.complete(completed)
         return completed
+
+    def _marker_in(
+        self, buffer: memoryview, position: int, header: BatchHeader
+    ) -> EndTransactionMarker | None:
+        """Return the marker in a control batch; None if it is of another kind, or does not parse.
+
+        Whether the bytes are as they were written only the checksum says.
+        """
+        try:
+            records = decode_bounded(buffer, position, header)
+            return read_end_transaction(records[0]) if records else None
+        except CorruptRecords as error:
+            logger.warning("a control batch of %s ends no transaction: %s", self._where, error)
+            return None
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that wrote nothing for so long and have no open transaction.

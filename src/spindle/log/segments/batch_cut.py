@@ -20,10 +20,11 @@ class WholeBatches(NamedTuple):
 def cut_at_batch(data: memoryview, end_offset: int) -> WholeBatches:
     """Return how much of `data` is whole batches below `end_offset`.
 
-    The first one is known to be both.
+    The first one is known to be both. Batches before a length that none can have are returned, so
+    that readers get as far as the damage.
 
     Raises:
-        CorruptRecords: the bytes are not batches.
+        CorruptRecords: the first bytes are not a batch.
     """
     position = 0
     last = 0
@@ -35,6 +36,8 @@ def cut_at_batch(data: memoryview, end_offset: int) -> WholeBatches:
         if base_offset >= end_offset or position + length > limit:
             break
         if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            if position:
+                break
             raise CorruptRecords(f"batch at byte {position} of a read: length {length}")
         last = position
         last_base_offset = base_offset

@@ -321,29 +321,35 @@ class Segment:
     def first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch; -1 if there is none. In ms."""
         if self.roll_timestamp is None:
-            first = next(self._headers(0), None)
+            first = next(self.headers(0), None)
             self.roll_timestamp = first[1].max_timestamp if first else NO_TIMESTAMP
         return self.roll_timestamp
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove the batch that holds `offset`, if one does, and everything after it."""
-        found = self._position_of(offset)
+    def truncate_to(self, offset: int, position: int | None) -> None:
+        """Remove the batch that holds `offset`, if one does, and everything after it.
+
+        Args:
+            position: `position_of(offset)`.
+        """
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        if found is not None:
-            self.cut(found)
+        if position is not None:
+            self.cut(position)
         self._bytes_since_index_entry = 0
         self.load_max_timestamp()
 
     def load_max_timestamp(self) -> None:
         """Find the largest timestamp from the time index and the batches after its last entry."""
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last
-        start = self.position_near(self.max_timestamp_offset)
-        for _, header in self._headers(start):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
-                self.max_timestamp_offset = header.last_offset
+        try:
+            for _, header in self.headers(self.position_near(self.max_timestamp_offset)):
+                if header.max_timestamp > self.max_timestamp:
+                    self.max_timestamp = header.max_timestamp
+                    self.max_timestamp_offset = header.last_offset
+        except CorruptLog as damage:
+            # Only searches by time and retention use it; whoever reads the batch meets the damage.
+            logger.warning("the largest timestamp of a segment may be too small: %s", damage)
 
     # Reading.
 
@@ -417,9 +423,9 @@ class Segment:
         return data[: cut.end]
 
     def start_of_read(self, offset: int) -> int | None:
-        """Return what `_position_of` does, at once where a reader was before."""
+        """Return what `position_of` does, at once where a reader was before."""
         position = self.positions.at(offset)
-        return self._position_of(offset) if position is None else position
+        return self.position_of(offset) if position is None else position
 
     def range_of(self, position: int, end: int) -> FileRange:
         """Return the bytes between two positions of the data, which are not read."""
@@ -433,11 +439,11 @@ class Segment:
         except CorruptRecords:
             return None
 
-    def _position_of(self, offset: int) -> int | None:
+    def position_of(self, offset: int) -> int | None:
         """Return where the batch with `offset` starts, or the first batch after it; None if there
         is none.
         """
-        for position, header in self._headers(self.position_near(offset)):
+        for position, header in self.headers(self.position_near(offset)):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position
         return None
@@ -467,7 +473,7 @@ class Segment:
         self.offset_index.reset()
         self._is_dirty = True
         size_bytes = 0
-        for position, header in self._headers(0):
+        for position, header in self.headers(0):
             if size_bytes > self.index_interval_bytes:
                 self.offset_index.append(header.last_offset, position)
                 size_bytes = 0
@@ -475,8 +481,14 @@ class Segment:
         self.offset_index.file.trim()
         self._bytes_since_index_entry = size_bytes
 
-    def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield positions and headers of whole batches. Batches that are large are not read."""
+    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield positions and headers of whole batches from a position, where a batch must start.
+
+        Batches that are large are not read.
+
+        Raises:
+            CorruptLog: no batch has such a header.
+        """
         while self.size_bytes - position >= HEADER_BYTES:
             data = self._handles.get(self.path).pread(LOOKUP_BYTES, position)
             at = 0
@@ -502,19 +514,16 @@ class Segment:
         except CorruptRecords as error:
             raise CorruptLog(self.path, position + at, str(error)) from error
 
-    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> Iterator[ScannedBatch]:
-        """Yield batches that may hold the first record of that time or later, at `start_offset` or
-        later.
+    def read_batch(self, position: int, header: BatchHeader) -> memoryview:
+        """Return the bytes of the batch that starts there.
 
-        Records have to be decoded to tell; usually the first batch has it.
+        Raises:
+            CorruptLog: the file ends before the batch does.
         """
-        lookup = max(self.time_index.lookup(timestamp_ms), start_offset)
-        start = self.position_near(lookup)
-        for batch in self.scan(start, read_bytes=LOOKUP_BYTES):
-            if batch.header.max_timestamp >= timestamp_ms and (
-                batch.header.last_offset >= start_offset
-            ):
-                yield batch
+        data = memoryview(self._handles.get(self.path).pread(header.size_bytes, position))
+        if len(data) < header.size_bytes:
+            raise CorruptLog(self.path, position + len(data), "the file ends within a batch")
+        return data
 
     def largest_timestamp(self) -> int:
         """Return the largest timestamp, or when the file was last changed if no batch has one.
@@ -533,7 +542,7 @@ class Segment:
         """
         next_offset = self.base_offset
         end = start = self.offset_index.last.position
-        for position, header in self._headers(start):
+        for position, header in self.headers(start):
             next_offset = header.next_offset
             end = position + header.size_bytes
         return next_offset, end

@@ -4,10 +4,10 @@ Header keys are text. Bytes that are not UTF-8 become surrogate escapes, so that
 decoded and encoded again has the same bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from spindle.common.errors import CorruptRecords
+from spindle.common.errors import CorruptRecords, RecordsTooLarge
 from spindle.common.ports import Bytes
 from spindle.protocol.records.batch import HEADER_BYTES, NO_SEQUENCE, BatchHeader
 from spindle.protocol.records.compression import DEFAULT_LIMIT_BYTES, decompress
@@ -15,6 +15,12 @@ from spindle.protocol.records.varint import encode_varint, read_varint, read_var
 
 RecordHeaders: TypeAlias = Sequence[tuple[str, bytes | None]]
 
+MAX_DECODED_RECORDS: Final = 1_000_000
+"""The most records of a batch that a broker decodes."""
+_MIN_DECODED_BYTES_LIMIT: Final = 64 * 1024 * 1024
+_MAX_EXPANSION: Final = 8
+_MIN_TIMESTAMP_MS: Final = -(2**63)
+_MAX_TIMESTAMP_MS: Final = 2**63 - 1
 _MIN_RECORD_BYTES: Final = 7
 _ATTRIBUTES: Final = b"\0"
 _NULL: Final = b"\1"
@@ -30,6 +36,35 @@ class Record(NamedTuple):
     value: bytes | None
     headers: RecordHeaders = ()
     sequence: int = NO_SEQUENCE
+
+
+def decoded_bytes_limit(batch_bytes: int) -> int:
+    """Return how many bytes a broker lets a batch of this size unpack to.
+
+    A megabyte of zstd can be gigabytes of records, and any client may write it.
+    """
+    return max(_MIN_DECODED_BYTES_LIMIT, _MAX_EXPANSION * batch_bytes)
+
+
+def decode_bounded(buffer: Bytes, position: int, header: BatchHeader) -> list[Record]:
+    """Decode a batch as `decode_records`, within the limits of a broker.
+
+    Raises:
+        CorruptRecords: the records do not parse exactly.
+        RecordsTooLarge: the batch has more than `MAX_DECODED_RECORDS` records, or unpacks to more
+            than `decoded_bytes_limit`.
+    """
+    check_record_count(header)
+    return decode_records(buffer, position, header, decoded_bytes_limit(header.size_bytes))
+
+
+def check_record_count(header: BatchHeader) -> None:
+    """Raise RecordsTooLarge if a batch has more records than a broker decodes."""
+    if header.record_count > MAX_DECODED_RECORDS:
+        raise RecordsTooLarge(
+            f"batch with base offset {header.base_offset}: {header.record_count} records, at most "
+            f"{MAX_DECODED_RECORDS} are decoded"
+        )
 
 
 def decode_records(
@@ -159,6 +194,70 @@ def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     if field_end > end:
         raise CorruptRecords(f"field at byte {position} ends at {field_end}, the record at {end}")
     return data[at:field_end], field_end
+
+
+def find_by_timestamp(
+    data: Bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """Return timestamp and offset of the first record at `start_offset` or later that has this
+    timestamp or a later one; None if there is none.
+
+    The records after it are not looked at.
+
+    Args:
+        data: the decompressed records of the batch.
+
+    Raises:
+        CorruptRecords: a record does not parse, or its offset or timestamp cannot be right.
+    """
+    for found_ms, offset in _timestamps_and_offsets(data, header):
+        if offset >= start_offset and found_ms >= timestamp_ms:
+            return found_ms, offset
+    return None
+
+
+def find_newest(data: Bytes, header: BatchHeader) -> tuple[int, int] | None:
+    """Return the largest timestamp of a batch, and the first offset that has it; None if the batch
+    has no record.
+
+    Raises:
+        CorruptRecords: see `find_by_timestamp`.
+    """
+    newest: tuple[int, int] | None = None
+    for found in _timestamps_and_offsets(data, header):
+        if newest is None or found[0] > newest[0]:
+            newest = found
+            if found[0] == header.max_timestamp:
+                break
+    return newest
+
+
+def _timestamps_and_offsets(data: Bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Yield timestamp and offset of the records. Keys, values and headers are passed over."""
+    append_time = header.max_timestamp if header.has_log_append_time else None
+    next_at = 0
+    for _ in range(header.record_count):
+        start = next_at
+        length, at = read_varint(data, start)
+        next_at = at + length
+        if length < _MIN_RECORD_BYTES - 1 or next_at > len(data):
+            raise CorruptRecords(
+                f"record at byte {start}: length {length}, {len(data) - at} bytes left"
+            )
+        timestamp_delta, at = read_varlong(data, at + 1)
+        offset_delta, at = read_varint(data, at)
+        timestamp_ms = header.base_timestamp + timestamp_delta
+        if not 0 <= offset_delta <= header.last_offset_delta:
+            raise CorruptRecords(
+                f"record at byte {start}: offset delta {offset_delta}, want 0 to "
+                f"{header.last_offset_delta}"
+            )
+        if not _MIN_TIMESTAMP_MS <= timestamp_ms <= _MAX_TIMESTAMP_MS:
+            raise CorruptRecords(f"record at byte {start}: timestamp {timestamp_ms} is not 64 bits")
+        yield (
+            timestamp_ms if append_time is None else append_time,
+            header.base_offset + offset_delta,
+        )
 
 
 def encode_record(

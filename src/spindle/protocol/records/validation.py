@@ -30,7 +30,7 @@ from spindle.protocol.records.batch import (
 )
 from spindle.protocol.records.builder import rebuild_batch
 from spindle.protocol.records.compression import Codec
-from spindle.protocol.records.record import Record, decode_records
+from spindle.protocol.records.record import MAX_DECODED_RECORDS, Record, decode_bounded
 
 NO_LIMIT_MS: Final = 2**63 - 1
 DEFAULT_TIMESTAMP_AFTER_MAX_MS: Final = 3_600_000
@@ -41,10 +41,6 @@ _SMALLEST_LENGTH: Final = 14
 _LARGEST_LENGTH: Final = 2**31 - 1 - LOG_OVERHEAD_BYTES
 """A batch length outside these bounds is corrupt; within them a batch may be incomplete."""
 _SHOWN_RECORD_ERRORS: Final = 3
-_MOST_DECODED_RECORDS: Final = 1_000_000
-_MOST_DECODED_BYTES: Final = 64 * 1024 * 1024
-_MOST_EXPANSION: Final = 8
-"""Limits of a batch that has to be decoded. A megabyte of zstd can be gigabytes of records."""
 
 
 class AppendOrigin(IntEnum):
@@ -304,18 +300,17 @@ def _must_see_records(header: BatchHeader, rules: AppendRules, now_ms: int) -> b
 
 
 def _decode(records: Bytes, position: int, header: BatchHeader, where: object) -> list[Record]:
-    if header.record_count > _MOST_DECODED_RECORDS:
+    if header.record_count > MAX_DECODED_RECORDS:
         # Clients answer this error with smaller batches.
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"The record batch in the append to {where} has {header.record_count} records, where "
-            f"they have to be looked into at most {_MOST_DECODED_RECORDS} are taken",
+            f"they have to be looked into at most {MAX_DECODED_RECORDS} are taken",
         )
-    limit_bytes = max(_MOST_DECODED_BYTES, _MOST_EXPANSION * header.size_bytes)
     # Check the client's own timestamps, whatever timestamp type the batch has.
     own_times = header._replace(attributes=header.attributes & ~TIMESTAMP_TYPE_FLAG)
     try:
-        return decode_records(records, position, own_times, limit_bytes)
+        return decode_bounded(records, position, own_times)
     except CorruptRecords as error:
         raise ApiError(
             ErrorCode.INVALID_RECORD, f"Records in the append to {where} do not parse: {error}"

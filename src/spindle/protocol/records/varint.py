@@ -1,13 +1,14 @@
 """Zig-zag variable-length integers as records use them (32 and 64 bits)."""
 
 from spindle.common.errors import CorruptRecords
+from spindle.common.ports import Bytes
 
 _MAX_VARINT_BYTES = 5
 _MAX_VARLONG_BYTES = 10
 _PREPARED_COUNT = 2048
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: Bytes, position: int) -> tuple[int, int]:
     """Return a 32-bit value and the position after it.
 
     Raises:
@@ -16,7 +17,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     return _read(data, position, _MAX_VARINT_BYTES)
 
 
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: Bytes, position: int) -> tuple[int, int]:
     """Return a 64-bit value and the position after it.
 
     Raises:
@@ -25,7 +26,7 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     return _read(data, position, _MAX_VARLONG_BYTES)
 
 
-def _read(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
+def _read(data: Bytes, position: int, max_bytes: int) -> tuple[int, int]:
     try:
         byte = data[position]
         if byte < 0x80:

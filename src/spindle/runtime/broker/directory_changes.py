@@ -47,6 +47,7 @@ from spindle.runtime.background import end
 from spindle.runtime.broker.affected_replicas import AffectedReplicas
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 from spindle.runtime.broker.lifecycle import BrokerLifecycle, BrokerState
+from spindle.runtime.disks.directory_logs import load_directory
 from spindle.runtime.disks.open_directories import OpenDirectories
 
 log = logging.getLogger(__name__)
@@ -313,7 +314,7 @@ class DirectoryChanges:
                 format_directory, files, path, found, owner, parts.new_uuid, parts.now_ms()
             )
             store = DirectoryStore(files, path, open_files)
-            loaded = await thread.submit(store.load, parts.log_config_of, parts.now_ms())
+            loaded = await load_directory(thread, store, parts.log_config_of, parts.now_ms())
         except BaseException:
             await self._give_up(path, thread)
             raise

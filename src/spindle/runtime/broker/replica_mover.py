@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
-from spindle.common.errors import CorruptRecords, ErrorCode, LogDirectoryFailed
+from spindle.common.errors import CorruptLog, CorruptRecords, ErrorCode, LogDirectoryFailed
 from spindle.disks.log_directory import LogDirectory
 from spindle.replicas.moves import Move
 from spindle.replicas.partition import Partition
@@ -210,7 +210,7 @@ class MoveTask:
         except LogDirectoryFailed as failure:
             # `Moves.directory_failed` has ended the move, or is about to.
             log.warning("the move of %s stops: %s", self._move, failure)
-        except CorruptRecords as error:
+        except (CorruptLog, CorruptRecords) as error:
             log.error("the move of %s meets a damaged batch: %s", self._move, error)
             self._happened(MoveEvent.BROKEN)
         except Exception:  # after an error of this program, the move must end

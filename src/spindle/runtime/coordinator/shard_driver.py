@@ -22,13 +22,13 @@ from spindle.common.errors import (
     LogDirectoryFailed,
 )
 from spindle.common.ids import TopicPartition
-from spindle.common.ports import Bytes
 from spindle.coordinator.effects import Answer, TimerChange, Transaction
 from spindle.coordinator.shards import Shard, ShardRecordFormat
 from spindle.coordinator.timers import TimerQueue
 from spindle.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, batches
+from spindle.protocol.records.compression import Codec
 from spindle.protocol.records.control import read_end_transaction
-from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.record import Record, decode_bounded
 from spindle.runtime import background
 from spindle.runtime.coordinator.shard_work import Exclusivity, Operation, ShardWork
 from spindle.runtime.coordinator.shard_writer import (
@@ -45,6 +45,8 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any, Any])
 
 MAX_RECORDS_PER_TURN: Final = 1_000
 """Records that loading replays (in about 6 ms) before it yields to the event loop."""
+INLINE_BATCH_BYTES: Final = 64 * 1024
+"""An uncompressed batch of at most this is decoded on the event loop."""
 MAX_TIMERS_PER_TURN: Final = 1_000
 """Timers that fire before the event loop gets its turn."""
 MAX_OPERATIONS_PER_TURN: Final = 10
@@ -132,28 +134,31 @@ class ShardDriver(Generic[ShardT]):
             self._on_loaded(self)
 
     async def _read_log(self) -> None:
-        yielded_at = 0
         async for piece in self._log.read_batches(self.partition):
             for position, header in batches(piece):
-                self.loaded_records += self._replay(piece, position, header)
-                if self.loaded_records - yielded_at >= MAX_RECORDS_PER_TURN:
-                    yielded_at = self.loaded_records
-                    await asyncio.sleep(0)
+                if header.codec == Codec.NONE and header.size_bytes <= INLINE_BATCH_BYTES:
+                    records = decode_bounded(piece, position, header)
+                else:
+                    # A client that may write to the topic decides how much this unpacks to.
+                    records = await self._loop.run_in_executor(
+                        None, decode_bounded, piece, position, header
+                    )
+                await self._replay(header, records)
 
-    def _replay(self, piece: Bytes, position: int, header: BatchHeader) -> int:
-        records = decode_records(piece, position, header)
-        if header.is_control:
-            for record in records:
+    async def _replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        for record in records:
+            if header.is_control:
                 marker = read_end_transaction(record)
                 if marker is not None:
                     self.shard.replay_marker(header.producer_id, marker.is_commit)
-            return len(records)
-        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-        for record in records:
-            parsed = self._format.parse(record.key, record.value, record.offset)
-            if parsed is not None:
-                self.shard.replay(parsed, producer_id)
-        return len(records)
+            else:
+                parsed = self._format.parse(record.key, record.value, record.offset)
+                if parsed is not None:
+                    self.shard.replay(parsed, producer_id)
+            self.loaded_records += 1
+            if self.loaded_records % MAX_RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     async def wait_loaded(self) -> None:
         """Return when loading has succeeded or failed."""

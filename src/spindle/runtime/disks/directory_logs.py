@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from spindle.common.errors import LogDirectoryFailed
+from spindle.common.errors import CorruptLog, LogDirectoryFailed
 from spindle.common.ports import FileSystem
+from spindle.disks.directory_store import DirectoryStore, LoadedLogs
 from spindle.disks.executor import DirectoryExecutor
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
@@ -40,6 +41,23 @@ def previous_broker_epoch(
     return first
 
 
+async def load_directory(
+    executor: DirectoryExecutor,
+    store: DirectoryStore,
+    config_of: Callable[[str], LogConfig],
+    now_ms: int,
+) -> LoadedLogs:
+    """Load the logs of a directory.
+
+    Raises:
+        LogDirectoryFailed: an I/O error, or a malformed file that Spindle itself writes.
+    """
+    try:
+        return await executor.submit(store.load, config_of, now_ms)
+    except CorruptLog as damage:
+        raise executor.fail(damage) from damage
+
+
 async def load_logs(
     directories: Sequence[LogDirectory], config_of: Callable[[str], LogConfig], now_ms: int
 ) -> list[tuple[LogDirectory, Sequence[Log]]]:
@@ -47,7 +65,7 @@ async def load_logs(
 
     async def load(directory: LogDirectory) -> Sequence[Log]:
         try:
-            loaded = await directory.executor.submit(directory.store.load, config_of, now_ms)
+            loaded = await load_directory(directory.executor, directory.store, config_of, now_ms)
             return loaded.current
         except LogDirectoryFailed as failure:
             log.error("%s", failure)

@@ -1,8 +1,9 @@
 """The part of a `DirectoryExecutor` that is the same on threads and in the simulation.
 
-Every `OSError` and `CorruptLog` of a function is caught here and becomes `LogDirectoryFailed`. From
-then on nothing touches the directory until the process restarts (KIP-112, KIP-858). A function that
-hangs on its disk has the same effect.
+Every `OSError` of a function is caught here and becomes `LogDirectoryFailed`. From then on nothing
+touches the directory until the process restarts (KIP-112, KIP-858). A function that hangs on its
+disk has the same effect. No other error says anything about the disk: malformed bytes
+(`CorruptLog`) may come from a client, and concern one partition.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar, TypeVarTuple, cast
 
-from spindle.common.errors import CorruptLog, LogDirectoryFailed
+from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.executor import Callback, ThreadLoad, Unfinished
 from spindle.disks.io_counts import DirectoryIo
 from spindle.runtime.disks.hang_watch import HangWatch
@@ -164,7 +165,7 @@ class SerialExecutor(ABC):
             return None, self.failure
         try:
             return function(*args), None
-        except (OSError, CorruptLog) as cause:
+        except OSError as cause:
             return None, self.fail(cause)
         except Exception as cause:  # noqa: BLE001 - handed to the caller, who waits for it
             return None, cause

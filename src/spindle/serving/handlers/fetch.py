@@ -10,7 +10,8 @@ one hop for each, within the limits of the request.
 from collections.abc import Awaitable
 from typing import Any
 
-from spindle.common.errors import error_code
+from spindle.common.errors import ApiError, ErrorCode, error_code
+from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -264,6 +265,9 @@ class _Fetch:
                 return
             left, found = room, has_any
             for read, result in zip(group, results, strict=True):
+                if isinstance(result, ApiError) and result.code == ErrorCode.CORRUPT_MESSAGE:
+                    where = TopicPartition(read.name, read.wanted.key.partition)
+                    self.services.refusals.report_damage(where, result)
                 size = read.take(result)
                 left -= size
                 found = found or size > 0

@@ -3,11 +3,12 @@
 KIP-79, KIP-734 (max timestamp), KIP-405 (earliest local, latest tiered), KIP-320 (epochs).
 """
 
-from typing import Any, Final
+from typing import Final
 
 from spindle.authorization.operations import Operation
-from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, error_code
+from spindle.common.errors import ApiError, CorruptLog, ErrorCode, LogDirectoryFailed, error_code
 from spindle.log.log import Log
+from spindle.log.segments.lookup import TimestampOffset, TimestampSearch
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -32,6 +33,11 @@ _FIRST_VERSION_OF: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _FIRST_NOT_AVAILABLE_VERSION: Final = 5
+_DAMAGE: Final = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.MESSAGE_TOO_LARGE,
+)
 _CONSUMER: Final = -1
 _DEBUGGING_CONSUMER: Final = -2
 
@@ -115,11 +121,18 @@ async def _offset(
     if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return answer  # nothing is tiered: no offset
     try:
-        found = await partition.directory.executor.submit(_search, partition.log, asked.timestamp)
-    except (ApiError, LogDirectoryFailed) as error:
+        if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+            start = await partition.directory.executor.submit(_start_of, partition.log)
+            answer.timestamp, answer.offset, answer.leader_epoch = start
+            return answer
+        found = await _search(services, partition, asked.timestamp)
+    except (ApiError, CorruptLog, LogDirectoryFailed) as error:
         answer.error_code = error_code(error)
+        if answer.error_code in _DAMAGE:
+            refusal = ApiError(answer.error_code, str(error))
+            services.refusals.report_damage(partition.topic_partition, refusal)
         return answer
-    if found is not None and (found[1] < limit or asked.timestamp in (EARLIEST, EARLIEST_LOCAL)):
+    if found is not None and found.offset < limit:
         answer.timestamp, answer.offset, answer.leader_epoch = found
     elif _is_too_early(partition, request):
         answer.error_code = _not_available(context)
@@ -145,19 +158,32 @@ def _limit(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.last_stable_offset if request.isolation_level else partition.high_watermark
 
 
-def _search(log: Log, timestamp: int) -> tuple[int, int, int] | None:
-    """Find (timestamp, offset, leader epoch) on the directory's thread; None without a match."""
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.epochs.epoch_at(log.log_start_offset)
-        return -1, log.log_start_offset, -1 if epoch is None else epoch
-    found: Any
-    if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset()
-    else:
-        found = log.offset_for_timestamp(timestamp)
-    if found is None:
-        return None
-    return found.timestamp_ms, found.offset, found.leader_epoch
+def _start_of(log: Log) -> TimestampOffset:
+    """Return the log start, which has no timestamp, on the directory's thread."""
+    epoch = log.epochs.epoch_at(log.log_start_offset)
+    return TimestampOffset(-1, log.log_start_offset, -1 if epoch is None else epoch)
+
+
+async def _search(
+    services: BrokerServices, partition: Partition, timestamp: int
+) -> TimestampOffset | None:
+    """Find a record by its timestamp, or the one with the largest; None if there is none.
+
+    Headers are read on the directory's thread, a limited number at a time. Batches that are not
+    small are decoded elsewhere.
+
+    Raises:
+        ApiError: the records cannot be decoded; see `TimestampSearch`.
+        CorruptLog: the bytes of a segment are not batches.
+        LogDirectoryFailed: the directory is offline.
+    """
+    search = TimestampSearch(None if timestamp == MAX_TIMESTAMP else timestamp)
+    while not search.is_over:
+        if search.must_decode:
+            await services.replicas.decoding.run(search.decode)
+        else:
+            await partition.directory.executor.submit(partition.log.advance_search, search)
+    return search.result
 
 
 async def offset_for_leader_epoch(
