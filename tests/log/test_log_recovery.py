@@ -557,3 +557,24 @@ def test_a_control_batch_that_does_not_parse_is_no_torn_write() -> None:
     append(log, "last")
     files.open(segment.path).pwrite(damaged, position)
     assert reload(files, is_clean=False).log_end_offset == 3
+
+
+@pytest.mark.parametrize("kept", [0, 1, 5, 11, 12, 22, 30, 42])
+@pytest.mark.parametrize("fill", [b"", b"\0" * 8])
+def test_a_torn_topic_id_counts_as_none_before_the_first_record_only(
+    kept: int, fill: bytes
+) -> None:
+    files = MemoryFileSystem()
+    log = new_log(SMALL, new_storage(files))
+    path = f"{PATH}/partition.metadata"
+    content = files.read_bytes(path)
+    assert len(content) == 43
+    torn = content[:kept] + fill
+    files.write_atomically(path, torn)
+    assert reload(files, is_clean=False).topic_id is None
+    files.write_atomically(path, content)
+    append(log, "a")
+    files.write_atomically(path, torn)
+    if torn:
+        with pytest.raises(CorruptLog, match="not a partition metadata file"):
+            reload(files, is_clean=False)

@@ -91,16 +91,17 @@ def load_log(
         CorruptLog: a small file of the directory is malformed.
     """
     path = f"{storage.path}/{directory_name}"
-    topic_id = read_partition_metadata(storage.file_system, path)
     names = settle_interrupted_work(storage.handles, path, config)
     opened, unsound = open_segments(storage.handles, path, names, config, now_ms)
+    is_empty = not any(segment.size_bytes for segment in opened)
+    topic_id = read_partition_metadata(storage.file_system, path, may_be_torn=is_empty)
     epochs = LeaderEpochs(storage.file_system, path)
     epochs.load()
     producers = ProducerState(storage.file_system, path, topic_partition)
     producers.load_snapshot_names(names)
 
     log_start_offset = max(log_start_offset, opened[0].base_offset if opened else 0)
-    if epochs.latest is None and any(segment.size_bytes for segment in opened):
+    if epochs.latest is None and not is_empty:
         # Power failed before the new content of the file was on the device: read the epochs from
         # the batches, for a leader tells its followers by them up to where their logs agree.
         to_recover = list(opened)

@@ -8,6 +8,8 @@ from spindle.common.uuids import ZERO_UUID, Uuid, parse_uuid, uuid_text
 from spindle.log.formats.names import PARTITION_METADATA
 
 _VERSION: Final = 0
+_HEAD: Final = f"version: {_VERSION}\ntopic_id: "
+_ID_CHARACTERS: Final = 22
 
 
 def write_partition_metadata(
@@ -27,11 +29,15 @@ def write_partition_metadata(
         file.close()
 
 
-def read_partition_metadata(file_system: FileSystem, directory: str) -> Uuid | None:
+def read_partition_metadata(
+    file_system: FileSystem, directory: str, *, may_be_torn: bool = False
+) -> Uuid | None:
     """Return the topic id, or None if there is no file or an empty one (such a directory is a
     stray).
 
-    Empty is what a power failure may leave of a partition that had no data yet.
+    Args:
+        may_be_torn: the log has no data. A power failure may then have left any beginning of the
+            file, or zeros, which count as an empty file.
 
     Raises:
         CorruptLog: the file does not parse, is of a newer version, or holds the zero id.
@@ -41,7 +47,7 @@ def read_partition_metadata(file_system: FileSystem, directory: str) -> Uuid | N
         content = file_system.read_bytes(path)
     except FileNotFoundError:
         return None
-    if not content:
+    if not content or (may_be_torn and _is_torn(content)):
         return None
     try:
         fields = dict(_fields(content.decode()))
@@ -53,6 +59,12 @@ def read_partition_metadata(file_system: FileSystem, directory: str) -> Uuid | N
     if topic_id == ZERO_UUID:
         raise CorruptLog(path, 0, "the topic id is zero")
     return topic_id
+
+
+def _is_torn(content: bytes) -> bool:
+    """Return whether this is the beginning of a file, perhaps with zeros in place of the rest."""
+    text = content.rstrip(b"\0").decode(errors="replace")
+    return len(text) < len(_HEAD) + _ID_CHARACTERS and text[: len(_HEAD)] == _HEAD[: len(text)]
 
 
 def _fields(text: str) -> list[tuple[str, str]]:

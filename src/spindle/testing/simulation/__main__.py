@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.pool import run_all, run_seed
 from spindle.testing.simulation.run import SimulationOutcome
-from spindle.testing.simulation.scenario import Scenario, draw, draw_disks
+from spindle.testing.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks
 
 _SHOWN_LINES = 150
 
@@ -23,6 +23,7 @@ _SHOWN_LINES = 150
 @click.option("--mutant", type=click.Choice(sorted(MUTANTS)), help="Break Spindle in this way.")
 @click.option("--mutants", is_flag=True, help="Every mutant has to be caught within the seeds.")
 @click.option("--disks", is_flag=True, help="Clusters in which little but directories fails.")
+@click.option("--cleaning", is_flag=True, help="Clusters that die while compaction works.")
 def main(
     seeds: int,
     first: int,
@@ -31,13 +32,14 @@ def main(
     mutant: str | None,
     mutants: bool,
     disks: bool,
+    cleaning: bool,
 ) -> None:
     """Simulate whole clusters in which things go wrong, one per seed.
 
     The exit code is 1 if an invariant was violated; for mutants, if one was not caught.
     """
     console = Console(highlight=False)
-    drawn = draw_disks if disks else draw
+    drawn = draw_cleaning if cleaning else draw_disks if disks else draw
     if seed is not None:
         outcome = run_seed(seed, mutant, drawn)
         _show(console, outcome, mutant, lines)

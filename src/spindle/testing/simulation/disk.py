@@ -122,9 +122,15 @@ class SimulatedDisks(MemoryFileSystem):
         self.is_killed = True
 
     def lose_unsynced(self) -> None:
-        """Lose power: unsynced bytes survive only by chance."""
+        """Lose power: unsynced bytes survive only by chance, and so do the first of the files that
+        were created, renamed and removed since the sync of their directory.
+        """
         self._operations_left = None
-        self.crash(lambda path, unsynced: self._random.randint(0, unsynced))
+        random = self._random
+        self.crash(
+            lambda path, unsynced: random.randint(0, unsynced),
+            lambda path, changes: range(random.randint(0, changes)),
+        )
 
     def hang(self, path: str, *, in_syncs_only: bool) -> None:
         """Let all work that begins in the directory from now on wait.

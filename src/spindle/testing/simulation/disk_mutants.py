@@ -6,6 +6,7 @@ from spindle.controller import leadership
 from spindle.controller.leadership import LeadershipChanges
 from spindle.disks import replica_placement
 from spindle.disks.directory_store import DirectoryStore
+from spindle.log import loading
 from spindle.log.cleaning import batch_filter, cleaning
 from spindle.log.cleaning.batch_filter import BatchFilter
 from spindle.log.cleaning.key_map import DictKeyMap
@@ -168,6 +169,18 @@ def _keep_name(original: Function) -> Function:
     return lambda self, log, unique: self._forget(log)
 
 
+def _delete_behind_gaps(original: Function) -> Function:
+    """Let a load take every gap for a loss, and delete the segments behind it."""
+
+    def unverified_gaps(opened: list[Any], torn: Any, safe_offset: int) -> list[Any]:
+        gaps = original(opened, torn, safe_offset)
+        while gaps and opened[-1].base_offset >= gaps[0].end_offset:
+            opened.pop().delete()
+        return []
+
+    return unverified_gaps
+
+
 DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "compaction not aborted": Mutant(Log, "_abort_cleaning", nothing),
     "compaction drops newest records": Mutant(cleaning, "new_key_map", _drop_newest_records),
@@ -180,6 +193,14 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
         _shorten,
         (Mutant(cleaning, "new_key_map", lambda _: DictKeyMap),),
     ),
+    "segments behind gaps deleted": Mutant(loading, "_unverified_gaps", _delete_behind_gaps),
+    "segments behind gaps deleted, without recovery points": Mutant(
+        loading,
+        "_unverified_gaps",
+        _delete_behind_gaps,
+        (Mutant(DirectoryStore, "checkpoint_recovery_points", nothing),),
+    ),
+    "gaps not verified": Mutant(loading, "_unverified_gaps", always([])),
     "flush request lost by a roll": Mutant(
         DirectoryStore, "complete_flushes", _serve_requests_at_the_end
     ),

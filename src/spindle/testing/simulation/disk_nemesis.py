@@ -7,15 +7,23 @@ before, nothing, or what it held some time ago.
 import asyncio
 import contextlib
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from spindle.common.errors import ApiError
+from spindle.common.errors import ApiError, CorruptLog
+from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction
+from spindle.log.formats.checkpoints import (
+    CLEANER_OFFSETS,
+    RECOVERY_POINTS,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
 from spindle.log.formats.meta_properties import meta_properties_path
 from spindle.testing.filesystem import Fault
 from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
+from spindle.testing.simulation.disk import SimulatedDisks
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.loop import SimulatedLoop
@@ -57,6 +65,8 @@ class DiskNemesis:
             (chances.read_only, self._protect),
             (chances.stale, self._let_age),
             (chances.shuffled, self._shuffle),
+            (chances.checkpoints, self._lose_checkpoints),
+            (chances.outage, self._kill_all),
             (chances.readmitted, self._let_recover),
             (chances.added, self._add),
         )
@@ -175,6 +185,77 @@ class DiskNemesis:
             node.machine.disks.swap(first, second)
             self._history.note(f"{node}: the disks of {first} and {second} are swapped")
         await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+
+    # -- checkpoints that are not those of the last moment
+
+    def _lose_checkpoints(self) -> None:
+        node = self._nemesis.one_to_die()
+        if node is not None and node.config.is_broker:
+            self._nemesis.later(self._return_with_other_checkpoints(node))
+
+    async def _return_with_other_checkpoints(self, node: SimulatedNode) -> None:
+        before = self._checkpoints(node)
+        await self._wait(2.0)
+        await self._end(node)
+        self._change_checkpoints(node, before)
+        await self._nemesis.restart(node, self._random.uniform(0.05, 1.0))
+
+    def _kill_all(self) -> None:
+        """Kill all brokers at once."""
+        nodes = [n for n in self._cluster.brokers if n.is_up and not n.is_stopping]
+        self._nemesis.later(self._return_all(nodes))
+
+    async def _return_all(self, nodes: list[SimulatedNode]) -> None:
+        random = self._random
+        before = {node: self._checkpoints(node) for node in nodes}
+        await self._wait(1.0)
+        for node in nodes:
+            self._invariants.will_die(node)
+            node.kill()
+        for node in nodes:
+            if random.random() < 0.5:
+                self._change_checkpoints(node, before[node])
+        for node in nodes:
+            self._nemesis.later(self._nemesis.restart(node, random.uniform(0.05, 1.0)))
+
+    def _checkpoints(self, node: SimulatedNode) -> dict[str, dict[TopicPartition, int]]:
+        """Return the content of the checkpoints that a start can do without, by path."""
+        disks = node.machine.disks
+        return {
+            path: self._entries(disks, path)
+            for directory in node.config.log_dirs
+            for path in (f"{directory}/{RECOVERY_POINTS}", f"{directory}/{CLEANER_OFFSETS}")
+        }
+
+    def _entries(self, disks: SimulatedDisks, path: str) -> dict[TopicPartition, int]:
+        """Return the entries of a checkpoint; none if it is missing or torn."""
+        try:
+            with disks.observed():
+                return read_offset_checkpoint(disks, path)
+        except CorruptLog:
+            return {}
+
+    def _change_checkpoints(
+        self, node: SimulatedNode, before: Mapping[str, Mapping[TopicPartition, int]]
+    ) -> None:
+        """Replace some checkpoints of a node that is down by older, torn or no ones."""
+        random, disks = self._random, node.machine.disks
+        for path, old in before.items():
+            how = random.choice(("as it was", "old", "missing", "torn"))
+            with disks.observed():
+                if how == "as it was" or not disks.exists(path):
+                    continue
+                if how == "old":
+                    # An entry from before a truncation would say more than is true.
+                    now = self._entries(disks, path)
+                    lower = {p: min(at, now[p]) for p, at in old.items() if p in now}
+                    write_offset_checkpoint(disks, path, lower)
+                elif how == "missing":
+                    disks.remove(path)
+                else:
+                    content = disks.read_bytes(path)
+                    disks.write_atomically(path, content[: random.randint(0, len(content))])
+            self._history.note(f"{node}: {path} is {how}")
 
     # -- directories that come and go while the node runs
 

@@ -309,6 +309,8 @@ class Invariants:
         log = partition.log
         start = max(replica.checked_offset, log.log_start_offset)
         end = min(replica.high_watermark, log.log_end_offset)
+        if log.unverified_gaps:
+            end = min(end, log.unverified_gaps[0].first_offset)
         committed_before = truth.end_offset
         disks = watched.simulated.machine.disks
         with disks.observed():

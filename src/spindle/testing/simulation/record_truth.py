@@ -232,6 +232,12 @@ class RecordTruth:
         for position, header in batches(data):
             at = header.base_offset
             found = SeenBatch(at, header.next_offset, header.leader_epoch, header.crc)
+            if not truth.is_compacted and at < lineage.end_offset:
+                self._verdict.check(
+                    at <= next_offset,
+                    f"{who} has no records from offset {next_offset} to {at - 1} of {truth}, which "
+                    "are committed",
+                )
             if truth.is_compacted and header.next_offset <= lineage.end_offset:
                 self._check_compacted(who, truth, next_offset, data, position, header)
             elif not any(found == other.batches.get(at) for other in lineages):

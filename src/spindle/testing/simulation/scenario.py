@@ -77,6 +77,9 @@ class Chances:
         readmitted: a log directory fails and is re-admitted while its node runs, empty or not.
         added: a running node gets one more directory, which it may have to retire later.
         shuffled: log.dirs has another order after a restart, or its disks are swapped.
+        checkpoints: a broker is killed, and the checkpoints of recovery points and compaction that
+            its next start finds are older, missing or torn.
+        outage: all brokers are killed at once, some of them with such checkpoints.
         clock: a clock is set.
         loss: per segment: it is lost.
         breaking: per segment: its connection breaks.
@@ -100,6 +103,8 @@ class Chances:
     readmitted: float = 0.0
     added: float = 0.0
     shuffled: float = 0.0
+    checkpoints: float = 0.0
+    outage: float = 0.0
     clock: float = 0.0
     loss: float = 0.0
     breaking: float = 0.0
@@ -137,6 +142,8 @@ class Deeds:
         members: a classic group with members that join and leave.
         compacts: some topics are compacted, at short intervals.
         trims: some topics lose old records, by retention and DeleteRecords.
+        small_segments: compacted topics, the internal ones too, have segments of a few batches, so
+            that compaction leaves gaps between segments.
     """
 
     voters: bool = False
@@ -150,6 +157,7 @@ class Deeds:
     members: bool = False
     compacts: bool = False
     trims: bool = False
+    small_segments: bool = False
     returns: bool = False
     consumers: bool = False
     rolls: bool = False
@@ -316,6 +324,53 @@ def draw_disks(seed: int) -> Scenario:
         properties={**base.properties, "replica.alter.log.dirs.io.max.bytes.per.second": rate},
         rough_s=random.choice((4.0, 8.0)),
         release=None,
+    )
+
+
+def draw_cleaning(seed: int) -> Scenario:
+    """Return the scenario of a seed in which brokers die while compaction works."""
+    random = Random(f"cleaning {seed}")
+
+    def sometimes(probability: float, value: float) -> float:
+        return value * random.random() if random.random() < probability else 0.0
+
+    base = draw(seed)
+    has_power_failures = random.random() < 0.3
+    chances = Chances(
+        kill=sometimes(0.5, 0.3),
+        power=random.uniform(0.1, 0.4) if has_power_failures else 0.0,
+        stop=sometimes(0.2, 0.2),
+        cut=sometimes(0.2, 0.2),
+        slow_disk=sometimes(0.3, 0.3),
+        hold_metadata=sometimes(0.3, 0.5),
+        checkpoints=random.uniform(0.1, 0.4),
+        outage=0.0 if has_power_failures else random.uniform(0.1, 0.3),
+    )
+    deeds = replace(
+        base.deeds,
+        unclean=False,
+        compacts=True,
+        small_segments=True,
+        trims=random.random() < 0.2,
+        directories=random.random() < 0.3,
+    )
+    nodes = tuple(
+        replace(plan, directories=2) if deeds.directories and "broker" in plan.roles else plan
+        for plan in base.nodes
+    )
+    properties = {
+        **base.properties,
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        "log.flush.offset.checkpoint.interval.ms": random.choice(("1000", "60000")),
+        "replica.alter.log.dirs.io.max.bytes.per.second": "3000",
+    }
+    return replace(
+        base,
+        nodes=nodes,
+        chances=chances,
+        deeds=deeds,
+        properties=properties,
+        rough_s=random.choice((4.0, 8.0)),
     )
 
 

@@ -296,6 +296,8 @@ class SimulatedTraffic:
             configs["segment.ms"] = "500"
             configs["min.cleanable.dirty.ratio"] = "0.01"
             configs["delete.retention.ms"] = str(_DELETE_RETENTION_MS)
+            if self._cluster.scenario.deeds.small_segments:
+                configs["internal.segment.bytes"] = str(self._random.randint(300, 1500))
         if "delete" in policies:
             configs["retention.ms"] = self._random.choice(("2000", "5000", "-1"))
         topic = await self._admin.create(name, partitions, replication_factor, configs)
