@@ -1,14 +1,20 @@
 """The driver: speculative state, commits, loss of leadership, limits, periodic tasks."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from controller_harness import Harness, registration, run, uuid
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.controller import topics
+from spindle.controller.assignment import check_manual_assignment, usable_brokers
+from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.features import SUPPORTED_FEATURES
+from spindle.metadata.image import MetadataProvenance
 from spindle.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
+from spindle.protocol.messages.create_partitions import CreatePartitionsRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.metadata_records import (
     AbortTransactionRecord,
@@ -17,6 +23,7 @@ from spindle.protocol.messages.metadata_records import (
     FeatureLevelRecord,
     NoOpRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     TopicRecord,
 )
 from spindle.protocol.messages.update_features import UpdateFeaturesRequest
@@ -283,18 +290,51 @@ def test_a_broker_that_could_not_be_fenced_is_fenced_later_and_others_before() -
     run(scenario())
 
 
+def test_too_many_partitions_over_many_topics_are_refused_before_any_is_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        node = await started()
+        names = ["a", "b", "c"]
+        await node.request(create(*names))
+        monkeypatch.setattr(topics, "place_replicas", None)
+        grow = CreatePartitionsRequest.CreatePartitionsTopic
+        answer = await node.request(
+            CreatePartitionsRequest(topics=[grow(name=n, count=9_000) for n in names])
+        )
+        assert {result.error_code for result in answer.results} == {ErrorCode.POLICY_VIOLATION}
+
+    run(scenario())
+
+
+def test_a_negative_broker_id_that_another_controller_registered_gets_no_replica() -> None:
+    async def scenario() -> None:
+        node = await started()
+        delta = MetadataDelta(node.publisher.image)
+        delta.replay(RegisterBrokerRecord(broker_id=-1, fenced=False), 1)
+        image = delta.apply(MetadataProvenance(1, 1, 0))
+        assert [broker.broker_id for broker in usable_brokers(image)] == [1]
+        with pytest.raises(ApiError, match="broker -1"):
+            check_manual_assignment(image, [1, -1], None)
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
         ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
         ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
         ({"features": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"broker_id": -1}, ErrorCode.INVALID_REGISTRATION),
+        ({"broker_id": -(2**31)}, ErrorCode.INVALID_REGISTRATION),
     ],
 )
-def test_registrations_that_are_refused(fields: dict[str, object], code: ErrorCode) -> None:
+def test_registrations_that_are_refused(fields: dict[str, Any], code: ErrorCode) -> None:
     async def scenario() -> None:
         node = await started()
-        answer = await node.request(registration(2, 7, [uuid(2)], **fields))
+        broker_id = fields.pop("broker_id", 2)
+        answer = await node.request(registration(broker_id, 7, [uuid(2)], **fields))
         assert (answer.error_code, answer.broker_epoch) == (code, -1)
 
     run(scenario())

@@ -55,6 +55,14 @@ def test_a_fenced_broker_is_used_when_its_rack_has_no_other() -> None:
     assert placed == [[0, 1]] * 5
 
 
+@pytest.mark.parametrize("odd_id", [-1, -(2**31), 2**31 - 1])
+def test_every_broker_id_ends_the_placement(odd_id: int) -> None:
+    usable = [UsableBroker(0, None, False), UsableBroker(odd_id, None, False)]
+    assert {tuple(sorted(replicas)) for replicas in place(usable, 5, 2)} == {
+        tuple(sorted((0, odd_id)))
+    }
+
+
 def test_the_same_seed_places_the_same() -> None:
     usable = brokers("a", "b", None, "a")
     assert place(usable, 30, 3, 5) == place(usable, 30, 3, 5)

@@ -12,12 +12,14 @@ from spindle.protocol.messages.metadata_records import PartitionRecord
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
     """Return the brokers for new replicas, without those that are about to stop and those whose
-    directories are all cordoned (KIP-1066). A fenced broker counts, also after an orderly stop.
+    directories are all cordoned (KIP-1066). A fenced broker counts, also after an orderly stop. An id
+    below 0, which other controllers register, means "no broker" in records: it gets no replica.
     """
     return [
         UsableBroker(broker.broker_id, broker.rack, broker.is_fenced)
         for broker in image.cluster.brokers.values()
-        if (broker.is_fenced or not broker.is_in_controlled_shutdown)
+        if broker.broker_id >= 0
+        and (broker.is_fenced or not broker.is_in_controlled_shutdown)
         and broker.has_uncordoned_directory()
     ]
 
@@ -49,7 +51,7 @@ def check_manual_assignment(
     if not replicas:
         raise refuse("The manual partition assignment includes an empty replica list.")
     for broker_id in replicas:
-        if broker_id not in image.cluster.brokers:
+        if broker_id < 0 or broker_id not in image.cluster.brokers:
             raise refuse(
                 f"The manual partition assignment includes broker {broker_id}, "
                 "but no such broker is registered."

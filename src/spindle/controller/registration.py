@@ -67,6 +67,7 @@ def register_broker(
         ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION or
             UNSUPPORTED_VERSION.
     """
+    _check_id("broker", request.broker_id)
     existing = image.cluster.brokers.get(request.broker_id)
     _check_cluster_id(request.cluster_id, context.settings.cluster_id)
     if not is_own_process:
@@ -167,8 +168,9 @@ def register_controller(
     """Register a controller's endpoints and features.
 
     Raises:
-        ApiError: UNSUPPORTED_VERSION.
+        ApiError: INVALID_REGISTRATION or UNSUPPORTED_VERSION.
     """
+    _check_id("controller", request.controller_id)
     if image.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -215,6 +217,15 @@ def check_features(levels: Mapping[str, int], supported: Iterable[FeatureRow], w
                 f"{name}. It wants a version between {known.minimum} and {known.maximum}, "
                 "inclusive.",
             )
+
+
+def _check_id(role: str, node_id: int) -> None:
+    """Refuse a negative id: in records and requests it means "no broker" or "not a broker"."""
+    if node_id < 0:
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"The {role} id {node_id} is invalid: node.id must be 0 or more",
+        )
 
 
 def _check_cluster_id(given: str, expected: str) -> None:

@@ -1,5 +1,7 @@
 """DeleteTopics and CreatePartitions (KIP-4, KIP-195, KIP-516)."""
 
+from collections.abc import Sequence
+
 from spindle.authorization.access import FULL_ACCESS, Access
 from spindle.authorization.operations import CLUSTER_NAME, Operation, ResourceType
 from spindle.common.errors import ApiError, ErrorCode
@@ -158,6 +160,7 @@ def create_partitions(
         ApiError: POLICY_VIOLATION for more than 10,000 new partitions in one request.
     """
     duplicates = repeated(topic.name for topic in request.topics)
+    _check_partition_limit(image, request.topics)
     records: list[Message] = []
     results: dict[str, _Grown] = {}
     warnings: list[str] = []
@@ -179,16 +182,29 @@ def create_partitions(
                 given = {record.partition_id: record.replicas for record in added}
                 warnings += cordon_warnings(image, topic.name, given)
             results[topic.name] = _Grown(name=topic.name)
-    if len(records) > MAX_PARTITIONS_PER_REQUEST:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"Excessively large number of partitions per request: {len(records)}, "
-            f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
-        )
     response = CreatePartitionsResponse(results=list(results.values()))
     if request.validate_only:
         return Decision(response)
     return Decision(response, [*records], is_atomic=True, warnings=warnings)
+
+
+def _check_partition_limit(image: MetadataImage, topics: Sequence[_Grow]) -> None:
+    """Refuse too many new partitions before the first is placed.
+
+    A topic that wants more than all may have on its own gets its own refusal instead.
+    """
+    total = 0
+    for topic in topics:
+        existing = image.topics.by_name.get(topic.name)
+        added = 0 if existing is None else topic.count - len(existing.partitions)
+        if 0 < added <= MAX_PARTITIONS_PER_REQUEST:
+            total += added
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {total}, "
+            f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+        )
 
 
 def _grow(image: MetadataImage, topic: _Grow, context: ControllerContext) -> list[PartitionRecord]:

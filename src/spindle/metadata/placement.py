@@ -31,16 +31,16 @@ class _Cursor:
         self._index = 0
         self._round = 0
 
-    def next(self, round_number: int) -> int:
-        """Return the next broker of the round, or -1 when it has seen them all."""
+    def next(self, round_number: int) -> int | None:
+        """Return the next broker of the round, or None when it has seen them all."""
         if not self._brokers:
-            return -1
+            return None
         if self._round != round_number:
             self._round = round_number
             self._index = 0
             self._offset = (self._offset + 1) % len(self._brokers)
         if self._index >= len(self._brokers):
-            return -1
+            return None
         broker = self._brokers[(self._index + self._offset) % len(self._brokers)]
         self._index += 1
         return broker
@@ -54,12 +54,12 @@ class _Rack:
         self._unfenced = _Cursor([b.broker_id for b in brokers if not b.is_fenced], random)
         self._fenced = _Cursor([b.broker_id for b in brokers if b.is_fenced], random)
 
-    def next_unfenced(self, round_number: int) -> int:
+    def next_unfenced(self, round_number: int) -> int | None:
         return self._unfenced.next(round_number)
 
-    def next(self, round_number: int) -> int:
+    def next(self, round_number: int) -> int | None:
         broker = self._unfenced.next(round_number)
-        return broker if broker >= 0 else self._fenced.next(round_number)
+        return broker if broker is not None else self._fenced.next(round_number)
 
     def shuffle(self, random: RandomSource) -> None:
         self._unfenced.shuffle(random)
@@ -116,27 +116,30 @@ class ReplicaPlacer:
         self._offset %= len(self._racks)
         leader_rack, leader = self._place_leader()
         replicas = [leader]
-        rack_index = self._offset
         skip: int | None = leader_rack
-        while len(replicas) < replication_factor:
+        # Every time around, a rack that has a broker left gives one: `_check` has counted them.
+        for step in range(len(self._racks) * (replication_factor + 1)):
+            if len(replicas) == replication_factor:
+                break
+            rack_index = (self._offset + step) % len(self._racks)
             if rack_index == skip:
                 skip = None
-            else:
-                broker = self._racks[rack_index].next(self._round)
-                if broker >= 0:
-                    replicas.append(broker)
-            rack_index = (rack_index + 1) % len(self._racks)
+                continue
+            broker = self._racks[rack_index].next(self._round)
+            if broker is not None:
+                replicas.append(broker)
+        assert len(replicas) == replication_factor, "fewer brokers than were counted"
         self._round += 1
         self._offset += 1
         return replicas
 
     def _place_leader(self) -> tuple[int, int]:
-        rack_index = self._offset
-        while True:
+        for step in range(len(self._racks)):
+            rack_index = (self._offset + step) % len(self._racks)
             broker = self._racks[rack_index].next_unfenced(self._round)
-            if broker >= 0:
+            if broker is not None:
                 return rack_index, broker
-            rack_index = (rack_index + 1) % len(self._racks)
+        raise AssertionError("no unfenced broker is left in the round")
 
     def _shuffle(self) -> None:
         order = list(range(len(self._racks)))
