@@ -120,6 +120,7 @@ class ReplicaMover:
                     for instruction in busy.end(where):
                         await self._replicas.apply([instruction])
                     await self._replicas.put_aside_strays()
+                    await self.settle()
 
     @asynccontextmanager
     async def lock_directory(self, directory: LogDirectory) -> AsyncIterator[None]:
