@@ -299,6 +299,16 @@ class MovingBroker:
         await self.follow_metadata()
         return self
 
+    async def readmit(self, number: int) -> None:
+        """Use a directory that failed again, with all that is in it."""
+        failed, by = self.directories[number], self._directory(number)
+        loaded = await by.executor.submit(by.store.load, lambda topic: self.config, NOW_MS)
+        async with self.mover.lock_directory(failed):
+            self.replicas.replace_directory(failed, by)
+            self.replicas.add_loaded(loaded.current, by)
+            self.replicas.futures.add(by)
+        await self.follow_metadata()
+
     @property
     def is_dead(self) -> bool:
         return any(

@@ -224,6 +224,21 @@ def test_a_source_whose_copy_was_promoted_is_kept_while_the_copy_is_not_seen() -
     run(scenario)
 
 
+def test_a_swap_is_finished_when_the_source_is_back_after_a_start_without_it() -> None:
+    async def scenario() -> None:
+        before = await cut_short((BROKER, OTHER))
+        broker = after(before)
+        broker.directories[0].executor.fail("dead")
+        await broker.start()
+        assert (broker.replicas.lookup(*WHERE), broker.assigned) == (None, [DIRECTORY_LOST])
+        broker.record(DIRECTORY_LOST)
+        again = await after(broker).start()
+        assert (again.names(0), again.names(1)) == (["orders-0-delete"], ["orders-0"])
+        assert len(values(again.partition.log)) == 13
+
+    run(scenario)
+
+
 def test_a_source_is_kept_until_the_replica_that_took_its_place_is_in_sync() -> None:
     async def scenario() -> None:
         before = await cut_short((OTHER, BROKER))

@@ -19,6 +19,7 @@ from moving_broker import (
 from spindle.common.errors import ErrorCode
 from spindle.disks.alteration import DirectoryInUse, ReplicaState
 from spindle.disks.log_directory import LogDirectory
+from spindle.replication.replica_move import MoveState
 from spindle.runtime.broker.affected_replicas import AffectedReplicas
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 
@@ -204,5 +205,27 @@ def test_a_directory_with_the_only_log_of_an_offline_replica_is_not_retired() ->
             affected(broker).check_empty(broker.directories[0])
         assert refused.value.replicas == {WHERE: ReplicaState.OFFLINE}
         affected(broker).check_empty(broker.directories[2])
+
+    run(scenario)
+
+
+def test_a_move_whose_source_failed_goes_on_when_the_source_is_re_admitted() -> None:
+    async def scenario() -> None:
+        broker = await MovingBroker(Disks(), new_cluster()).start()
+        expected = await broker.fill()
+        broker.is_deaf = True
+        await broker.begin()
+        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+        source = broker.directories[0]
+        source.executor.fail("pulled out")
+        await broker.until(lambda: not broker.mover.is_busy)
+        assert broker.names(1) == ["orders-0-future"]
+        await broker.follow_metadata()
+        assert broker.names(1) == ["orders-0-future"]
+        broker.is_deaf = False
+        await broker.readmit(0)
+        await broker.until_moved()
+        assert values(broker.partition.log) == expected
+        assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0"])
 
     run(scenario)

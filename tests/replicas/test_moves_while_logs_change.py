@@ -65,6 +65,27 @@ def test_a_move_copies_no_faster_than_its_quota() -> None:
     run(scenario)
 
 
+def test_a_log_that_is_copied_at_once_changes_its_place_when_the_rate_allows_it() -> None:
+    async def scenario() -> None:
+        broker = await new_broker()
+        await broker.fill(5)
+        broker.quota.limit_bytes_per_s = 10
+        await broker.begin()
+        await broker.until(lambda: broker.move.course.state is MoveState.SWAPPING)
+        assert (broker.move.lag, broker.assigned) == (0, [B])
+        for seconds in range(11):
+            broker.steady_ms = 1000 * seconds
+            broker.replicas.moves.on_news(broker.move)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert broker.move.course.state is MoveState.SWAPPING
+        broker.steady_ms = 11_000
+        broker.replicas.moves.on_news(broker.move)
+        await broker.until_moved()
+
+    run(scenario)
+
+
 def test_a_raised_quota_lets_a_waiting_move_go_on() -> None:
     async def scenario() -> None:
         broker = await new_broker()

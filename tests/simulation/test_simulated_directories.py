@@ -48,6 +48,26 @@ def added(seed: int) -> SimulationOutcome:
     return simulate(only(seed, Chances(added=0.5), Deeds(), rough_s=8.0))
 
 
+def cut_swap(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(cut_swap=0.4), Deeds(), rough_s=8.0))
+
+
+def moves_amid_changes(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(moves_amid_changes=0.6), Deeds(), rough_s=8.0))
+
+
+RUNS = (
+    quiet_failure,
+    cordoned,
+    dead,
+    stale,
+    readmitted,
+    added,
+    cut_swap,
+    moves_amid_changes,
+)
+
+
 @pytest.mark.parametrize("seed", [1, 2, *full(range(3, 11))])
 def test_a_cluster_survives_its_directories(seed: int) -> None:
     outcome = simulate(draw_disks(seed))
@@ -55,7 +75,7 @@ def test_a_cluster_survives_its_directories(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, *full(range(2, 5))])
-@pytest.mark.parametrize("run", [quiet_failure, cordoned, dead, stale, readmitted, added])
+@pytest.mark.parametrize("run", RUNS)
 def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
     outcome = run(seed)
     assert outcome.violation is None, outcome.report
@@ -73,6 +93,8 @@ def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
         (cordoned, "cordons ignored by brokers"),
         (cordoned, "cordons ignored by the controller"),
         (dead, "replica created beside an offline directory"),
+        (cut_swap, "whole copy of a cut swap removed"),
+        (moves_amid_changes, "beginning moves not counted"),
     ],
 )
 def test_a_mutant_is_caught(run: Run, name: str) -> None:

@@ -26,7 +26,7 @@ from spindle.log.formats.names import MAX_NAME_BYTES, replaced_directory
 from spindle.log.log import Log
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader
 from spindle.replicas.metadata_view import MetadataView
-from spindle.replicas.moves import AssignDirectory, Moves
+from spindle.replicas.moves import AssignDirectory, Move, Moves
 from spindle.replicas.partition import Partition
 from spindle.replicas.topic_settings import TopicSettings
 
@@ -67,6 +67,7 @@ class FutureLogs:
         self._deleted: list[tuple[DeletedLog, LogDirectory]] = []
         self._names_of_deleted: set[str] = set()
         self._noted: set[str] = set()
+        moves.on_source_failed = self._keep
 
     def add(self, directory: LogDirectory) -> None:
         """Add what was found in a directory at the start."""
@@ -75,6 +76,11 @@ class FutureLogs:
         deleted = directory.store.deleted_at_start
         self._deleted += [(each, directory) for each in deleted]
         self._names_of_deleted.update(each.name for each in deleted)
+
+    def _keep(self, move: Move) -> None:
+        """Keep the future log of a move whose source failed until the replica is hosted again."""
+        where = move.partition.topic_partition
+        self._found.setdefault(where, []).append((move.future, move.target))
 
     def forget(self, directory: LogDirectory) -> None:
         """Forget what was found in a directory that is used no longer."""
@@ -184,7 +190,7 @@ class FutureLogs:
         where = instruction.topic_partition
         recorded = instruction.partition.directory(self._broker_id)
         own = self.of(where, instruction.topic_id)
-        own.sort(key=lambda pair: pair[1].directory_id != recorded)
+        own.sort(key=lambda pair: (not self._is_whole(pair[0]), pair[1].directory_id != recorded))
         future, directory = own[0]
         if not self._may_promote(instruction, future):
             log.error("%s stays offline: its copy may lack the last records", where)
@@ -200,6 +206,15 @@ class FutureLogs:
             return None
         return future, directory
 
+    def has_whole(self, where: TopicPartition, topic_id: Uuid | None) -> bool:
+        """Return True if a swap of the replica was interrupted between its two renames."""
+        return any(self._is_whole(future) for future, _ in self.of(where, topic_id))
+
+    def _is_whole(self, future: Log) -> bool:
+        """Return True if the log that the future log was to replace was renamed to `-delete`."""
+        name = future.path.rpartition("/")[2]
+        return replaced_directory(future.topic_partition, name) in self._names_of_deleted
+
     def _may_promote(self, instruction: BecomeLeader | BecomeFollower, future: Log) -> bool:
         """Return True if no committed record is missing that only this replica may have.
 
@@ -208,8 +223,7 @@ class FutureLogs:
         fetches them. If there is no other replica and all directories are online, the disk of the
         current log was replaced, and the copy holds all records that are left.
         """
-        name = future.path.rpartition("/")[2]
-        if replaced_directory(future.topic_partition, name) in self._names_of_deleted:
+        if self._is_whole(future):
             return True
         partition = instruction.partition
         trusted = {partition.leader, *partition.isr, *partition.elr, *partition.last_known_elr}

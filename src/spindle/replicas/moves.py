@@ -66,6 +66,7 @@ class Moves:
 
     Attributes:
         on_begun: called with a new move; on_news is called with a move that got an event.
+        on_source_failed: called with a move whose future log stays, to go on with later.
         done, failed: number of moves that ended in this way since the start.
     """
 
@@ -79,6 +80,7 @@ class Moves:
         self._beginning: dict[Partition, LogDirectory] = {}
         self.on_begun: Callable[[Move], None] = lambda move: None
         self.on_news: Callable[[Move], None] = lambda move: None
+        self.on_source_failed: Callable[[Move], None] = lambda move: None
         self.done = 0
         self.failed = 0
         self._copied_before: dict[LogDirectory, int] = {}
@@ -176,6 +178,8 @@ class Moves:
         else:
             self.failed += 1
             log.error("the move of %s has failed: %s", move, event.value)
+        if event is MoveEvent.SOURCE_FAILED:
+            self.on_source_failed(move)
         move.source.executor.submit_nowait(move.current.end_move)
 
     def cancel(self, partition: Partition) -> None:

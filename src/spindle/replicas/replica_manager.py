@@ -314,7 +314,10 @@ class Replicas:
                     await self._put_aside(stale, directory)
                 else:
                     self._add(instruction, stale, directory)
-            if own is not None or self._must_stay_away(instruction):
+            if own is not None:
+                continue
+            is_whole = self.futures.has_whole(where, instruction.topic_id)
+            if not is_whole and self._must_stay_away(instruction):
                 continue
             if self.futures.of(where, instruction.topic_id):
                 promoted = await self.futures.promote(instruction)

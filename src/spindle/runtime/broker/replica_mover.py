@@ -120,6 +120,7 @@ class ReplicaMover:
                     for instruction in busy.end(where):
                         await self._replicas.apply([instruction])
                     await self._replicas.put_aside_strays()
+                    await self.settle()
 
     @asynccontextmanager
     async def lock_directory(self, directory: LogDirectory) -> AsyncIterator[None]:
@@ -231,6 +232,9 @@ class MoveTask:
             case MoveState.ASSIGNING:
                 if await self._copy_some():
                     await self._wait_for_news()
+            case _ if self._quota.is_exceeded:
+                # As in Kafka: a log that is copied in one chunk pays for it before the swap.
+                await self._wait_for_news()
             case _:
                 await self._swap()
 
@@ -278,9 +282,12 @@ class MoveTask:
             await self._copy.clean_up()
 
     async def _copy_rest(self) -> None:
-        """Copy the last records without a quota, because they are few."""
-        while self._move.course.is_under_way and not (await self._copy.copy_chunk()).has_all:
-            pass
+        """Copy the last records beyond the quota, because they are few; later ones pay for them."""
+        has_all = False
+        while self._move.course.is_under_way and not has_all:
+            copied = await self._copy.copy_chunk()
+            self._quota.record(copied.size_bytes)
+            has_all = copied.has_all
 
     async def _swap_held(self) -> None:
         move, copy = self._move, self._copy

@@ -1,7 +1,9 @@
 """Mutants that concern log directories: their failures, cordons, flushes, compaction and moves."""
 
+from contextlib import nullcontext
 from typing import Any, Final
 
+from spindle.common.errors import ErrorCode
 from spindle.controller import leadership
 from spindle.controller.leadership import LeadershipChanges
 from spindle.disks import replica_placement
@@ -13,6 +15,8 @@ from spindle.log.cleaning.key_map import DictKeyMap
 from spindle.log.log import Log
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.replicas import replica_manager
+from spindle.replicas.future_logs import FutureLogs
+from spindle.replicas.moves import Moves
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.replication.replica_move import MoveState, ReplicaMove
@@ -181,6 +185,15 @@ def _delete_behind_gaps(original: Function) -> Function:
     return unverified_gaps
 
 
+def _look_once(original: Function) -> Function:
+    """Do not look again at a directory that was there when a move was asked for."""
+
+    def why_not_to_move(self: Any, partition: Any, target: Any) -> ErrorCode:
+        return ErrorCode.KAFKA_STORAGE_ERROR if self._has_offline() else ErrorCode.NONE
+
+    return why_not_to_move
+
+
 DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "compaction not aborted": Mutant(Log, "_abort_cleaning", nothing),
     "compaction drops newest records": Mutant(cleaning, "new_key_map", _drop_newest_records),
@@ -225,6 +238,13 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "moves without the controller": Mutant(ReplicaMove, "_assign", _ask_nobody),
     "appends go on during a swap": Mutant(
         Partition, "hold", nothing, (Mutant(Partition, "replace_log", _replace_log),)
+    ),
+    "whole copy of a cut swap removed": Mutant(FutureLogs, "_is_in_place", always(True)),
+    "beginning moves not counted": Mutant(
+        Moves,
+        "about_to_begin",
+        lambda _: lambda self, partition, target: nullcontext(),
+        (Mutant(Replicas, "_why_not_to_move", _look_once),),
     ),
     "two current logs": Mutant(DirectoryStore, "set_aside", _keep_name),
 }

@@ -55,6 +55,7 @@ class DiskNemesis:
         self._invariants = invariants
         self._history = history
         self._random = random
+        self._altering: dict[SimulatedNode, asyncio.Lock] = {}
 
     def actions(self) -> tuple[tuple[float, Callable[[], None]], ...]:
         """Return each fault with its chance."""
@@ -183,6 +184,7 @@ class DiskNemesis:
         if len(node.data_directories) > 1 and random.random() < 0.6:
             first, second = random.sample(node.data_directories, 2)
             node.machine.disks.swap(first, second)
+            self._invariants.moves.forget(node)
             self._history.note(f"{node}: the disks of {first} and {second} are swapped")
         await self._nemesis.restart(node, random.uniform(0.05, 1.0))
 
@@ -274,17 +276,17 @@ class DiskNemesis:
         is_lost = path in node.machine.offline_directories and self._random.random() < 0.5
         is_lost = is_lost and self._can_spare(node) and node.life is life
         if is_lost and self._random.random() < 0.5:
-            await self._alter(node, DirectoryAction.RETIRE, path)
+            await self.alter(node, DirectoryAction.RETIRE, path)
             disks.heal(path)
             if node.life is life:
-                await self._alter(node, DirectoryAction.ADD, path)
+                await self.alter(node, DirectoryAction.ADD, path)
         elif is_lost:
             disks.heal(path)
             disks.put_back(path, disks.empty())
             self._history.note(f"{node} has an empty disk at {path}")
         disks.heal(path)
         if node.life is life:
-            await self._alter(node, DirectoryAction.READMIT, path)
+            await self.alter(node, DirectoryAction.READMIT, path)
         await self._wait(2.0)
         await self._end(node)
         with disks.observed():
@@ -304,13 +306,18 @@ class DiskNemesis:
         with disks.observed():
             disks.make_directories(path)
             disks.sync_directory("/")
-        await self._alter(node, DirectoryAction.ADD, path)
+        await self.alter(node, DirectoryAction.ADD, path)
         await self._wait(4.0)
         if self._random.random() < 0.5:
-            await self._alter(node, DirectoryAction.RETIRE, path)
+            await self.alter(node, DirectoryAction.RETIRE, path)
+
+    async def alter(self, node: SimulatedNode, action: DirectoryAction, path: str) -> None:
+        """Let a running node change its directories, and wait a while for the end of that."""
+        # One after the other, as the broker does it: so it is known which of them are retired.
+        async with self._altering.setdefault(node, asyncio.Lock()):
+            await self._alter(node, action, path)
 
     async def _alter(self, node: SimulatedNode, action: DirectoryAction, path: str) -> None:
-        """Let a running node change its directories, and wait a while for the end of that."""
         if node.node is None or node.node.broker is None or node.life is None:
             return
         self._history.note(f"{node} is to {action.name} {path}")

@@ -27,6 +27,7 @@ from spindle.testing.simulation.feature_truth import FeatureTruth
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.metadata_truth import MetadataTruth, MetadataWatcher
+from spindle.testing.simulation.move_truth import MoveTruth
 from spindle.testing.simulation.placement_truth import PlacementTruth
 from spindle.testing.simulation.quorum_checks import QuorumChecks
 from spindle.testing.simulation.record_truth import PartitionTruth, RecordTruth, common_offset
@@ -82,6 +83,7 @@ class Invariants:
         self._history = history
         self.asked_moves: set[tuple[int, TopicPartition, str]] = set()
         """Moves between directories that were asked for: broker, partition and path."""
+        self.moves = MoveTruth(verdict)
         self.metadata = MetadataTruth(verdict)
         self.records = RecordTruth(verdict, lambda: cluster.loop.now_s)
         self._cluster = cluster
@@ -137,6 +139,7 @@ class Invariants:
         """Note that a broker is about to lose records; it has them again when it has registered
         again."""
         self._tainted[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
+        self.moves.forget(simulated)
 
     @property
     def is_whole(self) -> bool:
@@ -176,6 +179,7 @@ class Invariants:
                 watched.quorum.after_event(core)
             if node.broker is not None:
                 self._look_at_replicas(watched)
+                self.moves.check_targets(watched.simulated, node.broker)
         self._verdict.raise_if_violated()
 
     def _look_at_directories(self, watched: _Watched) -> None:

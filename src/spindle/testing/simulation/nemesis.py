@@ -13,6 +13,7 @@ from spindle.testing.simulation.disk_nemesis import DiskNemesis
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.loop import SimulatedLoop
+from spindle.testing.simulation.move_nemesis import MoveNemesis
 from spindle.testing.simulation.network import Network
 from spindle.testing.simulation.traffic import CLIENT_HOST
 from spindle.testing.simulation.voters import VoterAdmin
@@ -50,6 +51,7 @@ class Nemesis:
         self._disks = DiskNemesis(
             self, cluster, invariants, history, loop, Random(f"disks of {cluster.scenario.seed}")
         )
+        self._moves = MoveNemesis(self, self._disks, cluster, invariants, history, loop)
 
     async def run(self, duration_s: float) -> None:
         """Disturb for so long."""
@@ -98,6 +100,7 @@ class Nemesis:
         for chance, action in actions:
             if random.random() < chance * _PERIOD_S * 4:
                 action()
+        self._moves.disturb(_PERIOD_S * 4)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with the work beside all others, until everything is mended."""

@@ -26,6 +26,7 @@ from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants, story_of
 from spindle.testing.simulation.loop import Deadlock, SimulatedLoop
+from spindle.testing.simulation.move_truth import unfinished_move
 from spindle.testing.simulation.nemesis import Nemesis
 from spindle.testing.simulation.network import Network, NetworkChances
 from spindle.testing.simulation.quiet_failure import QuietFailure
@@ -35,6 +36,7 @@ from spindle.testing.simulation.traffic import SimulatedTraffic
 from spindle.testing.simulation.verdict import InvariantViolated, Verdict
 
 _SETTLE_CHECK_S: Final = 0.25
+_UNLIMITED: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,11 @@ class Simulation:
     def _unsettled(self) -> str | None:
         """Return why the cluster is not at rest; None if it is."""
         return (
-            self._unrecovered() or self._different_ends() or self._unflushed() or self._outlived()
+            self._unrecovered()
+            or self._different_ends()
+            or self._unflushed()
+            or self._outlived()
+            or self._unmoved()
         )
 
     def _unrecovered(self) -> str | None:
@@ -254,6 +260,15 @@ class Simulation:
                 for partition in node.node.broker.replicas:
                     if not partition.is_offline and partition.log.has_unflushed_segments:
                         return f"{node} has not flushed finished segments of {partition.log}"
+        return None
+
+    def _unmoved(self) -> str | None:
+        """Return a move that has not ended, without a limit of its rate; None if there is none."""
+        for node in self.cluster.brokers:
+            if (broker := self._broker(node.plan.node_id)) is not None:
+                broker.replication_quotas.directories.limit_bytes_per_s = _UNLIMITED
+                if (reason := unfinished_move(node, broker)) is not None:
+                    return reason
         return None
 
     def _outlived(self) -> str | None:

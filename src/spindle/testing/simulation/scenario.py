@@ -39,7 +39,7 @@ _SETTINGS: Final = {
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "leader.imbalance.check.interval.seconds": "5",
     "unclean.leader.election.interval.ms": "2000",
-    "file.delete.delay.ms": "500",
+    "log.segment.delete.delay.ms": "500",
     "spindle.log.dir.hang.timeout.ms": "3000",
 }
 
@@ -76,6 +76,9 @@ class Chances:
         stale: a log directory fails or its process is killed, and it returns with old content.
         readmitted: a log directory fails and is re-admitted while its node runs, empty or not.
         added: a running node gets one more directory, which it may have to retire later.
+        cut_swap: a process is killed in the swap of a move, and its next start may miss the source
+            or the target.
+        moves_amid_changes: replicas move to a directory that is added and retired meanwhile.
         shuffled: log.dirs has another order after a restart, or its disks are swapped.
         checkpoints: a broker is killed, and the checkpoints of recovery points and compaction that
             its next start finds are older, missing or torn.
@@ -103,6 +106,8 @@ class Chances:
     readmitted: float = 0.0
     added: float = 0.0
     shuffled: float = 0.0
+    cut_swap: float = 0.0
+    moves_amid_changes: float = 0.0
     checkpoints: float = 0.0
     outage: float = 0.0
     clock: float = 0.0
@@ -298,6 +303,11 @@ def draw_disks(seed: int) -> Scenario:
         readmitted=sometimes(0.4, 0.3),
         added=sometimes(0.3, 0.3),
     )
+    moving = Random(f"moves amid disks {seed}")
+    if moving.random() < 0.4:
+        chances = replace(
+            chances, cut_swap=0.3 * moving.random(), moves_amid_changes=0.5 * moving.random()
+        )
     deeds = Deeds(
         directories=random.random() < 0.4,
         cordons=random.random() < 0.5,
