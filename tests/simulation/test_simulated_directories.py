@@ -43,6 +43,10 @@ def added(seed: int) -> SimulationOutcome:
     return simulate(only(seed, Chances(added=0.5), Deeds(), rough_s=8.0))
 
 
+def audited(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(audited=0.5, kill=0.1), Deeds(compacts=True), rough_s=8.0))
+
+
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_a_cluster_survives_its_directories(seed: int) -> None:
     outcome = simulate(draw_disks(seed))
@@ -50,7 +54,7 @@ def test_a_cluster_survives_its_directories(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-@pytest.mark.parametrize("run", [quiet_failure, cordoned, dead, stale, readmitted, added])
+@pytest.mark.parametrize("run", [quiet_failure, cordoned, dead, stale, readmitted, added, audited])
 def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
     outcome = run(seed)
     assert outcome.violation is None, outcome.report
@@ -67,6 +71,7 @@ def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
         (cordoned, "cordons ignored by brokers"),
         (cordoned, "cordons ignored by the controller"),
         (dead, "replica created beside an offline directory"),
+        (audited, "files of damaged replicas rebuilt"),
     ],
 )
 def test_a_mutant_is_caught(run: Run, name: str) -> None:

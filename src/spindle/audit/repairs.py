@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import AuditFinding, FindingKind, RepairKind
 from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.replica import AuditedReplica
@@ -94,6 +95,7 @@ class _Repairs:
     ) -> None:
         self._report = report
         self._findings = findings
+        self._is_closed = directory.state is ClosingState.CLOSED
         self._replicas = [
             each for each in report.replicas if each.place.path.parent == directory.path
         ]
@@ -117,7 +119,7 @@ class _Repairs:
 
     def _step(self, finding: AuditFinding) -> RepairStep:
         path, repair = Path(finding.path), finding.kind.repair
-        if repair in _BY_THE_BROKER and finding.replica and finding.replica in self._copied:
+        if self._is_copied_again(finding):
             return RepairStep(finding, note=_COPIED_AGAIN)
         match repair:
             case RepairKind.MAKE_ANEW:
@@ -147,6 +149,11 @@ class _Repairs:
             case _:
                 return RepairStep(finding, note=repair.value)
 
+    def _is_copied_again(self, finding: AuditFinding) -> bool:
+        """Return whether the replica has damage at which a start that rebuilds a file cuts it."""
+        is_by_broker = finding.kind.repair in _BY_THE_BROKER
+        return is_by_broker and bool(finding.replica) and finding.replica in self._copied
+
     def _is_read(self, finding: AuditFinding) -> bool:
         """Return whether the whole replica could be read, as a start that rebuilds indexes does."""
         return finding.replica not in self._unread
@@ -163,9 +170,12 @@ class _Repairs:
         )
         return is_whole and not self._copied and not self._unread
 
+    def _starts_whole(self) -> bool:
+        """Return whether the next start cuts no log: after a stop in order it reads no batches."""
+        return self._is_closed or self._recovers_whole()
+
     def _corrected(self, finding: AuditFinding) -> RepairStep:
-        is_recovery_point = Path(finding.path).name == RECOVERY_POINTS or finding.replica
-        if not is_recovery_point or self._recovers_whole():
+        if self._starts_whole():
             return RepairStep(finding, is_safe=True, note=_CORRECTED)
         note = (
             "The next start reads the logs from there, and cuts off what follows damage or a gap."
@@ -184,19 +194,23 @@ class _Repairs:
                     "repaired, or restore the file from a backup:"
                 )
             case name if name == LOG_STARTS:
-                is_safe = all(map(_begins_at_its_epochs, self._replicas))
+                is_safe = self._starts_whole() and all(map(_begins_at_its_epochs, self._replicas))
                 note = (
                     "Without it, records that clients have deleted come back where their segment "
                     "is still there:"
                 )
             case name if name == CLEANER_OFFSETS:
-                is_safe = not any(each.has_gaps for each in self._replicas)
+                is_safe = self._starts_whole() and not any(r.has_gaps for r in self._replicas)
                 note = (
                     "Without it, a start after an unclean stop may take gaps that compaction made "
                     "for losses. Only if the broker was stopped in order:"
                 )
             case _:
-                is_safe, note = True, ""
+                is_safe = self._starts_whole()
+                note = (
+                    "Without it the broker starts, and cuts the logs at the first damage behind "
+                    "their recovery points. Once that is repaired:"
+                )
         return RepairStep(finding, (path,), is_safe, "" if is_safe else note)
 
     def _without_snapshot(self, finding: AuditFinding) -> RepairStep:

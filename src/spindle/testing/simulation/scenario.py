@@ -76,6 +76,7 @@ class Chances:
         stale: a log directory fails or its process is killed, and it returns with old content.
         readmitted: a log directory fails and is re-admitted while its node runs, empty or not.
         added: a running node gets one more directory, which it may have to retire later.
+        audited: files of a directory are damaged while its node is down, and `audit --apply` runs.
         shuffled: log.dirs has another order after a restart, or its disks are swapped.
         clock: a clock is set.
         loss: per segment: it is lost.
@@ -100,6 +101,7 @@ class Chances:
     readmitted: float = 0.0
     added: float = 0.0
     shuffled: float = 0.0
+    audited: float = 0.0
     clock: float = 0.0
     loss: float = 0.0
     breaking: float = 0.0
@@ -289,6 +291,7 @@ def draw_disks(seed: int) -> Scenario:
         hold_metadata=sometimes(0.2, 0.5),
         readmitted=sometimes(0.4, 0.3),
         added=sometimes(0.3, 0.3),
+        audited=0.3 if Random(f"audited {seed}").random() < 0.15 else 0.0,
     )
     deeds = Deeds(
         directories=random.random() < 0.4,
