@@ -5,6 +5,7 @@ every step can be undone. Commands that need a decision stand in the plan as com
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from spindle.audit.findings import AuditFinding, FindingKind, RepairKind
 from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.replica import AuditedReplica
 from spindle.audit.report import AuditReport
+from spindle.common.counted import counted
 from spindle.log.formats.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
 from spindle.log.formats.names import INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 
@@ -34,6 +36,7 @@ _IN_TRANSACTION_INDEX: Final = (
     FindingKind.TRANSACTION_INDEX_ENTRY,
 )
 _COPIED_AGAIN: Final = "The replica is to be copied again as a whole, see its other finding."
+_ONLY_A_FOLLOWER: Final = "Only if another replica of the partition is in sync, and leads:"
 _CORRECTED: Final = "The broker corrects the file at its start."
 
 
@@ -233,8 +236,29 @@ class _Repairs:
         return RepairStep(finding, (path,), note=note)
 
     def _copy_note(self, finding: AuditFinding) -> str:
-        """Return when a replica may be moved away; without its only one, a partition is empty."""
-        return "Only if another replica of the partition is in sync, and leads:"
+        """Return when a replica may be moved away: without its only one, a partition is empty."""
+        placement = self._report.placement
+        replica = next((r for r in self._replicas if str(r.place.path) == finding.replica), None)
+        if placement is None or replica is None:
+            return _ONLY_A_FOLLOWER
+        place = replica.place
+        if place.is_metadata_log:
+            if list(placement.voters) == [place.node_id]:
+                return (
+                    "It is the only voter: without it, all metadata of the cluster is lost. Never:"
+                )
+            return "Only if another voter leads, and has all records of this one:"
+        partition = (
+            None
+            if replica.topic_id is None
+            else placement.partition(replica.topic_id, place.partition.partition)
+        )
+        if partition is None or len(partition.replicas) > 1:
+            return _ONLY_A_FOLLOWER
+        return (
+            "It is the only replica of the partition: without it, the partition begins again, "
+            "empty. Only if its records are not needed:"
+        )
 
 
 def _begins_at_its_epochs(replica: AuditedReplica) -> bool:
@@ -252,9 +276,16 @@ def repair_plan(repairs: Sequence[DirectoryRepairs]) -> list[str]:
     for each in repairs:
         path = each.directory.path
         lines += ["", _comment(f"{path}: stop {each.owner} first.")]
+        shown = Counter((step.finding.kind, step.finding.path) for step in each.steps)
         for step in each.steps:
             finding = step.finding
-            lines.append(_comment(f"{finding.kind.text}: {finding.path}: {finding.evidence}."))
+            more = shown.pop((finding.kind, finding.path), 0) - 1
+            if more >= 0:
+                lines.append(_comment(f"{finding.kind.text}: {finding.path}: {finding.evidence}."))
+            if more > 0:
+                lines.append(_comment(f"  The same in {counted(more, 'more place')} of the file."))
+            if more < 0 and not step.moves:
+                continue
             if step.note and (step.moves or not _needs_moves(step)):
                 lines.append(_comment(f"  {step.note}"))
             lines += [_move(p) if step.is_safe else _comment(f"  {_move(p)}") for p in step.moves]
