@@ -1,5 +1,6 @@
 """Replicas of several nodes against each other, and disks against the metadata of the cluster."""
 
+import os
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,8 @@ from spindle.audit.findings import AuditFinding
 from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
 from spindle.audit.repairs import repair_plan, repairs_of
 from spindle.audit.run import run_audit
+from spindle.cli.audit.screen import report_lines
+from spindle.common.ids import METADATA_PARTITION
 from spindle.common.uuids import uuid_text
 from spindle.log.formats.meta_properties import parse_meta_properties
 from spindle.protocol.records.batch import batches, computed_crc
@@ -76,7 +79,9 @@ def rewrite_a_batch(root: Path) -> None:
 def forget_checkpoints(root: Path) -> None:
     """Leave a directory as a killed broker does, and without the recovery points of its logs."""
     (root / ".kafka_cleanshutdown").unlink()
-    (root / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    path = root / "recovery-point-offset-checkpoint"
+    path.write_text("0\n0\n")
+    os.utime(path, (1, 1))  # before the logs were created
 
 
 def test_a_directory_belongs_to_the_node_that_registered_it(
@@ -231,3 +236,44 @@ def test_replicas_with_a_vast_gap_are_compared_at_once(roots: list[Path]) -> Non
     found = {finding.kind.text for finding in found_in(roots)}
     assert "offset-gap" in found
     assert "replica-differs" not in found
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "It is the only replica of the partition"), (3, "Only if another")]
+)
+def test_the_plan_says_which_replica_is_the_only_one(
+    roots: list[Path], placement: ClusterPlacement, count: int, said: str
+) -> None:
+    def placed(each: PlacedPartition) -> PlacedPartition:
+        return PlacedPartition(NODES[:count], each.directories[:count], NODES[:count], 1)
+
+    path = sorted((roots[0] / str(PLAIN)).glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    for position, _ in list(batches(bytes(data))):
+        data[position + 70] ^= 1
+    path.write_bytes(data)
+    known = changed(placement, PLAIN.topic, placed)
+    report = run_audit(roots[:1], load_placement=lambda: known, second_look_ms=0)
+    assert len(report.findings) > 5
+    plan = "\n".join(repair_plan(repairs_of(report)))
+    assert said in plan
+    assert plan.count("batch-checksum") == 1
+    assert "more places of the file" in plan
+    shown = [line.text for line in report_lines(report, 1.0)]
+    assert sum("batch-checksum" in text for text in shown) == 1
+    assert any("more places of the file" in text for text in shown)
+
+
+def test_the_plan_says_which_node_is_the_only_voter(tmp_path: Path) -> None:
+    directory = BrokerDirectory(tmp_path / "d1")
+    log = directory.create(METADATA_PARTITION)
+    directory.append(log, 5)
+    directory.close()
+    segment = next(Path(log.path).glob("*.log"))
+    data = bytearray(segment.read_bytes())
+    data[70] ^= 1
+    segment.write_bytes(data)
+    for voters, said in (((1,), "It is the only voter"), ((1, 2, 3), "Only if another voter")):
+        known = ClusterPlacement({}, voters=voters)
+        report = run_audit([directory.path], load_placement=lambda: known, second_look_ms=0)  # noqa: B023
+        assert said in "\n".join(repair_plan(repairs_of(report)))

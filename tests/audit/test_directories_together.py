@@ -90,8 +90,32 @@ def test_the_logs_of_a_killed_broker_need_no_entries_in_checkpoints(tmp_path: Pa
     root = clean_directory(tmp_path / "d1")
     (root / ".kafka_cleanshutdown").unlink()
     for name in ("recovery-point", "replication"):
-        (root / f"{name}-offset-checkpoint").write_text(f"0\n1\n{PLAIN.topic} 0 3\n")
+        path = root / f"{name}-offset-checkpoint"
+        path.write_text(f"0\n1\n{PLAIN.topic} 0 3\n")
+        os.utime(path, (1, 1))
     assert kinds(root) == []
+    recovery_points = root / "recovery-point-offset-checkpoint"
+    created = max(path.stat().st_mtime for path in root.glob("*/partition.metadata"))
+    os.utime(recovery_points, (created + 60, created + 60))
+    (finding,) = run_audit([root], second_look_ms=0).findings
+    assert (finding.kind.text, finding.path) == ("checkpoint-entry", str(recovery_points))
+    assert "no entries of payments-3, which were there before it was written" in finding.evidence
+
+
+def test_recovery_points_below_the_clean_offsets_of_an_older_file_show(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    (root / ".kafka_cleanshutdown").unlink()
+    recovery_points = root / "recovery-point-offset-checkpoint"
+    clean = root / "cleaner-offset-checkpoint"
+    lines = recovery_points.read_text().splitlines()
+    recovery_points.write_text("\n".join([*lines[:2], "orders 0 30", "payments 3 200", ""]))
+    clean.write_text("0\n1\norders 0 100\n")
+    os.utime(recovery_points, (1000, 1000))
+    os.utime(clean, (1060, 1060))
+    assert kinds(root) == []
+    os.utime(recovery_points, (1120, 1120))
+    (finding,) = run_audit([root], second_look_ms=0).findings
+    assert "the recovery points of orders-0 are below their clean offsets" in finding.evidence
 
 
 def test_the_repair_of_an_identity_keeps_the_data(tmp_path: Path) -> None:

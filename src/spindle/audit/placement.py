@@ -1,6 +1,6 @@
 """The metadata of a cluster against the replicas on its disks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,10 +40,15 @@ class PlacedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlacement:
-    """All topics of a cluster, by id, and the nodes of registered log directories, by their id."""
+    """All topics of a cluster, by id, and the nodes of registered log directories, by their id.
+
+    Attributes:
+        voters: the node ids of the voters of the metadata quorum; empty if they are not known.
+    """
 
     topics: Mapping[Uuid, PlacedTopic]
     nodes: Mapping[Uuid, int] = field(default_factory=dict)
+    voters: Collection[int] = ()
 
     def partition(self, topic_id: Uuid, number: int) -> PlacedPartition | None:
         """Return a partition, None if there is none."""

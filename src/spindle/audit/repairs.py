@@ -5,15 +5,18 @@ every step can be undone. Commands that need a decision stand in the plan as com
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import AuditFinding, FindingKind, RepairKind
 from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.replica import AuditedReplica
 from spindle.audit.report import AuditReport
+from spindle.common.counted import counted
 from spindle.log.formats.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
 from spindle.log.formats.names import INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 
@@ -33,6 +36,7 @@ _IN_TRANSACTION_INDEX: Final = (
     FindingKind.TRANSACTION_INDEX_ENTRY,
 )
 _COPIED_AGAIN: Final = "The replica is to be copied again as a whole, see its other finding."
+_ONLY_A_FOLLOWER: Final = "Only if another replica of the partition is in sync, and leads:"
 _CORRECTED: Final = "The broker corrects the file at its start."
 
 
@@ -94,6 +98,7 @@ class _Repairs:
     ) -> None:
         self._report = report
         self._findings = findings
+        self._is_closed = directory.state is ClosingState.CLOSED
         self._replicas = [
             each for each in report.replicas if each.place.path.parent == directory.path
         ]
@@ -117,7 +122,7 @@ class _Repairs:
 
     def _step(self, finding: AuditFinding) -> RepairStep:
         path, repair = Path(finding.path), finding.kind.repair
-        if repair in _BY_THE_BROKER and finding.replica and finding.replica in self._copied:
+        if self._is_copied_again(finding):
             return RepairStep(finding, note=_COPIED_AGAIN)
         match repair:
             case RepairKind.MAKE_ANEW:
@@ -147,6 +152,11 @@ class _Repairs:
             case _:
                 return RepairStep(finding, note=repair.value)
 
+    def _is_copied_again(self, finding: AuditFinding) -> bool:
+        """Return whether the replica has damage at which a start that rebuilds a file cuts it."""
+        is_by_broker = finding.kind.repair in _BY_THE_BROKER
+        return is_by_broker and bool(finding.replica) and finding.replica in self._copied
+
     def _is_read(self, finding: AuditFinding) -> bool:
         """Return whether the whole replica could be read, as a start that rebuilds indexes does."""
         return finding.replica not in self._unread
@@ -163,9 +173,12 @@ class _Repairs:
         )
         return is_whole and not self._copied and not self._unread
 
+    def _starts_whole(self) -> bool:
+        """Return whether the next start cuts no log: after a stop in order it reads no batches."""
+        return self._is_closed or self._recovers_whole()
+
     def _corrected(self, finding: AuditFinding) -> RepairStep:
-        is_recovery_point = Path(finding.path).name == RECOVERY_POINTS or finding.replica
-        if not is_recovery_point or self._recovers_whole():
+        if self._starts_whole():
             return RepairStep(finding, is_safe=True, note=_CORRECTED)
         note = (
             "The next start reads the logs from there, and cuts off what follows damage or a gap."
@@ -184,19 +197,23 @@ class _Repairs:
                     "repaired, or restore the file from a backup:"
                 )
             case name if name == LOG_STARTS:
-                is_safe = all(map(_begins_at_its_epochs, self._replicas))
+                is_safe = self._starts_whole() and all(map(_begins_at_its_epochs, self._replicas))
                 note = (
                     "Without it, records that clients have deleted come back where their segment "
                     "is still there:"
                 )
             case name if name == CLEANER_OFFSETS:
-                is_safe = not any(each.has_gaps for each in self._replicas)
+                is_safe = self._starts_whole() and not any(r.has_gaps for r in self._replicas)
                 note = (
                     "Without it, a start after an unclean stop may take gaps that compaction made "
                     "for losses. Only if the broker was stopped in order:"
                 )
             case _:
-                is_safe, note = True, ""
+                is_safe = self._starts_whole()
+                note = (
+                    "Without it the broker starts, and cuts the logs at the first damage behind "
+                    "their recovery points. Once that is repaired:"
+                )
         return RepairStep(finding, (path,), is_safe, "" if is_safe else note)
 
     def _without_snapshot(self, finding: AuditFinding) -> RepairStep:
@@ -219,8 +236,29 @@ class _Repairs:
         return RepairStep(finding, (path,), note=note)
 
     def _copy_note(self, finding: AuditFinding) -> str:
-        """Return when a replica may be moved away; without its only one, a partition is empty."""
-        return "Only if another replica of the partition is in sync, and leads:"
+        """Return when a replica may be moved away: without its only one, a partition is empty."""
+        placement = self._report.placement
+        replica = next((r for r in self._replicas if str(r.place.path) == finding.replica), None)
+        if placement is None or replica is None:
+            return _ONLY_A_FOLLOWER
+        place = replica.place
+        if place.is_metadata_log:
+            if list(placement.voters) == [place.node_id]:
+                return (
+                    "It is the only voter: without it, all metadata of the cluster is lost. Never:"
+                )
+            return "Only if another voter leads, and has all records of this one:"
+        partition = (
+            None
+            if replica.topic_id is None
+            else placement.partition(replica.topic_id, place.partition.partition)
+        )
+        if partition is None or len(partition.replicas) > 1:
+            return _ONLY_A_FOLLOWER
+        return (
+            "It is the only replica of the partition: without it, the partition begins again, "
+            "empty. Only if its records are not needed:"
+        )
 
 
 def _begins_at_its_epochs(replica: AuditedReplica) -> bool:
@@ -238,9 +276,16 @@ def repair_plan(repairs: Sequence[DirectoryRepairs]) -> list[str]:
     for each in repairs:
         path = each.directory.path
         lines += ["", _comment(f"{path}: stop {each.owner} first.")]
+        shown = Counter((step.finding.kind, step.finding.path) for step in each.steps)
         for step in each.steps:
             finding = step.finding
-            lines.append(_comment(f"{finding.kind.text}: {finding.path}: {finding.evidence}."))
+            more = shown.pop((finding.kind, finding.path), 0) - 1
+            if more >= 0:
+                lines.append(_comment(f"{finding.kind.text}: {finding.path}: {finding.evidence}."))
+            if more > 0:
+                lines.append(_comment(f"  The same in {counted(more, 'more place')} of the file."))
+            if more < 0 and not step.moves:
+                continue
             if step.note and (step.moves or not _needs_moves(step)):
                 lines.append(_comment(f"  {step.note}"))
             lines += [_move(p) if step.is_safe else _comment(f"  {_move(p)}") for p in step.moves]

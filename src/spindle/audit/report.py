@@ -33,6 +33,7 @@ class AuditReport:
         left_out: findings beyond those that are listed.
         moved_away: replicas that were moved or deleted meanwhile.
         resumed: replicas whose results an interrupted audit left.
+        placement: the metadata of the cluster, None if it is not known.
     """
 
     directories: tuple[ListedLogDirectory, ...]
@@ -41,6 +42,7 @@ class AuditReport:
     left_out: int
     moved_away: int
     resumed: int = 0
+    placement: ClusterPlacement | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -95,6 +97,7 @@ def audit_report(
         tuple(sorted(findings, key=_order)),
         sum(replica.left_out for replica in replicas),
         len(audited) - len(replicas),
+        placement=placement,
     )
 
 

@@ -1,6 +1,7 @@
 """`spindle audit --apply`: the safe repairs, under the locks of the log directories."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -53,12 +54,17 @@ def apply_and_report(report: "AuditReport", quarantine: Path, before: "FolderSta
         moved, left = apply_repairs(repairs, quarantine, before)
     for path, target in moved:
         _print(f"moved {path} to {target}")
+    counts = Counter((step.finding.kind, step.finding.path, step.is_safe) for step in left)
     for step in left:
+        more = counts.pop((step.finding.kind, step.finding.path, step.is_safe), 0) - 1
+        if more < 0:
+            continue
         kind = step.finding.kind
         advice = (
             "it has changed since it was read: audit again" if step.is_safe else kind.repair.value
         )
-        _print(f"left {kind.text} {step.finding.path}: {step.finding.evidence}; {advice}")
+        places = f" (and {counted(more, 'more place')})" if more else ""
+        _print(f"left {kind.text} {step.finding.path}: {step.finding.evidence}{places}; {advice}")
     _print(
         f"{counted(len(moved), 'file')} moved; {counted(len(left), 'finding')} left to you"
         + ("; see --repair-plan for the commands" if left else "")

@@ -1,5 +1,6 @@
 """The metadata of the cluster from a metadata log in the audited directories, if there is one."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -7,10 +8,20 @@ from typing import Final
 from spindle.audit.odd_files import refuse_odd_files
 from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
 from spindle.cli.shell.reading import read_image
-from spindle.common.errors import CorruptLog
+from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ids import METADATA_PARTITION
+from spindle.log.formats.names import LOG_SUFFIX
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.topics import TopicImage
+from spindle.metadata_log.quorum_state import FILE_NAME as QUORUM_STATE
+from spindle.metadata_log.quorum_state import decode_quorum_state
+from spindle.metadata_log.snapshots import (
+    parse_snapshot_file_name,
+    read_snapshot_info,
+    snapshot_file_name,
+)
+from spindle.raft.kraft_records import apply_to_history
+from spindle.raft.voters import VoterHistory, VoterSet
 
 _POLICY: Final = "cleanup.policy"
 
@@ -18,12 +29,15 @@ _POLICY: Final = "cleanup.policy"
 def load_placement(roots: Sequence[Path]) -> ClusterPlacement | None:
     """Return the newest metadata in the directories; None if none can be read."""
     images = []
+    voters: dict[int, tuple[int, ...]] = {}
     for root in roots:
         if not (root / str(METADATA_PARTITION)).is_dir():
             continue
         try:
             refuse_odd_files(root / str(METADATA_PARTITION))
-            images.append(read_image(root))
+            image = read_image(root)
+            images.append(image)
+            voters[image.provenance.last_offset] = _voters(root / str(METADATA_PARTITION))
         except (CorruptLog, OSError, ValueError):
             continue  # the audit of this log says what is wrong with it
     if not images:
@@ -36,7 +50,38 @@ def load_placement(roots: Sequence[Path]) -> ClusterPlacement | None:
             for broker_id, broker in newest.cluster.brokers.items()
             for directory in broker.directories
         },
+        voters[newest.provenance.last_offset],
     )
+
+
+def _voters(folder: Path) -> tuple[int, ...]:
+    """Return the node ids of the last voters that a metadata log has, none if they are not known.
+
+    They are in records of the log and of its snapshots (KIP-853), or else in `quorum-state`.
+    """
+    found: list[int] = []
+
+    def note(offset: int, voters: VoterSet) -> None:
+        found[:] = voters.ids
+
+    try:
+        names = sorted(os.listdir(folder))
+        snapshots = [each for each in map(parse_snapshot_file_name, names) if each is not None]
+        if snapshots:
+            path = folder / snapshot_file_name(max(snapshots))
+            info = read_snapshot_info(path.read_bytes(), str(path))
+            if info.voters is not None:
+                note(0, info.voters)
+        history = VoterHistory(VoterSet())
+        for name in names:
+            if name.endswith(LOG_SUFFIX):
+                apply_to_history((folder / name).read_bytes(), history, note)
+        if not found:
+            path = folder / QUORUM_STATE
+            found += decode_quorum_state(path.read_bytes(), str(path)).voter_ids
+    except (CorruptLog, CorruptRecords, OSError):
+        return ()  # the audit of this log says what is wrong with it
+    return tuple(sorted(found))
 
 
 def _placed(image: MetadataImage, topic: TopicImage) -> PlacedTopic:

@@ -87,10 +87,17 @@ def report_lines(report: "AuditReport", seconds: float, width: int | None = None
     from spindle.audit.findings import Severity
 
     lines = [*_fitting_table(report, width), Line("")] if report.directories else []
+    counts = Counter((each.kind, each.path) for each in report.findings)
     for each in report.findings:
+        more = counts.pop((each.kind, each.path), 0) - 1
+        if more < 0:
+            continue  # one wrong file may have hundreds of wrong places
         style = BAD if each.kind.severity is Severity.ERROR else UNUSUAL
         title = Line(f"{each.kind.severity.value} {each.kind.text}", style)
-        lines += [title, *map(Line, wrapped(f"  {each.sentence}", width, 2)), Line("")]
+        text = each.sentence
+        if more:
+            text += f" The same in {counted(more, 'more place')} of the file; --json lists them."
+        lines += [title, *map(Line, wrapped(f"  {text}", width, 2)), Line("")]
     return [*lines, Line(_sum(report, seconds), TITLE)]
 
 

@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from typing import Any, Final
 
+from spindle.audit.repairs import _Repairs
 from spindle.common.errors import ErrorCode
 from spindle.controller import leadership
 from spindle.controller.leadership import LeadershipChanges
@@ -195,6 +196,12 @@ def _look_once(original: Function) -> Function:
 
 
 DISK_MUTANTS: Final[dict[str, Mutant]] = {
+    "files of damaged replicas rebuilt": Mutant(
+        _Repairs,
+        "_is_copied_again",
+        always(False),
+        (Mutant(_Repairs, "_recovers_whole", always(True)),),
+    ),
     "compaction not aborted": Mutant(Log, "_abort_cleaning", nothing),
     "compaction drops newest records": Mutant(cleaning, "new_key_map", _drop_newest_records),
     "compaction confuses keys": Mutant(cleaning, "new_key_map", _confuse_keys),

@@ -22,6 +22,7 @@ from spindle.log.formats.checkpoints import (
 )
 from spindle.log.formats.meta_properties import meta_properties_path
 from spindle.testing.filesystem import Fault
+from spindle.testing.simulation.audited_disk import damage_and_repair
 from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.disk import SimulatedDisks
 from spindle.testing.simulation.history import History
@@ -60,7 +61,10 @@ class DiskNemesis:
     def actions(self) -> tuple[tuple[float, Callable[[], None]], ...]:
         """Return each fault with its chance."""
         chances = self._chances
+        # Without a chance there is no action: a draw for it would change the story of each seed.
+        audited = ((chances.audited, self._audit),) if chances.audited else ()
         return (
+            *audited,
             (chances.dead, self._let_die),
             (chances.full, self._fill),
             (chances.read_only, self._protect),
@@ -168,6 +172,26 @@ class DiskNemesis:
             self._invariants.will_lose(node)
             disks.put_back(path, content)
             self._history.note(f"{node}: {path} returns with old content")
+        await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+
+    def _audit(self) -> None:
+        place = self._place()
+        if place is not None:
+            self._nemesis.later(self._repair(*place))
+
+    async def _repair(self, node: SimulatedNode, path: str) -> None:
+        """Damage files of a directory while the node is down, run `audit --apply`, and start."""
+        random, disks = self._random, node.machine.disks
+        await self._end(node)
+        if not disks.is_sick:
+            found = damage_and_repair(disks, path, random, disks.now_ms)
+            self._history.note(f"{node}: {path}: {found.text}")
+            self._invariants.has_repaired(node, path, len(found.lost))
+            with disks.observed():
+                for name, data in found.changed.items():
+                    disks.remove(f"{path}/{name}")
+                    if data is not None:
+                        disks.write_atomically(f"{path}/{name}", data)
         await self._nemesis.restart(node, random.uniform(0.05, 1.0))
 
     def _shuffle(self) -> None:

@@ -159,6 +159,14 @@ class Invariants:
         known = self.metadata.newest.cluster.brokers.get(broker_id)
         return -1 if known is None else known.epoch
 
+    def has_repaired(self, simulated: SimulatedNode, path: str, lost_count: int) -> None:
+        """Note that repairs that lose nothing were made, and how many batches they lost."""
+        self._verdict.check(
+            lost_count == 0,
+            f"{simulated}: the repairs of {path} that `audit --apply` makes lost {lost_count} "
+            "batches",
+        )
+
     def has_given_up(self, simulated: SimulatedNode, path: str) -> None:
         """Note that a directory has hung for longer than the limit."""
         self._verdict.check(

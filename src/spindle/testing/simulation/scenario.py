@@ -79,6 +79,7 @@ class Chances:
         cut_swap: a process is killed in the swap of a move, and its next start may miss the source
             or the target.
         moves_amid_changes: replicas move to a directory that is added and retired meanwhile.
+        audited: files of a directory are damaged while its node is down, and `audit --apply` runs.
         shuffled: log.dirs has another order after a restart, or its disks are swapped.
         checkpoints: a broker is killed, and the checkpoints of recovery points and compaction that
             its next start finds are older, missing or torn.
@@ -110,6 +111,7 @@ class Chances:
     moves_amid_changes: float = 0.0
     checkpoints: float = 0.0
     outage: float = 0.0
+    audited: float = 0.0
     clock: float = 0.0
     loss: float = 0.0
     breaking: float = 0.0
@@ -302,6 +304,7 @@ def draw_disks(seed: int) -> Scenario:
         hold_metadata=sometimes(0.2, 0.5),
         readmitted=sometimes(0.4, 0.3),
         added=sometimes(0.3, 0.3),
+        audited=0.3 if Random(f"audited {seed}").random() < 0.15 else 0.0,
     )
     moving = Random(f"moves amid disks {seed}")
     if moving.random() < 0.4:
