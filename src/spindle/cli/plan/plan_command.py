@@ -87,8 +87,8 @@ _LIMITS = (
 )
 
 _HOW_TO_EXECUTE = (
-    "Execute the rounds in order; wait until --verify shows the end of each. spindle reassign "
-    "takes the same options:"
+    "Execute the rounds in order; wait until --verify shows the end of each, and the time that the "
+    "next file names (waitMs). spindle reassign takes the same options, and waits itself:"
 )
 
 SPREAD = click.option(
@@ -104,7 +104,7 @@ OUT = click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Write the rounds for kafka-reassign-partitions, and a rollback file.",
+    help="Write the rounds for kafka-reassign-partitions, and the rounds of the way back.",
 )
 
 
@@ -163,7 +163,7 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
                 _deliver(refusal_document(head, snapshot.model, error), as_json, html)
             notes = [line for each in snapshot.remarks for line in note_lines(each)]
             raise CommandFailed("\n".join([str(error), *notes])) from None
-        written = [] if out is None else write_files(plan, out)
+        written = [] if out is None else write_files(plan, out, limits.max_fill)
         _deliver(plan_document(head, plan, outlook), as_json, html)
         if as_json:
             return
