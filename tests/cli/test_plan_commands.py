@@ -146,6 +146,18 @@ def test_a_failed_directory_is_emptied_of_all_that_its_broker_cannot_show() -> N
     assert str(model.directories[move.target]) == "3:/a"
 
 
+def test_a_failed_directory_and_its_unknown_replicas_are_one_row() -> None:
+    dead = LogDirView("/b", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {})
+    answers = {1: [log_dir("/a"), dead], 2: [log_dir("/a", (0, 4))], 3: [log_dir("/a")]}
+    model = snapshot_of([node(1), node(2), node(3)], view((2, 1)), answers, None).model
+    plan = drain(model, find_directories(model, 1, "/b"), LIMITS)
+    texts = [line.text for line in plan_lines("empty 1:/b", plan, LIMITS)]
+    (row,) = (text for text in texts if "offline" in text)
+    assert row.split()[:2] == ["1", "/b"]
+    assert row.split()[-3:] == ["GiB", "emptied,", "offline"]
+    assert not any(UNREADABLE in text for text in texts)
+
+
 def test_moving_replicas_are_no_ground_for_a_plan() -> None:
     refuse_moving([])
     with pytest.raises(CommandFailed, match=r"of 2 partitions are moving already \(t-0, t-1\)"):

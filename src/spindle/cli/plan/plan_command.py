@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -41,11 +41,13 @@ class Goal:
         text: the goal in words.
         make: makes the plan.
         carried_out_by: the commands that reach the goal.
+        afterwards: returns what is left to do by hand.
     """
 
     text: str
     make: Callable[[ClusterModel, PlanLimits], PlacementPlan]
     carried_out_by: str
+    afterwards: Callable[[ClusterModel], Sequence[str]] = lambda _: ()
 
 
 _LIMITS = (
@@ -173,6 +175,8 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
             show([Line(""), *outlook_lines(plan, outlook, width)])
         if (plan.rounds or plan.preferred) and out is None:
             click.echo(f"\nTo carry it out: {goal.carried_out_by}, with the same limits")
+        for text in goal.afterwards(snapshot.model):
+            click.echo(f"Afterwards: {text}")
         if html is not None:
             click.echo(f"\nDrew {html}")
         if out is not None:
