@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disk_reports import MIB, disk, move, report, silent
 from tools import failure_code
 
 from spindle.cli import topic as topic_module
@@ -22,6 +23,7 @@ from spindle.client.admin.cluster import (
     QuorumReplica,
 )
 from spindle.client.cluster import ClusterView, PartitionView, TopicView
+from spindle.client.disks import CordonView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -242,35 +244,44 @@ def test_the_status_counts_what_needs_attention() -> None:
         ClusterDescription("id", 1, nodes),
         QuorumDescription(1, 4, 9, (voter,), (), {}),
         ClusterView(topics={"t": TopicView("t", ZERO_UUID, False, partitions)}),
-        {
-            1: [
-                LogDirView("/d", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {}),
-                LogDirView("/e", ErrorCode.NONE, -1, -1, True, {}),
-            ]
-        },
+        (
+            report(
+                disk("/d", failure="[Errno 5] EIO", usable_bytes=-1),
+                disk("/e", cordons=(CordonView("configuration"),)),
+                disk("/f", usable_bytes=404 * 1024, stray_count=2, stray_bytes=3 * MIB),
+            ),
+            silent(2),
+        ),
     )
     assert status_lines(found) == [
         "cluster     id",
         "controller  1 leads in epoch 4, voters 1",
         "topics      1 with 2 partitions",
-        "attention   fenced brokers: 1, offline directories: 1, cordoned directories: 1, "
-        "partitions without a leader: 1, under-replicated partitions: 1",
+        "attention   partitions without a leader: 1, offline directories: 1, directories above "
+        "90%: 1, directories with stray logs: 1, fenced brokers: 1, silent brokers: 1, "
+        "under-replicated partitions: 1",
+        "            1:/d is offline: [Errno 5] EIO",
+        "            1:/f is 100.0% full, 404.0 KiB are free",
+        "            1:/f has 2 stray logs with 3.0 MiB: the metadata places them elsewhere; look "
+        "at the folders whose names end with -stray, and delete what is not needed",
+        "            broker 2: fenced, no answer: Connection refused",
+        "cordoned    1 directory",
         "",
-        "BROKER  ADDRESS  RACK  STATE    REPLICAS  LEADS  DIRECTORIES   FREE",
-        "     1  a:9092   r1    serving         1      1  2, 1 offline     -",
-        "     2  b:9092   -     fenced          2      0  -                -",
+        "BROKER  ADDRESS  RACK  STATE    REPLICAS  LEADS  DIRECTORIES        FREE",
+        "     1  a:9092   r1    serving         1      1  3, 1 offline  404.0 KiB",
+        "     2  b:9092   -     fenced          2      0  -                     -",
     ]
 
 
 def test_the_status_counts_moves_between_directories() -> None:
-    moving = {TopicPartition("t", 0): ReplicaOnDisk(5, 0, True)}
     found = Status(
         ClusterDescription("id", 1, (ClusterNode(1, "a", 9092, None, False),)),
         QuorumDescription(1, 4, 9, (), (), {}),
         ClusterView(),
-        {1: [LogDirView("/d", ErrorCode.NONE, -1, -1, False, moving)]},
+        (report(disk("/d/1"), disk("/d/2"), moves=(move(5),)),),
     )
     assert "moves       1 between directories" in status_lines(found)
+    assert found.problems() == []
 
 
 def test_a_table_without_rows_is_its_head() -> None:

@@ -28,16 +28,16 @@ def test_the_table_has_a_row_for_each_directory() -> None:
     offline = disk("/d/2", failure="EIO while writing t-3/0.log", failed_at_ms=AT_MS)
     lines = list_lines([report(disk(), offline), silent()], NOW_MS, None)
     assert " ".join(lines[0].split()) == (
-        "BROKER DIRECTORY CAPACITY USED FREE LOGS REPLICAS LEADERS ID STATE"
+        "BROKER DIRECTORY CAPACITY USED FILL FREE LOGS REPLICAS LEADERS ID STATE"
     )
     assert " ".join(lines[1].split()) == (
-        "1 /d/1 100.0 GiB 40.0 GiB 60.0 GiB 3.0 GiB 12 4 AAAAAAAAAAAAAAAAAAAA_w online"
+        "1 /d/1 100.0 GiB 40.0 GiB 40.0% 60.0 GiB 3.0 GiB 12 4 AAAAAAAAAAAAAAAAAAAA_w online"
     )
     assert lines[2].endswith("offline: EIO while writing t-3/0.log at 14:02:11")
-    assert lines[3].split(maxsplit=9)[-1] == "fenced, no answer: Connection refused"
+    assert lines[3].split(maxsplit=10)[-1] == "fenced, no answer: Connection refused"
 
 
-@pytest.mark.parametrize(("width", "titles"), [(120, 10), (90, 9), (80, 8), (70, 7), (58, 6)])
+@pytest.mark.parametrize(("width", "titles"), [(120, 11), (90, 9), (80, 8), (70, 7), (58, 7)])
 def test_a_narrow_terminal_lacks_the_less_important_columns(width: int, titles: int) -> None:
     offline = disk("/data/kafka/2", failure="EIO while writing t-3/0.log", failed_at_ms=AT_MS)
     lines = list_lines([report(disk("/data/kafka/1"), offline)], NOW_MS, width)

@@ -12,7 +12,7 @@ from spindle.cli.drain.drain_run import end_step
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.deletions import BrokerSpace, OwnDeletions
-from spindle.cli.plan.files import rollback_text, round_texts, write_files
+from spindle.cli.plan.files import rollback_texts, round_texts, write_files
 from spindle.cli.plan.place import find_directories, plain_place
 from spindle.cli.plan.plan_text import bar_text, plan_lines
 from spindle.cli.plan.snapshot import UNREADABLE, ClusterSnapshot, refuse_moving, snapshot_of
@@ -99,9 +99,10 @@ def test_a_dead_broker_is_emptied_from_the_leaders() -> None:
     assert plan.cluster.directories[move.target].broker_id == 2
     (text,) = round_texts(plan)
     assert parse_plan(text).replicas == {TopicPartition("t", 1): (2, 1)}
-    back = parse_plan(rollback_text(plan))
+    (text,) = rollback_texts(plan, LIMITS.max_fill)
+    back = parse_plan(text)
     assert back.replicas == {TopicPartition("t", 1): (3, 1)}
-    assert UNREADABLE not in rollback_text(plan)
+    assert UNREADABLE not in text
 
 
 def test_a_capacity_replaces_what_the_brokers_say() -> None:
@@ -146,6 +147,18 @@ def test_a_failed_directory_is_emptied_of_all_that_its_broker_cannot_show() -> N
     assert str(model.directories[move.target]) == "3:/a"
 
 
+def test_a_failed_directory_and_its_unknown_replicas_are_one_row() -> None:
+    dead = LogDirView("/b", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {})
+    answers = {1: [log_dir("/a"), dead], 2: [log_dir("/a", (0, 4))], 3: [log_dir("/a")]}
+    model = snapshot_of([node(1), node(2), node(3)], view((2, 1)), answers, None).model
+    plan = drain(model, find_directories(model, 1, "/b"), LIMITS)
+    texts = [line.text for line in plan_lines("empty 1:/b", plan, LIMITS)]
+    (row,) = (text for text in texts if "offline" in text)
+    assert row.split()[:2] == ["1", "/b"]
+    assert row.split()[-3:] == ["GiB", "emptied,", "offline"]
+    assert not any(UNREADABLE in text for text in texts)
+
+
 def test_moving_replicas_are_no_ground_for_a_plan() -> None:
     refuse_moving([])
     with pytest.raises(CommandFailed, match=r"of 2 partitions are moving already \(t-0, t-1\)"):
@@ -158,8 +171,8 @@ def drained(first: str = "/a") -> PlacementPlan:
 
 def test_the_files_of_rounds_are_plans_of_kafka_and_go_back(tmp_path: Path) -> None:
     plan = drained()
-    written = write_files(plan, tmp_path / "new" / "plan")
-    assert [each.name for each in written] == ["round-0001.json", "rollback.json"]
+    written = write_files(plan, tmp_path / "new" / "plan", LIMITS.max_fill)
+    assert [each.name for each in written] == ["round-0001.json", "rollback-0001.json"]
     there, back = (parse_plan(each.read_text()) for each in written)
     check_plan(there)
     check_plan(back)
@@ -168,7 +181,20 @@ def test_the_files_of_rounds_are_plans_of_kafka_and_go_back(tmp_path: Path) -> N
     assert back.directories == {Replica(1, partition): "/a"}
     assert there.replicas == back.replicas == {partition: (1, 2)}
     with pytest.raises(CommandFailed, match="has files already"):
-        write_files(plan, tmp_path / "new" / "plan")
+        write_files(plan, tmp_path / "new" / "plan", LIMITS.max_fill)
+
+
+def test_the_way_back_waits_until_deleted_replicas_have_freed_their_space() -> None:
+    disks = [
+        log_dir("/a", (0, 6), (1, 3), total_gib=10, used_gib=9),
+        log_dir("/b", total_gib=20, used_gib=0),
+    ]
+    model = snapshot_of([node(1)], view((1,), (1,)), {1: disks}, None).model
+    plan = drain(model, [0], PlanLimits(parallel_moves=1))
+    last, first = (parse_plan(each) for each in rollback_texts(plan, LIMITS.max_fill)[::-1])
+    assert (last.wait_ms, first.wait_ms) == (60_000, 0)
+    roomy = drain(model, [0], PlanLimits(parallel_moves=1))
+    assert all(parse_plan(each).wait_ms == 0 for each in rollback_texts(roomy, 2.0))
 
 
 def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
@@ -311,7 +337,7 @@ def test_a_directory_of_a_running_node_is_planned_empty(
     assert len(moves) == count > 0
     assert {move["fromPath"] for move in moves} == {path}
     assert path not in {move["toPath"] for move in moves}
-    assert (tmp_path / "p" / "rollback.json").exists()
+    assert (tmp_path / "p" / "rollback-0001.json").exists()
 
 
 def test_the_screen_says_what_was_written_and_what_is_next(
@@ -326,7 +352,7 @@ def test_the_screen_says_what_was_written_and_what_is_next(
     assert page.read_text().startswith("<!doctype html>")
     code, out, _ = said(capsys, "balance", "--capacity", "1GiB", "--out", str(folder))
     assert code == 0
-    assert f"Wrote 1 file to {folder}" in out
+    assert f"Wrote 0 files to {folder}" in out
     assert "kafka-reassign-partitions" not in out
 
 

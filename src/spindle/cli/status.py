@@ -1,174 +1,382 @@
-"""`spindle status`: the cluster on one screen."""
+"""`spindle status`: the cluster on one screen, what needs attention, and notifications of it."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.disks.state_text import hangs, silence_text
+from spindle.cli.disks.survey import BrokerReport, Survey
+from spindle.cli.notification import Notifier, Targets, changes_of
+from spindle.cli.numbers import FiniteRange, WholeRange
 from spindle.cli.table import table_lines
+from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.admin.cluster import (
     ClusterDescription,
     QuorumDescription,
     describe_brokers,
     describe_quorum,
 )
-from spindle.client.cluster import ClusterView
-from spindle.client.log_dirs import LogDirView
+from spindle.client.cluster import ClusterView, PartitionView
+from spindle.client.disks import DiskView
 from spindle.client.wire.cluster import WireClient
-from spindle.common.errors import ErrorCode
+from spindle.common.counted import counted
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.printable import printable
 from spindle.common.sizes import size_text
+
+NEEDS_ATTENTION: Final = 3
+"""The exit code if something needs attention; 1 is that of a command that could not look."""
+_FULL: Final = 0.9
+_MOST_SHOWN: Final = 10
+
+
+class Problem(NamedTuple):
+    """A problem. Its key stays the same while it lasts.
+
+    Attributes:
+        kind: counted with others of its kind on the first screen.
+        broker_id: the broker that knows it; None if the whole cluster does.
+    """
+
+    key: str
+    kind: str
+    text: str
+    broker_id: int | None = None
 
 
 class Status(NamedTuple):
-    """The answers of the cluster."""
+    """The answers of the cluster.
+
+    Attributes:
+        quorum: the description, or the reason why there is none.
+        reports: what each broker says about its directories, or why it does not.
+    """
 
     cluster: ClusterDescription
-    quorum: QuorumDescription
+    quorum: QuorumDescription | str
     view: ClusterView
-    directories: Mapping[int, Sequence[LogDirView]]
+    reports: Sequence[BrokerReport]
 
-    def partitions_of(self, node_id: int) -> list[TopicPartition]:
-        """Return the partitions with a replica on a broker."""
-        return [
-            TopicPartition(topic.name, number)
-            for topic in self.view.topics.values()
-            for number, each in topic.partitions.items()
-            if node_id in each.replicas
-        ]
+    def partitions(self) -> Iterator[tuple[TopicPartition, PartitionView]]:
+        """Yield all partitions."""
+        for topic in self.view.topics.values():
+            for number, each in topic.partitions.items():
+                yield TopicPartition(topic.name, number), each
 
-    def led_by(self, node_id: int) -> list[TopicPartition]:
-        """Return the partitions that a broker leads."""
-        return [
-            TopicPartition(topic.name, number)
-            for topic in self.view.topics.values()
-            for number, each in topic.partitions.items()
-            if each.leader == node_id
-        ]
-
-    @property
-    def partition_count(self) -> int:
-        """The number of partitions of all topics."""
-        return sum(len(topic.partitions) for topic in self.view.topics.values())
+    def disks_of(self, node_id: int) -> Sequence[DiskView]:
+        """Return the directories of a broker; empty if it did not answer."""
+        for report in self.reports:
+            if report.node.node_id == node_id and report.disks is not None:
+                return report.disks.disks
+        return ()
 
     @property
     def moving(self) -> list[TopicPartition]:
         """The replicas that move between directories of their brokers, a partition for each."""
         return [
-            where
-            for views in self.directories.values()
-            for view in views
-            for where, replica in view.replicas.items()
-            if replica.is_future
+            each.partition
+            for report in self.reports
+            if report.disks is not None
+            for each in report.disks.moves
         ]
 
     @property
     def leaderless(self) -> list[TopicPartition]:
         """The partitions that no live broker leads."""
         live = {each.node_id for each in self.cluster.nodes if not each.is_fenced}
-        return [
-            TopicPartition(topic.name, number)
-            for topic in self.view.topics.values()
-            for number, each in topic.partitions.items()
-            if each.leader not in live
-        ]
+        return [where for where, each in self.partitions() if each.leader not in live]
 
     @property
     def under_replicated(self) -> list[TopicPartition]:
         """The partitions with replicas that are not in sync."""
-        return [
-            TopicPartition(topic.name, number)
-            for topic in self.view.topics.values()
-            for number, each in topic.partitions.items()
-            if len(each.isr) < len(each.replicas)
+        return [where for where, each in self.partitions() if len(each.isr) < len(each.replicas)]
+
+    def problems(self) -> list[Problem]:
+        """Return everything that needs attention, the worst first.
+
+        Cordons and moves are the wish of an operator, and no problem.
+        """
+        found = [
+            Problem(f"leaderless {where}", "partitions without a leader", f"{where} has no leader")
+            for where in self.leaderless
         ]
+        for report in self.reports:
+            found += _broker_problems(report)
+        if isinstance(self.quorum, str):
+            found.append(Problem("quorum", "unknown quorum", f"the quorum: {self.quorum}"))
+        found += [
+            Problem(
+                f"under-replicated {where}",
+                "under-replicated partitions",
+                f"{where} has replicas that are not in sync",
+            )
+            for where in self.under_replicated
+        ]
+        return found
+
+
+def _broker_problems(report: BrokerReport) -> Iterator[Problem]:
+    node = report.node
+    name = f"broker {node.node_id}"
+    if node.is_fenced:
+        yield Problem(f"fenced {node.node_id}", "fenced brokers", f"{name} is fenced")
+    if report.disks is None:
+        text = f"{name}: {silence_text(report)}"
+        kind = "brokers that refuse" if report.is_refused else "silent brokers"
+        yield Problem(f"silent {node.node_id}", kind, text)
+        return
+    for disk in report.disks.disks:
+        for each in _disk_problems(disk, f"{node.node_id}:{disk.path}"):
+            yield each._replace(broker_id=node.node_id)
+
+
+def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
+    if disk.failure is not None:
+        text = f"{place} is offline: {disk.failure}"
+        yield Problem(f"offline {place}", "offline directories", text)
+        return
+    if hangs(disk):
+        yield Problem(f"hangs {place}", "hanging directories", f"{place} does not answer")
+    if disk.total_bytes > 0 and disk.used_bytes > _FULL * disk.total_bytes:
+        text = f"{place} is {disk.used_bytes / disk.total_bytes:.1%} full"
+        text += f", {size_text(disk.usable_bytes)} are free"
+        yield Problem(f"full {place}", f"directories above {_FULL:.0%}", text)
+    if disk.stray_count:
+        text = (
+            f"{place} has {counted(disk.stray_count, 'stray log')} with "
+            f"{size_text(disk.stray_bytes)}: the metadata places them elsewhere; look at the "
+            "folders whose names end with -stray, and delete what is not needed"
+        )
+        yield Problem(f"stray {place}", "directories with stray logs", text)
 
 
 @click.command("status")
+@click.option("--watch", is_flag=True, help="Look again and again until Ctrl-C.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=FiniteRange(min=0.1, max=86_400),
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds between two looks.",
+)
+@click.option("--count", type=WholeRange(min=1), metavar="N", help="End after N looks.")
+@click.option(
+    "--notify-command",
+    metavar="COMMAND",
+    help="With --watch, run this in a shell when problems come or go, with JSON on its input.",
+)
+@click.option(
+    "--notify-url",
+    metavar="URL",
+    help="With --watch, POST the same JSON to this http or https address.",
+)
 @cluster_command
-def status(client: WireClient, as_json: bool) -> None:
-    """Show brokers, log directories and partitions that need attention."""
-    found = Status(
-        describe_brokers(client),
-        describe_quorum(client),
-        client.metadata(),
-        client.describe_log_dirs(),
+def status(
+    client: WireClient,
+    as_json: bool,
+    watch: bool,
+    interval_s: float,
+    count: int | None,
+    notify_command: str | None,
+    notify_url: str | None,
+) -> int:
+    """Show brokers, log directories and partitions, and what needs attention.
+
+    The exit code is 0 if nothing needs attention, 3 if something does, and 1 if the cluster could
+    not be asked. Cordoned directories and moves do not count. With --watch, each change of what
+    needs attention is a line, and can be sent: a target that fails or hangs gets the changes later
+    and never holds up the next look.
+    """
+    targets = Targets.of(notify_command, notify_url)
+    if not watch:
+        if targets.are_there or count is not None:
+            raise click.UsageError("--notify-command, --notify-url and --count need --watch")
+        with Survey(client) as survey:
+            found = take_status(client, survey)
+        click.echo(
+            json.dumps(status_document(found)) if as_json else "\n".join(status_lines(found))
+        )
+        return NEEDS_ATTENTION if found.problems() else 0
+    return _watch(client, targets, interval_s, count, as_json=as_json)
+
+
+def take_status(client: WireClient, survey: Survey) -> Status:
+    """Ask the cluster.
+
+    Raises:
+        ApiError, ClientError: the cluster could not be asked for its brokers and partitions.
+    """
+    client.forget_metadata()
+    return Status(
+        describe_brokers(client), _quorum(client), client.metadata(), tuple(survey.take())
     )
+
+
+def _quorum(client: WireClient) -> QuorumDescription | str:
+    try:
+        return describe_quorum(client)
+    except ApiError as error:
+        reason = failure(error).plainly
+        if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            login = client.settings.security.login
+            name = getattr(login, "username", None)
+            user = f"User:{name}" if name else "this user"
+            reason = f"{user} lacks DESCRIBE on resource Cluster:kafka-cluster ({reason})"
+        return reason
+
+
+def _watch(
+    client: WireClient, targets: Targets, interval_s: float, count: int | None, *, as_json: bool
+) -> int:
+    """Look again and again; tell changes. Return the exit code of the last look."""
+    before: Mapping[str, Problem] = {}
+    code, looks = 0, 0
+    with Survey(client) as survey, Notifier(targets) as notifier:
+        try:
+            while True:
+                due_s = time.monotonic() + interval_s
+                try:
+                    found = take_status(client, survey)
+                    now = _with_unseen(found, before)
+                    cluster_id = found.cluster.cluster_id
+                except FAILURES as error:
+                    text = f"the cluster cannot be asked: {failure(error).plainly}"
+                    # Nothing is known of the problems before: they are neither there nor gone.
+                    now = {**before, "unknown": Problem("unknown", "unknown cluster", text)}
+                    cluster_id = ""
+                code = NEEDS_ATTENTION if now else 0
+                document = changes_of(before, now, cluster_id, time.time_ns() // 1_000_000)
+                if document is not None or not looks:
+                    _print_changes(document, as_json=as_json)
+                if document is not None:
+                    notifier.send(document)
+                for line in notifier.failures():
+                    click.echo(line, err=True)
+                before, looks = now, looks + 1
+                if looks == count:
+                    return code
+                time.sleep(max(0.0, due_s - time.monotonic()))
+        except KeyboardInterrupt:
+            return code
+
+
+def _with_unseen(found: Status, before: Mapping[str, Problem]) -> dict[str, Problem]:
+    """Return the present problems, and those that only a broker knows that does not answer now."""
+    silent = {each.node.node_id for each in found.reports if each.disks is None}
+    kept = {key: each for key, each in before.items() if each.broker_id in silent}
+    return {**kept, **{each.key: each for each in found.problems()}}
+
+
+def _print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(status_document(found)))
-    else:
-        click.echo("\n".join(status_lines(found)))
+        click.echo(json.dumps(document or {"raised": [], "cleared": [], "problems": []}))
+        return
+    clock = time.strftime("%H:%M:%S")
+    if document is None:
+        click.echo(f"{clock}  nothing needs attention")
+        return
+    for sign, kind in (("+", "raised"), ("-", "cleared")):
+        for each in document[kind]:
+            click.echo(printable(f"{clock}  {sign} {each['text']}"))
 
 
 def status_lines(found: Status) -> list[str]:
     """Return the screen of `spindle status`."""
     head = ("BROKER", "ADDRESS", "RACK", "STATE", "REPLICAS", "LEADS", "DIRECTORIES", "FREE")
+    replicas = [each for _, each in found.partitions()]
     rows = [
         (
             str(node.node_id),
             f"{node.host}:{node.port}",
             node.rack or "-",
             "fenced" if node.is_fenced else "serving",
-            str(len(found.partitions_of(node.node_id))),
-            str(len(found.led_by(node.node_id))),
-            _directories_text(found.directories.get(node.node_id, ())),
-            _free_text(found.directories.get(node.node_id, ())),
+            str(sum(node.node_id in each.replicas for each in replicas)),
+            str(sum(node.node_id == each.leader for each in replicas)),
+            _directories_text(found.disks_of(node.node_id)),
+            _free_text(found.disks_of(node.node_id)),
         )
         for node in found.cluster.nodes
     ]
-    voters = ", ".join(str(voter.node_id) for voter in found.quorum.voters)
+    problems = found.problems()
+    shown = [each.text for each in problems if each.kind not in _COUNTED_ONLY]
+    more = len(shown) - _MOST_SHOWN
     return [
         f"cluster     {found.cluster.cluster_id}",
-        f"controller  {found.quorum.leader_id} leads in epoch {found.quorum.leader_epoch}, "
-        f"voters {voters}",
-        f"topics      {len(found.view.topics)} with {found.partition_count} partitions",
-        f"attention   {_attention(found)}",
-        *([f"moves       {len(found.moving)} between directories"] if found.moving else []),
+        f"controller  {_quorum_text(found.quorum)}",
+        f"topics      {len(found.view.topics)} with {counted(len(replicas), 'partition')}",
+        f"attention   {_attention(problems)}",
+        *(f"            {text}" for text in shown[:_MOST_SHOWN]),
+        *([f"            and {more} more (--json shows all)"] if more > 0 else []),
+        *_wish_lines(found),
         "",
         *table_lines(head, rows),
     ]
 
 
-def _attention(found: Status) -> str:
-    fenced = sum(node.is_fenced for node in found.cluster.nodes)
-    offline = sum(
-        each.error is not ErrorCode.NONE for views in found.directories.values() for each in views
+_COUNTED_ONLY: Final = (
+    "partitions without a leader",
+    "under-replicated partitions",
+    "fenced brokers",
+)
+
+
+def _quorum_text(quorum: QuorumDescription | str) -> str:
+    if isinstance(quorum, str):
+        return f"unknown: {quorum}"
+    voters = ", ".join(str(voter.node_id) for voter in quorum.voters)
+    return f"{quorum.leader_id} leads in epoch {quorum.leader_epoch}, voters {voters}"
+
+
+def _wish_lines(found: Status) -> list[str]:
+    """Return lines about what operators have begun."""
+    cordoned = sum(
+        bool(disk.cordons) for node in found.cluster.nodes for disk in found.disks_of(node.node_id)
     )
-    cordoned = sum(each.is_cordoned for views in found.directories.values() for each in views)
-    counts = {
-        "fenced brokers": fenced,
-        "offline directories": offline,
-        "cordoned directories": cordoned,
-        "partitions without a leader": len(found.leaderless),
-        "under-replicated partitions": len(found.under_replicated),
-    }
-    return ", ".join(f"{name}: {count}" for name, count in counts.items() if count) or "nothing"
+    return [
+        *([f"cordoned    {counted(cordoned, 'directory', 'directories')}"] if cordoned else []),
+        *([f"moves       {len(found.moving)} between directories"] if found.moving else []),
+    ]
 
 
-def _directories_text(views: Sequence[LogDirView]) -> str:
-    if not views:
+def _attention(problems: Sequence[Problem]) -> str:
+    counts: dict[str, int] = {}
+    for each in problems:
+        counts[each.kind] = counts.get(each.kind, 0) + 1
+    return ", ".join(f"{name}: {count}" for name, count in counts.items()) or "nothing"
+
+
+def _directories_text(disks: Sequence[DiskView]) -> str:
+    if not disks:
         return "-"
-    offline = sum(each.error is not ErrorCode.NONE for each in views)
-    return f"{len(views)}, {offline} offline" if offline else str(len(views))
+    offline = sum(each.failure is not None for each in disks)
+    return f"{len(disks)}, {offline} offline" if offline else str(len(disks))
 
 
-def _free_text(views: Sequence[LogDirView]) -> str:
+def _free_text(disks: Sequence[DiskView]) -> str:
     """Return the free bytes of the fullest directory, which limits the broker first."""
-    known = [each.usable_bytes for each in views if each.usable_bytes >= 0]
+    known = [each.usable_bytes for each in disks if each.failure is None and each.usable_bytes >= 0]
     return size_text(min(known)) if known else "-"
 
 
 def status_document(found: Status) -> dict[str, Any]:
     """Return the same facts as a JSON document."""
+    quorum = None if isinstance(found.quorum, str) else found.quorum
+    replicas = [each for _, each in found.partitions()]
     return {
         "clusterId": found.cluster.cluster_id,
-        "controllerId": found.quorum.leader_id,
-        "controllerEpoch": found.quorum.leader_epoch,
-        "voters": [voter.node_id for voter in found.quorum.voters],
+        "controllerId": quorum.leader_id if quorum else None,
+        "controllerEpoch": quorum.leader_epoch if quorum else None,
+        "voters": [voter.node_id for voter in quorum.voters] if quorum else None,
         "topics": len(found.view.topics),
-        "partitions": found.partition_count,
+        "partitions": len(replicas),
+        "problems": [each._asdict() for each in found.problems()],
         "partitionsWithoutLeader": list(map(str, found.leaderless)),
         "movingReplicas": list(map(str, found.moving)),
         "underReplicatedPartitions": list(map(str, found.under_replicated)),
@@ -179,17 +387,13 @@ def status_document(found: Status) -> dict[str, Any]:
                 "port": node.port,
                 "rack": node.rack,
                 "fenced": node.is_fenced,
-                "replicas": len(found.partitions_of(node.node_id)),
-                "leads": len(found.led_by(node.node_id)),
+                "replicas": sum(node.node_id in each.replicas for each in replicas),
+                "leads": sum(node.node_id == each.leader for each in replicas),
                 "offlineDirectories": [
-                    each.path
-                    for each in found.directories.get(node.node_id, ())
-                    if each.error is not ErrorCode.NONE
+                    each.path for each in found.disks_of(node.node_id) if each.failure is not None
                 ],
                 "cordonedDirectories": [
-                    each.path
-                    for each in found.directories.get(node.node_id, ())
-                    if each.is_cordoned
+                    each.path for each in found.disks_of(node.node_id) if each.cordons
                 ],
             }
             for node in found.cluster.nodes

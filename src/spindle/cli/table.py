@@ -6,7 +6,7 @@ from typing import Final
 
 from spindle.cli.terminal import shortened
 
-_NUMBER: Final = re.compile(r"-|[\d.]+( [KMGTP]?i?B)?")
+_NUMBER: Final = re.compile(r"-|[\d.]+( [KMGTP]?i?B|%)?")
 
 
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -8,7 +8,7 @@ from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.planning import ExecutionPlanning
 from spindle.cli.execution.settling import Settling
-from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.leaders import preferred_orders
 from spindle.planner.plan import PlacementPlan
@@ -39,6 +39,7 @@ class BalanceRun:
         self._tell = tell
         self._keeps_leaders = keeps_leaders
         self._settling = Settling(tell)
+        self._remarks = Remarks(tell)
         self._executor = planning.executor(client, file, tell)
 
     def finish(self) -> None:
@@ -62,7 +63,11 @@ class BalanceRun:
         for remark in plan.remarks:
             self._tell(ExecutionStep("remark", remark, {"remark": remark}))
         text = f"nothing is left to move: the fills are {100 * plan.spread:.1f} points apart"
-        end = ExecutionStep("balanced", text, {"spread": plan.spread})
+        unknown = _unknown(plan)
+        if unknown:
+            names = ", ".join(map(str, unknown))
+            text += f", without those of broker {names}, of which nothing is known"
+        end = ExecutionStep("balanced", text, {"spread": plan.spread, "unknownBrokers": unknown})
         self._tell(with_failures(end, self._executor.failures.still_offline()))
 
     def cancel(self) -> None:
@@ -87,4 +92,15 @@ class BalanceRun:
             lambda model: balance(model, limits),
             self._executor.deletions,
             self._settling,
+            self._remarks,
         )
+
+
+def _unknown(plan: PlacementPlan) -> list[int]:
+    """Return the brokers without a directory that is online and of known size."""
+    known = {
+        each.broker_id
+        for each in plan.cluster.directories
+        if each.is_online and each.capacity_bytes
+    }
+    return sorted({each.broker_id for each in plan.cluster.brokers} - known)

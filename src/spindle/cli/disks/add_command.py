@@ -5,7 +5,7 @@ import json
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.replica_lines import altered_document, replica_lines
+from spindle.cli.disks.replica_lines import altered_document, replica_lines, stray_lines
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
@@ -33,5 +33,5 @@ def add_command(client: WireClient, as_json: bool, broker: int, path: str) -> No
         f"Broker {broker} {how}: {altered.path}, directory id {uuid_text(altered.directory_id)}."
     )
     click.echo("Add it to log.dirs in the property file; until then the broker remembers it.")
-    for line in replica_lines(altered.replicas):
+    for line in (*replica_lines(altered.replicas), *stray_lines(client, broker, altered.path)):
         click.echo(line)

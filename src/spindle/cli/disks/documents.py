@@ -42,6 +42,9 @@ def disk_document(disk: DiskView) -> dict[str, Any]:
         "partitions": disk.partition_count,
         "futurePartitions": disk.future_partition_count,
         "leaders": disk.leader_count,
+        "deletedBytes": disk.deleted_bytes,
+        "strayLogs": disk.stray_count,
+        "strayBytes": disk.stray_bytes,
         "cordons": [_cordon_document(each) for each in disk.cordons],
         "work": _work_document(disk.work) if disk.work is not None else None,
     }

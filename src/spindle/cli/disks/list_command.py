@@ -12,7 +12,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.documents import report_document
-from spindle.cli.disks.state_text import silence_text, state_text
+from spindle.cli.disks.state_text import fill_text, silence_text, state_text
 from spindle.cli.disks.survey import BrokerReport, Survey
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.forecasts import (
@@ -37,6 +37,7 @@ _COLUMNS: Final = (
     "DIRECTORY",
     "CAPACITY",
     "USED",
+    "FILL",
     "FREE",
     "LOGS",
     "REPLICAS",
@@ -47,7 +48,7 @@ _COLUMNS: Final = (
 )
 _LESS_IMPORTANT: Final = ("ID", "USED", "CAPACITY", "LOGS")
 """Columns that a narrow terminal lacks, the first one first."""
-_OF_NO_FORECAST: Final = ("LEADERS", "REPLICAS")
+_OF_NO_FORECAST: Final = ("LEADERS", "REPLICAS", "FILL")
 """Further ones that it lacks beside times until directories are full."""
 _REMARK: Final = "Broker {} is not of Spindle: no directory ids, no reasons of failures."
 _INDENT: Final = 8
@@ -161,6 +162,7 @@ def _numbers(disk: DiskView) -> dict[str, str]:
         "DIRECTORY": disk.path,
         "CAPACITY": size_text(disk.total_bytes),
         "USED": size_text(disk.used_bytes),
+        "FILL": fill_text(disk),
         "FREE": size_text(disk.usable_bytes),
         "LOGS": size_text(disk.size_bytes) if is_online else "-",
         "REPLICAS": str(disk.partition_count) if is_online else "-",

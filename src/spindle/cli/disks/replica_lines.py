@@ -1,12 +1,18 @@
 """The replicas that a change of a log directory concerned, as text and as JSON."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
+from spindle.cli.disks.state_text import stray_text
 from spindle.cli.table import table_lines
+from spindle.cli.tools.failures import FAILURES
+from spindle.client.disks import disks_of_spindle
+from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.disks.alteration import AlteredDirectory, ReplicaState
+from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
 
 _HEAD: Final = ("TOPIC", "PARTITION", "STATE")
 _STATES: Final = {
@@ -56,3 +62,22 @@ def replica_documents(replicas: Mapping[TopicPartition, ReplicaState]) -> list[d
         {"topic": where.topic, "partition": where.partition, "state": _WORDS[state]}
         for where, state in replicas.items()
     ]
+
+
+def stray_lines(client: WireClient, broker: int, path: str) -> list[str]:
+    """Return a line about logs in a directory that the metadata does not place there.
+
+    The change has succeeded: without an answer of the broker there is nothing to add.
+    """
+    with suppress(*FAILURES):
+        address = client.metadata(()).broker(str(broker))
+        answer = client.ask_spindle(address, DescribeDisksRequest(), DescribeDisksResponse)
+        for disk in disks_of_spindle(answer).disks:
+            if disk.path == path and disk.stray_count:
+                return [
+                    "",
+                    f"{path} has {stray_text(disk)}: the metadata places them elsewhere. The "
+                    "broker keeps them in folders whose names end with -stray, and never deletes them: "
+                    "look whether they are needed, and delete them.",
+                ]
+    return []

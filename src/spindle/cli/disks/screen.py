@@ -10,10 +10,12 @@ from spindle.cli.disks.rates import DiskRate, MoveKey, MoveRate, OperationRate, 
 from spindle.cli.disks.state_text import (
     clock_text,
     cordon_text,
+    fill_text,
     hang_text,
     hangs,
     offline_text,
     silence_text,
+    stray_text,
 )
 from spindle.cli.disks.survey import BrokerReport
 from spindle.cli.durations import duration_text
@@ -30,6 +32,7 @@ _BAR: Final = 20
 _LONGEST_SHOWN_S: Final = 100 * 3600
 
 _WIDE: Final = (
+    "FILL",
     "FREE",
     "LOGS",
     "REPLICAS",
@@ -42,7 +45,7 @@ _WIDE: Final = (
     "BUSY",
     "QUEUE",
 )
-_NARROW: Final = ("FREE", "REPL", "LEAD", "IN/s", "OUT/s", "I/O", "BUSY", "QUEUE")
+_NARROW: Final = ("FILL", "FREE", "REPL", "LEAD", "IN/s", "OUT/s", "I/O", "BUSY", "QUEUE")
 _NARROWEST: Final = ("FREE", "IN/s", "OUT/s", "I/O", "BUSY")
 
 
@@ -207,6 +210,8 @@ def _remarks(disk: DiskView, now_ms: int) -> list[Line]:
     lines = [Line(cordon_text(cordon, now_ms), UNUSUAL) for cordon in disk.cordons]
     if hangs(disk):
         lines.append(Line(hang_text(disk), BAD))
+    if disk.stray_count:
+        lines.append(Line(stray_text(disk), UNUSUAL))
     return lines
 
 
@@ -214,6 +219,7 @@ def _cells(disk: DiskView, rate: DiskRate | None, titles: Sequence[str]) -> list
     if disk.failure is not None:
         return [_UNKNOWN] * len(titles)
     cells = {
+        "FILL": fill_text(disk),
         "FREE": size_text(disk.usable_bytes),
         "LOGS": size_text(disk.size_bytes),
         "REPLICAS": str(disk.partition_count),

@@ -6,6 +6,8 @@ from typing import Final
 
 from spindle.cli.disks.survey import BrokerReport
 from spindle.client.disks import CordonView, DiskView, MoveView
+from spindle.common.counted import counted
+from spindle.common.sizes import size_text
 
 CONFIGURATION: Final = "configuration"
 _HANGS_AFTER_MS: Final = 2_000
@@ -52,7 +54,7 @@ def state_text(disk: DiskView, moves: Sequence[MoveView], now_ms: int) -> str:
     parts = [cordon_text(each, now_ms) for each in disk.cordons] or ["online"]
     if hangs(disk):
         parts.insert(0, hang_text(disk))
-    parts.append(moves_text(disk.path, moves))
+    parts += [moves_text(disk.path, moves), stray_text(disk)]
     return ", ".join(filter(None, parts))
 
 
@@ -67,9 +69,25 @@ def hang_text(disk: DiskView) -> str:
     return f"hangs for {hang_ms // _MS} s"
 
 
+def fill_text(disk: DiskView) -> str:
+    """Return the used share of the file system."""
+    if disk.total_bytes <= 0 or disk.used_bytes < 0:
+        return "-"
+    return f"{disk.used_bytes / disk.total_bytes:.1%}"
+
+
+def stray_text(disk: DiskView) -> str:
+    """Return how many logs are there that the metadata places elsewhere; empty without any."""
+    if not disk.stray_count:
+        return ""
+    return f"{counted(disk.stray_count, 'stray log')} with {size_text(disk.stray_bytes)}"
+
+
 def silence_text(report: BrokerReport) -> str:
     """Return why a broker told nothing about its directories."""
     fenced = "fenced, " if report.node.is_fenced else ""
+    if report.is_refused:
+        return f"{fenced}refused (DESCRIBE on Cluster:kafka-cluster is needed): {report.error}"
     # The text of the operating system follows its number: "[Errno 111] Connection refused".
     reason = (report.error or "").rpartition("] ")[2]
     reason = reason.removeprefix(f"{report.node.host}:{report.node.port} ")

@@ -15,6 +15,7 @@ from spindle.client.errors import UnsupportedByPeer
 from spindle.client.log_dirs import describe_log_dirs_request, log_dir_views
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import HostPort
+from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
@@ -31,12 +32,14 @@ class BrokerReport:
     Attributes:
         is_spindle: the broker has DescribeDisks, which tells more.
         disks: None if the broker did not answer; `error` says why.
+        is_refused: the broker has answered that this user may not see its directories.
     """
 
     node: ClusterNode
     is_spindle: bool
     disks: BrokerDisks | None
     error: str | None = None
+    is_refused: bool = False
 
 
 class Survey:
@@ -134,7 +137,8 @@ class Survey:
         except FAILURES as error:
             # Another program may answer there next time.
             self._others.discard(address)
-            return BrokerReport(node, False, None, failure(error).plainly)
+            is_refused = isinstance(error, ApiError)
+            return BrokerReport(node, False, None, failure(error).plainly, is_refused)
 
 
 def _disks_of_spindle(client: WireClient, broker: BrokerAddress) -> BrokerDisks | None:

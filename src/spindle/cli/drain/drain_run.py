@@ -9,7 +9,7 @@ from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.planning import ExecutionPlanning
-from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
 from spindle.cli.plan.place import find_directories, parse_place, place_text
 from spindle.client.admin.cluster import finalized_level
 from spindle.client.wire.cluster import WireClient
@@ -78,6 +78,7 @@ class DrainRun:
         self._planning = planning
         self._tell = tell
         self._keeps_leaders = keeps_leaders
+        self._remarks = Remarks(tell)
         self._can_cordon = True
         self._is_new = True
         self._moved: set[TopicPartition] = set()
@@ -173,7 +174,8 @@ class DrainRun:
             self._is_new = False
             return drain(model, places, self._planning.limits)
 
-        return self._planning.plan(self._client, make, self._executor.deletions)
+        own = self._executor.deletions
+        return self._planning.plan(self._client, make, own, remarks=self._remarks)
 
     def _cordon(self, plan: PlacementPlan) -> None:
         """Cordon what is not cordoned yet; the file names a cordon before it is set."""

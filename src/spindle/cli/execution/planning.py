@@ -8,7 +8,7 @@ from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor, WhileUncordoned, without_cordons
 from spindle.cli.execution.filling_targets import highest_fill
 from spindle.cli.execution.settling import Settling
-from spindle.cli.execution.steps import Tell
+from spindle.cli.execution.steps import Remarks, Tell
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.deletions import OwnDeletions
@@ -41,6 +41,7 @@ class ExecutionPlanning:
         make: Callable[[ClusterModel], PlacementPlan],
         own: OwnDeletions,
         settling: Settling | None = None,
+        remarks: Remarks | None = None,
     ) -> PlacementPlan:
         """Read the cluster, and return a plan for it.
 
@@ -48,6 +49,7 @@ class ExecutionPlanning:
             make: makes a plan for the cluster of today, or of a later day.
             own: the replicas that this execution has moved away.
             settling: waits if the plan may move replicas because of what is deleted already.
+            remarks: tells what is not known of the cluster.
 
         Raises:
             Infeasible: a replica has no other place.
@@ -55,6 +57,8 @@ class ExecutionPlanning:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         plan, snapshot = self._plan(client, make, own)
+        if remarks is not None:
+            remarks.tell(snapshot.silent)
         if settling is not None and settling.is_over(snapshot, plan):
             plan, _ = self._plan(client, make, own)
         return plan

@@ -1,7 +1,7 @@
 """The steps of an execution: lines for people, or JSON lines for programs."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,21 @@ class ExecutionStep:
 
 Tell = Callable[[ExecutionStep], None]
 """Shows a step."""
+
+
+class Remarks:
+    """Tells remarks; one that stays true is told once, not with every plan."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._told: set[str] = set()
+
+    def tell(self, remarks: Sequence[str]) -> None:
+        """Tell those that the last call did not have."""
+        for remark in dict.fromkeys(remarks):
+            if remark not in self._told:
+                self._tell(ExecutionStep("remark", remark, {"remark": remark}))
+        self._told = set(remarks)
 
 
 def printing(*, as_json: bool, **common: Any) -> Tell:

@@ -12,7 +12,7 @@ from spindle.cli.execution.executor import PAUSE_S, RoundExecutor
 from spindle.cli.execution.moves_under_way import moves_under_way
 from spindle.cli.execution.plan_under_way import PlanUnderWay
 from spindle.cli.execution.settling import Settling
-from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
 from spindle.cli.heal.hours import HoursOfDay
 from spindle.cli.heal.memory import HealMemory
 from spindle.cli.history.looking_ahead import look_ahead
@@ -75,7 +75,7 @@ class HealRun:
         self._memory = memory
         self._settings = settings
         self._tell = tell
-        self._told: set[str] = set()
+        self._remarks = Remarks(tell)
         self._is_told_late = False
         self._settling = Settling(tell)
 
@@ -204,15 +204,8 @@ class HealRun:
         plan = heal(model, ahead, failed, settings.healing, settings.limits)
         if not settings.is_dry and self._settling.is_over(snapshot, plan):
             return self._plan()
-        self._tell_new([*remarks, *plan.remarks])
+        self._remarks.tell([*remarks, *plan.remarks])
         return plan
-
-    def _tell_new(self, remarks: Sequence[str]) -> None:
-        """Tell remarks; one that stays true is told once, not with every round and look."""
-        for remark in dict.fromkeys(remarks):
-            if remark not in self._told:
-                self._tell(ExecutionStep("remark", remark, {"remark": remark}))
-        self._told = set(remarks)
 
     def _may_begin(self) -> bool:
         """Return whether moves may begin at this time of the day; tell it once for each plan."""

@@ -1,6 +1,7 @@
 """Writes a plan as files for `kafka-reassign-partitions`: rounds, leaders, and a rollback."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,10 +10,9 @@ from spindle.cli.plan.snapshot import UNREADABLE
 from spindle.cli.tools.reassignment_plan import Replica, plan_json
 from spindle.common.ids import TopicPartition
 from spindle.planner.leaders import preferred_orders
-from spindle.planner.plan import PlacementPlan
+from spindle.planner.plan import PlacementPlan, PlannedRound
 
 LEADERS: Final = "leaders.json"
-ROLLBACK: Final = "rollback.json"
 
 
 def round_file_name(number: int) -> str:
@@ -20,8 +20,16 @@ def round_file_name(number: int) -> str:
     return f"round-{number:04d}.json"
 
 
-def write_files(plan: PlacementPlan, folder: Path) -> list[Path]:
+def rollback_file_name(number: int) -> str:
+    """Return the name of the file that undoes a round."""
+    return f"rollback-{number:04d}.json"
+
+
+def write_files(plan: PlacementPlan, folder: Path, max_fill: float) -> list[Path]:
     """Write the files into a new or empty folder, and return their paths.
+
+    Args:
+        max_fill: no directory is filled above this share of its capacity.
 
     Raises:
         CommandFailed: the folder has files already.
@@ -33,7 +41,10 @@ def write_files(plan: PlacementPlan, folder: Path) -> list[Path]:
     texts = {round_file_name(n): text for n, text in enumerate(round_texts(plan), start=1)}
     if plan.preferred:
         texts[LEADERS] = plan_json(preferred_orders(plan), {})
-    texts[ROLLBACK] = rollback_text(plan)
+        places = dict(enumerate(plan.places()))
+        texts[f"rollback-{LEADERS}"] = _text(plan, places, {n: [] for n in plan.preferred}, 0)
+    for number, text in enumerate(rollback_texts(plan, max_fill), start=1):
+        texts[rollback_file_name(number)] = text
     for name, text in texts.items():
         (folder / name).write_text(text + "\n", encoding="utf-8")
     return [folder / name for name in texts]
@@ -44,40 +55,86 @@ def round_texts(plan: PlacementPlan) -> list[str]:
     places = {number: list(each.directories) for number, each in enumerate(plan.cluster.partitions)}
     texts = []
     for each in plan.rounds:
-        changed: dict[int, list[int]] = {}
         for move in each.moves:
             places[move.partition][move.slot] = move.target
-            changed.setdefault(move.partition, []).append(move.slot)
-        texts.append(
-            _text(plan, {number: (places[number], slots) for number, slots in changed.items()})
-        )
+        slots = {move.partition: [move.slot] for move in each.moves}
+        texts.append(_text(plan, places, slots, each.wait_ms))
     return texts
 
 
-def rollback_text(plan: PlacementPlan) -> str:
-    """Return the text that brings the replicas of all rounds back to where they were.
+def rollback_texts(plan: PlacementPlan, max_fill: float) -> list[str]:
+    """Return a text for each round that brings its replicas back to where they were before it.
 
-    Partitions of which only the order changes get their order back.
+    They are executed from the last round to the first one. What had room on the way there has room
+    on the way back, once deleted replicas are gone.
+
+    Args:
+        max_fill: a text waits for deletions if a directory would be fuller than this without.
     """
-    changed: dict[int, list[int]] = {number: [] for number in plan.preferred}
-    for each in plan.rounds:
+    places = dict(enumerate(plan.places()))
+    spaces = _Spaces(plan)
+    texts = []
+    for each in reversed(plan.rounds):
         for move in each.moves:
-            changed.setdefault(move.partition, []).append(move.slot)
-    before = plan.cluster.partitions
-    return _text(
-        plan, {number: (before[number].directories, slots) for number, slots in changed.items()}
-    )
+            places[move.partition][move.slot] = move.source
+        slots = {move.partition: [move.slot] for move in each.moves}
+        texts.append(_text(plan, places, slots, spaces.undo(each, max_fill)))
+    return texts[::-1]
 
 
-def _text(plan: PlacementPlan, changed: dict[int, tuple[Sequence[int], list[int]]]) -> str:
-    """Return a file's text. Replicas that do not move may be in any directory."""
+class _Spaces:
+    """The space of directories after all rounds, with what the rounds have deleted in them."""
+
+    def __init__(self, plan: PlacementPlan) -> None:
+        self._directories = plan.cluster.directories
+        self._kept = list(plan.used_bytes)
+        self._deleted = [each.deleted_bytes for each in plan.cluster.directories]
+        for planned in plan.rounds:
+            for move in planned.moves:
+                self._deleted[move.source] += move.size_bytes
+
+    def undo(self, planned: PlannedRound, max_fill: float) -> int:
+        """Take a round back, and return how long it waits for deletions before."""
+        arriving = Counter[int]()
+        for move in planned.moves:
+            arriving[move.source] += move.size_bytes
+        short = [
+            number
+            for number, size_bytes in arriving.items()
+            if self._kept[number] + self._deleted[number] + size_bytes
+            > max_fill * self._directories[number].capacity_bytes
+            and self._deleted[number]
+        ]
+        wait_ms = max((self._directories[each].deletion_delay_ms for each in short), default=0)
+        for number in short:
+            self._deleted[number] = 0
+        for move in planned.moves:
+            self._kept[move.source] += move.size_bytes
+            self._kept[move.target] -= move.size_bytes
+            self._deleted[move.target] += move.size_bytes
+        return wait_ms
+
+
+def _text(
+    plan: PlacementPlan,
+    places: Mapping[int, Sequence[int]],
+    changed: Mapping[int, list[int]],
+    wait_ms: int,
+) -> str:
+    """Return a file's text. Replicas that do not move may be in any directory.
+
+    Args:
+        places: the directories of the replicas of each partition.
+        changed: the positions of the replicas that move, by partition.
+        wait_ms: how long to wait before.
+    """
     replicas: dict[TopicPartition, Sequence[int]] = {}
     directories: dict[Replica, str] = {}
-    for number, (places, slots) in changed.items():
+    for number, slots in changed.items():
         name = plan.cluster.partitions[number].name
-        found = [plan.cluster.directories[place] for place in places]
+        found = [plan.cluster.directories[place] for place in places[number]]
         replicas[name] = [each.broker_id for each in found]
         for slot in slots:
             if found[slot].path != UNREADABLE:
                 directories[Replica(found[slot].broker_id, name)] = found[slot].path
-    return plan_json(replicas, directories)
+    return plan_json(replicas, directories, wait_ms)

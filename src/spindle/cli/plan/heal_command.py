@@ -4,6 +4,7 @@ import click
 
 from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.plan.plan_command import OUT, Goal, plan_command
+from spindle.cli.plan.snapshot import UNREADABLE
 from spindle.planner.healing import heal
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -27,4 +28,15 @@ def heal_command(above: float, down_to: float) -> Goal:
         return heal(cluster, cluster, failed, healing, limits)
 
     goal = f"empty failed directories, and those above {above:g}% down to {down_to:g}%"
-    return Goal(goal, make, "spindle heal")
+    return Goal(goal, make, "spindle heal", _afterwards)
+
+
+def _afterwards(cluster: ClusterModel) -> list[str]:
+    """Return what to do with failed directories, which a healing empties and leaves in place."""
+    failed = [each for each in cluster.directories if not each.is_online]
+    return [
+        f"replace the disk of {each}, and spindle disks readmit {each.broker_id} {each.path}; or "
+        f"let the broker use it no longer: spindle disks retire {each.broker_id} {each.path}"
+        for each in failed
+        if each.path != UNREADABLE
+    ]

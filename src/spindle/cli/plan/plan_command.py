@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -41,11 +41,13 @@ class Goal:
         text: the goal in words.
         make: makes the plan.
         carried_out_by: the commands that reach the goal.
+        afterwards: returns what is left to do by hand.
     """
 
     text: str
     make: Callable[[ClusterModel, PlanLimits], PlacementPlan]
     carried_out_by: str
+    afterwards: Callable[[ClusterModel], Sequence[str]] = lambda _: ()
 
 
 _LIMITS = (
@@ -87,8 +89,8 @@ _LIMITS = (
 )
 
 _HOW_TO_EXECUTE = (
-    "Execute the rounds in order; wait until --verify shows the end of each. spindle reassign "
-    "takes the same options:"
+    "Execute the rounds in order; wait until --verify shows the end of each, and the time that the "
+    "next file names (waitMs). spindle reassign takes the same options, and waits itself:"
 )
 
 SPREAD = click.option(
@@ -104,7 +106,7 @@ OUT = click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Write the rounds for kafka-reassign-partitions, and a rollback file.",
+    help="Write the rounds for kafka-reassign-partitions, and the rounds of the way back.",
 )
 
 
@@ -163,7 +165,7 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
                 _deliver(refusal_document(head, snapshot.model, error), as_json, html)
             notes = [line for each in snapshot.remarks for line in note_lines(each)]
             raise CommandFailed("\n".join([str(error), *notes])) from None
-        written = [] if out is None else write_files(plan, out)
+        written = [] if out is None else write_files(plan, out, limits.max_fill)
         _deliver(plan_document(head, plan, outlook), as_json, html)
         if as_json:
             return
@@ -173,6 +175,8 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
             show([Line(""), *outlook_lines(plan, outlook, width)])
         if (plan.rounds or plan.preferred) and out is None:
             click.echo(f"\nTo carry it out: {goal.carried_out_by}, with the same limits")
+        for text in goal.afterwards(snapshot.model):
+            click.echo(f"Afterwards: {text}")
         if html is not None:
             click.echo(f"\nDrew {html}")
         if out is not None:

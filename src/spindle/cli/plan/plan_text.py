@@ -5,6 +5,7 @@ from itertools import product
 from typing import Final
 
 from spindle.cli.durations import duration_text
+from spindle.cli.plan.snapshot import UNREADABLE
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text, shortened, wrapped
 from spindle.common.counted import counted
@@ -106,13 +107,14 @@ def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> l
         abs(after - each.kept_bytes)
         for each, after in zip(plan.cluster.directories, plan.used_bytes, strict=True)
     ]
-    ranked = sorted(range(len(changes)), key=lambda number: (-changes[number], number))
+    names = _names(plan)
+    ranked = sorted(names, key=lambda number: (-changes[number], number))
     numbers = sorted(ranked[:_MOST_DIRECTORIES])
     head, *rows = _fitting_table(plan, numbers, width)
     styles = [_style(plan, limits, number) for number in numbers]
     lines = [Line(head, QUIET), *map(Line, rows, styles)]
-    if len(changes) > _MOST_DIRECTORIES:
-        left = len(changes) - _MOST_DIRECTORIES
+    if len(names) > _MOST_DIRECTORIES:
+        left = len(names) - _MOST_DIRECTORIES
         lines.append(
             Line(
                 f"... and {counted(left, 'directory', 'directories')} that change less; --html "
@@ -121,6 +123,26 @@ def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> l
             )
         )
     return lines
+
+
+def _names(plan: PlacementPlan) -> dict[int, str]:
+    """Return the names of the directories that the table shows.
+
+    No broker shows which replicas a failed directory had: they are in a row of their own, which has
+    the names of the failed directories.
+    """
+    directories = plan.cluster.directories
+    names = {number: each.path for number, each in enumerate(directories)}
+    for number, each in enumerate(directories):
+        if each.path == UNREADABLE:
+            failed = [
+                other
+                for other in plan.cluster.directories_of(each.broker_id)
+                if other != number and not directories[other].is_online
+            ]
+            if failed:
+                names[number] = ", ".join(names.pop(other) for other in failed)
+    return names
 
 
 def _style(plan: PlacementPlan, limits: PlanLimits, number: int) -> str:
@@ -134,7 +156,7 @@ def _style(plan: PlacementPlan, limits: PlanLimits, number: int) -> str:
 def _fitting_table(plan: PlacementPlan, numbers: Sequence[int], width: int | None) -> list[str]:
     if width is None:
         return _directory_table(plan, numbers)
-    longest = max((len(plan.cluster.directories[each].path) for each in numbers), default=0)
+    longest = max((len(_names(plan)[each]) for each in numbers), default=0)
     for name_width, blocks in product((longest, *_SHORT_NAMES), _BARS):
         room = width - max(map(len, _directory_table(plan, numbers, blocks, name_width)))
         if room >= 0:
@@ -150,12 +172,12 @@ def _directory_table(
     columns: Sequence[int] = range(7),
 ) -> list[str]:
     head = ("BROKER", "DIRECTORY", "CAPACITY", "BEFORE", "AFTER", "CHANGE", "STATE")
-    rows = []
+    rows, names = [], _names(plan)
     for number in numbers:
         each, after = plan.cluster.directories[number], plan.used_bytes[number]
         row = (
             str(each.broker_id),
-            each.path if name_width is None else shortened(each.path, name_width),
+            names[number] if name_width is None else shortened(names[number], name_width),
             size_text(each.capacity_bytes) if each.capacity_bytes else "-",
             bar_text(each.kept_bytes, each.capacity_bytes, blocks),
             bar_text(after, each.capacity_bytes, blocks),

@@ -40,6 +40,7 @@ class ClusterSnapshot:
     Attributes:
         remarks: about brokers and directories of which too little is known.
         cluster_id: None if the cluster does not tell it.
+        silent: the remarks about brokers and topics of which nothing is known.
         unexplained: directories of brokers that do not report deletions, in which more than
             `_FEW_BYTES` are neither replicas nor known to be deleted. They may be deleted replicas.
     """
@@ -48,6 +49,7 @@ class ClusterSnapshot:
     remarks: list[str] = field(default_factory=list)
     cluster_id: str | None = None
     unexplained: list[DirectoryModel] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
 
 
 def read_snapshot(
@@ -173,10 +175,11 @@ def snapshot_of(
     places: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
     remarks = [] if capacity_bytes is not None else _shared_space(answers)
     unexplained: list[DirectoryModel] = []
+    silent: list[str] = []
     for broker in sorted(racks):
         answer = answers.get(broker, "it is not running")
         if isinstance(answer, str):
-            remarks.append(f"broker {broker} does not tell its directories: {answer}")
+            silent.append(f"broker {broker} does not tell its directories: {answer}")
             answer = ()
         for found in answer:
             for where, replica in found.replicas.items():
@@ -191,14 +194,14 @@ def snapshot_of(
                     unexplained.append(directory)
             directories.append(directory)
     partitions = _partitions(view, places, directories)
-    remarks += _hidden_remarks(view, answers)
+    silent += _hidden_remarks(view, answers)
     brokers = [BrokerModel(broker, rack) for broker, rack in sorted(racks.items())]
     try:
         model = ClusterModel(brokers, directories, partitions)
     except ValueError as error:
         raise CommandFailed(f"the answers of the brokers contradict each other: {error}") from None
-    remarks += _deletion_remarks(directories)
-    return ClusterSnapshot(model, remarks, view.cluster_id, unexplained)
+    remarks += [*silent, *_deletion_remarks(directories)]
+    return ClusterSnapshot(model, remarks, view.cluster_id, unexplained, silent)
 
 
 def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> DirectoryModel:

@@ -22,6 +22,7 @@ from spindle.cli.tools.options import (
 from spindle.cli.tools.reassignment_moves import (
     Places,
     active_moves,
+    await_deletions,
     current_replicas,
     move_lines,
     places_of,
@@ -255,6 +256,7 @@ def _execute(options: Options, client: WireClient, plan: Plan) -> None:
         f"Current partition replica assignment\n\n{text}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback"
     )
+    await_deletions(client, plan)
     set_throttles(
         client,
         plan,

@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 
 import click
 
+from spindle.cli.plan.deletions import deleted_bytes_of
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.json_file import COMMAND
-from spindle.cli.tools.reassignment_plan import Replica
+from spindle.cli.tools.reassignment_plan import Plan, Replica
 from spindle.client.admin.partitions import move_replicas
 from spindle.client.admin.refusals import exception_text
 from spindle.client.admin.topics import describe_topics
@@ -137,3 +138,36 @@ def _start_on(client: WireClient, broker: int, waiting: dict[Replica, str]) -> N
             )
         elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
             raise ToolFailed(f"Failed to alter dir for {replica}: {exception_text(error)}", COMMAND)
+
+
+def await_deletions(client: WireClient, plan: Plan) -> None:
+    """Wait until replicas that were deleted before the plan have freed the space that it needs.
+
+    Brokers of Kafka do not report deletions: for them the whole time of the plan passes.
+
+    Raises:
+        ClientError: a broker could not be asked.
+    """
+    deadline = time.monotonic() + plan.wait_ms / _MS
+    is_told = False
+    while (left_s := deadline - time.monotonic()) > 0 and _may_have_deletions(client, plan):
+        if not is_told:
+            click.echo(
+                f"waiting up to {left_s:.0f} s: deleted replicas still have the space that these "
+                "moves need",
+                err=True,
+            )
+            is_told = True
+        time.sleep(min(left_s, 1.0))
+
+
+def _may_have_deletions(client: WireClient, plan: Plan) -> bool:
+    brokers = client.metadata(()).brokers
+    targets = {(replica.broker, path) for replica, path in plan.directories.items()}
+    for broker_id in sorted({broker for broker, _ in targets}.intersection(brokers)):
+        reported = deleted_bytes_of(client, brokers[broker_id])
+        if reported is None:
+            return True
+        if any(reported.get(path, 0) for broker, path in targets if broker == broker_id):
+            return True
+    return False

@@ -26,10 +26,15 @@ class Replica(NamedTuple):
 class Plan:
     """The brokers of each partition, and the directories of the replicas for which the plan names
     one.
+
+    Attributes:
+        wait_ms: the time after earlier moves in which deleted replicas free the space that the plan
+            needs. Only files of `spindle plan` have it; Kafka's tool ignores it.
     """
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
     directories: Mapping[Replica, str] = field(default_factory=dict)
+    wait_ms: int = 0
 
 
 def parse_plan(text: str) -> Plan:
@@ -57,7 +62,10 @@ def parse_plan(text: str) -> Plan:
         raise ToolFailed(
             f"Partition reassignment contains duplicate topic partitions: {names}", COMMAND
         )
-    return Plan(dict(sorted(replicas.items())), dict(sorted(directories.items())))
+    wait_ms = document.get("waitMs", 0)
+    if not isinstance(wait_ms, int) or wait_ms < 0:
+        raise ToolFailed(f"the field waitMs is {wait_ms!r}, not a number of milliseconds")
+    return Plan(dict(sorted(replicas.items())), dict(sorted(directories.items())), wait_ms)
 
 
 def check_plan(plan: Plan) -> None:
@@ -81,11 +89,23 @@ def check_plan(plan: Plan) -> None:
 
 
 def plan_json(
-    replicas: Mapping[TopicPartition, Sequence[int]], directories: Mapping[Replica, str]
+    replicas: Mapping[TopicPartition, Sequence[int]],
+    directories: Mapping[Replica, str],
+    wait_ms: int = 0,
 ) -> str:
-    """Return a plan as the text of a file."""
+    """Return a plan as the text of a file.
+
+    Args:
+        wait_ms: how long to wait after earlier moves.
+    """
+    wait = {
+        "waitMs": wait_ms,
+        "note": f"Begin {wait_ms / 1000:g} s after the end of earlier moves: until then, deleted "
+        "replicas have the space that these moves need.",
+    }
     document = {
         "version": 1,
+        **(wait if wait_ms else {}),
         "partitions": [
             {
                 "topic": partition.topic,

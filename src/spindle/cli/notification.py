@@ -1,0 +1,302 @@
+"""Sends what needs attention to a command or a web address, beside the work of the caller.
+
+A thread for each target sends one document at a time, within a time limit. Documents that come
+meanwhile are joined into one, so a target that hangs costs neither time nor memory. A document that
+could not be sent is joined with the next one and sent again.
+"""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import SplitResult, urlsplit
+
+import click
+
+_LIMIT_S: Final = 10.0
+"""The time that a target has for one document."""
+_RETRY_S: Final = 30.0
+_LAST_S: Final = 3.0
+"""The time at the end of the program in which a document may still be sent."""
+_MOST_READ: Final = 65_536
+Document = dict[str, Any]
+
+
+def changes_of(
+    before: Mapping[str, Any], now: Mapping[str, Any], cluster_id: str, time_ms: int
+) -> Document | None:
+    """Return the document about problems that have come or gone; None without any.
+
+    Args:
+        before, now: problems with `key`, `kind` and `text`, by key.
+        cluster_id: empty if it is unknown.
+    """
+    raised = [each for key, each in now.items() if key not in before]
+    cleared = [each for key, each in before.items() if key not in now]
+    if not raised and not cleared:
+        return None
+    return {
+        "clusterId": cluster_id,
+        "timeMs": time_ms,
+        "raised": [_shown(each) for each in raised],
+        "cleared": [_shown(each) for each in cleared],
+        "problems": [_shown(each) for each in now.values()],
+    }
+
+
+def _shown(problem: Any) -> dict[str, str]:
+    return {"key": problem.key, "kind": problem.kind, "text": problem.text}
+
+
+def joined(earlier: Document | None, later: Document) -> Document:
+    """Return one document in place of two: what came and went in between is left out."""
+    if earlier is None:
+        return later
+    raised = {each["key"]: each for each in earlier["raised"]}
+    cleared = {each["key"]: each for each in earlier["cleared"]}
+    for each in later["raised"]:
+        if cleared.pop(each["key"], None) is None:
+            raised[each["key"]] = each
+    for each in later["cleared"]:
+        if raised.pop(each["key"], None) is None:
+            cleared[each["key"]] = each
+    return {**later, "raised": list(raised.values()), "cleared": list(cleared.values())}
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Where documents go.
+
+    Attributes:
+        command: for a shell; None without one.
+        url: http or https; None without one.
+    """
+
+    command: str | None
+    url: str | None
+
+    @classmethod
+    def of(cls, command: str | None, url: str | None) -> Self:
+        """Return the targets of the options.
+
+        Raises:
+            click.UsageError: the address is not one of http or https.
+        """
+        if url is not None:
+            try:
+                parts = urlsplit(url)
+                is_right = parts.scheme in ("http", "https") and bool(parts.hostname)
+                is_right = is_right and (parts.port is None or parts.port > 0)
+            except ValueError:
+                is_right = False
+            if not is_right or any(each <= " " or each == "\x7f" for each in url):
+                raise click.UsageError("--notify-url is not an address of http or https")
+        return cls(command, url)
+
+    @property
+    def are_there(self) -> bool:
+        return self.command is not None or self.url is not None
+
+
+class Notifier:
+    """Sends documents on a thread for each target.
+
+    Args:
+        limit_s: the time that a target has for one document.
+        retry_s: the time until a document that could not be sent is tried again.
+    """
+
+    def __init__(
+        self, targets: Targets, *, limit_s: float = _LIMIT_S, retry_s: float = _RETRY_S
+    ) -> None:
+        self._senders = []
+        if targets.command is not None:
+            command = targets.command
+            self._senders.append(
+                _Sender("the command", lambda d: run_command(command, d, limit_s), retry_s)
+            )
+        if targets.url is not None:
+            url = targets.url
+            name = urlsplit(url).hostname or "the address"
+            self._senders.append(_Sender(name, lambda d: post(url, d, limit_s), retry_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        deadline = time.monotonic() + _LAST_S
+        for each in self._senders:
+            each.stop()
+        for each in self._senders:
+            each.join(max(0.0, deadline - time.monotonic()))
+
+    def send(self, document: Document) -> None:
+        """Hand a document over; return at once."""
+        for each in self._senders:
+            each.send(document)
+
+    def failures(self) -> list[str]:
+        """Return a line about each failure since the last call."""
+        return [line for each in self._senders for line in each.failures()]
+
+
+class _Sender:
+    def __init__(self, name: str, send: Any, retry_s: float) -> None:
+        self._name = name
+        self._send = send
+        self._retry_s = retry_s
+        self._changed = threading.Condition()
+        self._next: Document | None = None
+        self._is_stopped = False
+        self._failures: list[str] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def send(self, document: Document) -> None:
+        with self._changed:
+            self._next = joined(self._next, document)
+            self._changed.notify()
+
+    def failures(self) -> list[str]:
+        with self._changed:
+            found, self._failures = self._failures, []
+        return found
+
+    def stop(self) -> None:
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while self._next is None and not self._is_stopped:
+                    self._changed.wait()
+                document, self._next = self._next, None
+            if document is None:
+                return
+            if not document["raised"] and not document["cleared"]:
+                continue
+            reason = self._attempt(document)
+            with self._changed:
+                if reason is None:
+                    continue
+                later = self._next
+                self._next = document if later is None else joined(document, later)
+                self._failures = [f"a notification was not delivered to {self._name}: {reason}"]
+                if self._is_stopped:
+                    return
+                self._changed.wait(self._retry_s)
+
+    def _attempt(self, document: Document) -> str | None:
+        """Send a document; return why that failed."""
+        try:
+            self._send(document)
+        except (OSError, ValueError, http.client.HTTPException, NotDelivered) as error:
+            return str(error) or type(error).__name__
+        return None
+
+
+class NotDelivered(Exception):
+    """A target has refused a document, or took too long."""
+
+
+def run_command(command: str, document: Document, limit_s: float) -> None:
+    """Run a command in a shell with a document on its standard input.
+
+    Its output is dropped. After the time limit it is killed with everything that it started in its
+    process group.
+
+    Raises:
+        NotDelivered: it failed, or took too long.
+        OSError: it could not be started.
+    """
+    text = json.dumps(document).encode()
+    with subprocess.Popen(
+        command,
+        shell=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            process.communicate(text, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise NotDelivered(f"it took longer than {limit_s:g} s") from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode != 0:
+        raise NotDelivered(f"it ended with {process.returncode}")
+
+
+def post(url: str, document: Document, limit_s: float) -> None:
+    """Send a document to a web address. Redirections are not followed.
+
+    Raises:
+        NotDelivered: the answer is no success, or came too late.
+        OSError, HTTPException: the address could not be reached, or its answer is none of HTTP.
+    """
+    parts = urlsplit(url)
+    deadline = time.monotonic() + limit_s
+    connection = _connection(parts, limit_s)
+    connection.connect()
+    # A peer that sends a byte now and then never runs into the limit of a single read.
+    timer = threading.Timer(deadline - time.monotonic(), _shut, (connection.sock,))
+    timer.daemon = True
+    timer.start()
+    try:
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        connection.request("POST", path, json.dumps(document).encode(), headers)
+        answer = connection.getresponse()
+        answer.read(_MOST_READ)
+    except (OSError, http.client.HTTPException) as error:
+        if time.monotonic() >= deadline:
+            raise _too_late(limit_s) from error
+        raise
+    finally:
+        timer.cancel()
+        connection.close()
+    if time.monotonic() >= deadline:
+        # What was cut off looks like a whole answer.
+        raise _too_late(limit_s)
+    if not 200 <= answer.status < 300:
+        raise NotDelivered(f"the answer was {answer.status}")
+
+
+def _connection(parts: SplitResult, limit_s: float) -> http.client.HTTPConnection:
+    host = parts.hostname or ""
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, parts.port, timeout=limit_s, context=context)
+    return http.client.HTTPConnection(host, parts.port, timeout=limit_s)
+
+
+def _too_late(limit_s: float) -> NotDelivered:
+    return NotDelivered(f"no answer within {limit_s:g} s")
+
+
+def _shut(peer: socket.socket) -> None:
+    """End a connection on which another thread waits."""
+    with suppress(OSError):
+        peer.shutdown(socket.SHUT_RDWR)

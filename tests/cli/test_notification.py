@@ -1,0 +1,193 @@
+"""Notifications to commands and web addresses that fail, hang, drip or redirect."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from disk_reports import disk, report, silent
+
+from spindle.cli import status as status_module
+from spindle.cli.main import run
+from spindle.cli.notification import (
+    Document,
+    NotDelivered,
+    Notifier,
+    Targets,
+    changes_of,
+    joined,
+    post,
+    run_command,
+)
+from spindle.cli.status import Problem, Status
+from spindle.client.admin.cluster import ClusterDescription
+from spindle.client.cluster import ClusterView
+from spindle.client.errors import ClientError
+
+LIMIT_S = 0.3
+
+
+def problem(key: str) -> dict[str, Problem]:
+    return {key: Problem(key, "kind", f"{key} is broken")}
+
+
+def raised(*keys: str) -> Document:
+    now = {key: each for name in keys for key, each in problem(name).items()}
+    document = changes_of({}, now, "id", 5)
+    assert document is not None
+    return document
+
+
+@contextmanager
+def server(answer: Callable[[socket.socket], object]) -> Iterator[str]:
+    """Run a server that reads a request and answers it, for each connection; yield its address."""
+
+    def serve() -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            with closing(peer):
+                try:
+                    peer.recv(65_536)
+                    answer(peer)
+                except OSError:
+                    continue
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/hook?a=b"
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_changes_say_what_came_and_what_went() -> None:
+    document = changes_of(problem("a"), problem("b"), "id", 5)
+    assert document is not None
+    assert document["raised"] == [{"key": "b", "kind": "kind", "text": "b is broken"}]
+    assert [each["key"] for each in document["cleared"]] == ["a"]
+    assert [each["key"] for each in document["problems"]] == ["b"]
+    assert changes_of(problem("a"), problem("a"), "id", 5) is None
+
+
+def test_what_comes_and_goes_while_a_target_hangs_is_left_out() -> None:
+    gone = changes_of(problem("a"), {}, "id", 6)
+    assert gone is not None
+    assert joined(raised("a"), gone)["raised"] == []
+    assert joined(raised("a"), gone)["cleared"] == []
+    assert [each["key"] for each in joined(raised("a"), raised("b"))["raised"]] == ["a", "b"]
+
+
+def test_an_answer_of_success_is_delivered() -> None:
+    with server(lambda peer: peer.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")) as url:
+        post(url, raised("a"), LIMIT_S)
+
+
+def drip(peer: socket.socket) -> None:
+    """Send a byte of an answer again and again, until the client has gone."""
+    waiting = threading.Event()
+    for each in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 10_000:
+        peer.sendall(bytes([each]))
+        waiting.wait(0.02)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda peer: peer.sendall(b"HTTP/1.1 500 No\r\n\r\n"), "the answer was 500"),
+        (
+            lambda peer: peer.sendall(b"HTTP/1.1 302 No\r\nLocation: file:///etc/passwd\r\n\r\n"),
+            "the answer was 302",
+        ),
+        (lambda peer: b"".join(iter(lambda: peer.recv(65_536), b"")), "no answer within"),
+        (drip, "no answer within"),
+    ],
+    ids=["error", "redirection", "hangs", "drips"],
+)
+def test_an_address_that_does_not_take_a_notification_is_a_failure_in_time(
+    answer: Callable[[socket.socket], object], reason: str
+) -> None:
+    with server(answer) as url, pytest.raises(NotDelivered, match=reason):
+        post(url, raised("a"), LIMIT_S)
+
+
+@pytest.mark.parametrize("text", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" * 200])
+def test_nonsense_in_place_of_an_answer_is_a_failure_and_no_crash(text: bytes) -> None:
+    with (
+        server(lambda peer: peer.sendall(text)) as url,
+        Notifier(Targets(None, url), limit_s=LIMIT_S, retry_s=60) as notifier,
+    ):
+        notifier.send(raised("a"))
+        while not (lines := notifier.failures()):
+            pass
+    assert lines[0].startswith("a notification was not delivered to 127.0.0.1: ")
+
+
+def test_a_command_gets_the_document_and_its_failure_is_named(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_command(f"cat > {out}", raised("a"), 5.0)
+    assert json.loads(out.read_text()) == raised("a")
+    with pytest.raises(NotDelivered, match="it ended with 7"):
+        run_command("exit 7", raised("a"), 5.0)
+    with pytest.raises(NotDelivered, match=r"it took longer than 0\.3 s"):
+        run_command("sleep 60 & sleep 60", raised("a"), LIMIT_S)
+
+
+def test_a_document_that_was_not_delivered_is_sent_again_with_the_next_one(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = f"test -e {out}.ready && cat > {out} || exit 1"
+    with Notifier(Targets(command, None), retry_s=60) as notifier:
+        notifier.send(raised("a"))
+        while not notifier.failures():
+            pass
+        (tmp_path / "out.ready").touch()
+        notifier.send(raised("b"))
+        while not out.exists() or not out.read_text():
+            pass
+    assert [each["key"] for each in json.loads(out.read_text())["raised"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "http://", "http://h:99999/", "http://h/\r\nX: y", "http://[::/"]
+)
+def test_other_addresses_are_refused(url: str) -> None:
+    with pytest.raises(click.UsageError, match="not an address of http or https"):
+        Targets.of(None, url)
+
+
+def status_of(*reports: Any) -> Status:
+    nodes = tuple(each.node for each in reports)
+    return Status(ClusterDescription("id", 1, nodes), "refused", ClusterView(), reports)
+
+
+def test_a_look_that_fails_and_a_silent_broker_clear_nothing(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(*_: object) -> Status:
+        found = next(looks)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    failed = status_of(report(disk("/d", failure="EIO")))
+    looks = iter([failed, ClientError("no answer"), status_of(silent(1, is_fenced=False)), failed])
+    monkeypatch.setattr(status_module, "take_status", take)
+    assert run(("status", "--watch", "--interval", "0.1", "--count", "4", "--json")) == 3
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    cleared = [each["key"] for document in documents for each in document["cleared"]]
+    assert cleared == ["unknown", "silent 1"]
+    assert "offline 1:/d" in [each["key"] for each in documents[0]["raised"]]
+
+
+def test_options_of_notifications_need_the_watch(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(("status", "--notify-command", "true")) == 1
+    assert "need --watch" in capsys.readouterr().err
