@@ -254,6 +254,11 @@ def test_the_status_counts_what_needs_attention() -> None:
         "topics      1 with 2 partitions",
         "attention   fenced brokers: 1, offline directories: 1, cordoned directories: 1, "
         "partitions without a leader: 1, under-replicated partitions: 1",
+        "            broker 2 has no session with the controller: stopped, cut off, or starting.",
+        "            A killed broker that was started again registers when its old session ends: "
+        "broker.session.timeout.ms, 9 s by default.",
+        "            t-1: led again when a broker comes back that is known to have all records, or "
+        "was the last leader.",
         "",
         "BROKER  ADDRESS  RACK  STATE    REPLICAS  LEADS  DIRECTORIES   FREE",
         "     1  a:9092   r1    serving         1      1  2, 1 offline     -",

@@ -1,8 +1,8 @@
 """`spindle status`: the cluster on one screen."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -20,6 +20,8 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
+
+_MOST_NAMED: Final = 5
 
 
 class Status(NamedTuple):
@@ -125,6 +127,7 @@ def status_lines(found: Status) -> list[str]:
         f"voters {voters}",
         f"topics      {len(found.view.topics)} with {found.partition_count} partitions",
         f"attention   {_attention(found)}",
+        *_explanations(found),
         *([f"moves       {len(found.moving)} between directories"] if found.moving else []),
         "",
         *table_lines(head, rows),
@@ -145,6 +148,32 @@ def _attention(found: Status) -> str:
         "under-replicated partitions": len(found.under_replicated),
     }
     return ", ".join(f"{name}: {count}" for name, count in counts.items() if count) or "nothing"
+
+
+def _explanations(found: Status) -> Iterator[str]:
+    """Yield what fenced brokers and partitions without a leader wait for."""
+    fenced = [str(node.node_id) for node in found.cluster.nodes if node.is_fenced]
+    if fenced:
+        noun, verb = ("broker", "has") if len(fenced) == 1 else ("brokers", "have")
+        yield (
+            f"            {noun} {_named(fenced)} {verb} no session with the controller: stopped, "
+            "cut off, or starting."
+        )
+        yield (
+            "            A killed broker that was started again registers when its old session ends: "
+            "broker.session.timeout.ms, 9 s by default."
+        )
+    if found.leaderless:
+        yield (
+            f"            {_named(list(map(str, found.leaderless)))}: led again when a broker comes "
+            "back that is known to have all records, or was the last leader."
+        )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _directories_text(views: Sequence[LogDirView]) -> str:
