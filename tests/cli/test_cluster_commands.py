@@ -257,7 +257,7 @@ def test_the_status_counts_what_needs_attention() -> None:
         "            broker 2 has no session with the controller: stopped, cut off, or starting.",
         "            A killed broker that was started again registers when its old session ends: "
         "broker.session.timeout.ms, 9 s by default.",
-        "            t-1: led again when a broker comes back that is known to have all records, or "
+        "            t-1: led again when a broker is back that is known to have all records, or "
         "was the last leader.",
         "",
         "BROKER  ADDRESS  RACK  STATE    REPLICAS  LEADS  DIRECTORIES   FREE",

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.examples import examples
 from spindle.cli.table import table_lines
 from spindle.client.admin.cluster import (
     ClusterDescription,
@@ -88,7 +89,9 @@ class Status(NamedTuple):
         ]
 
 
-@click.command("status")
+@click.command(
+    "status", epilog=examples("spindle status -b 127.0.0.1:9092", "spindle status --json")
+)
 @cluster_command
 def status(client: WireClient, as_json: bool) -> None:
     """Show brokers, log directories and partitions that need attention."""
@@ -152,21 +155,20 @@ def _attention(found: Status) -> str:
 
 def _explanations(found: Status) -> Iterator[str]:
     """Yield what fenced brokers and partitions without a leader wait for."""
+    indent = " " * 12
     fenced = [str(node.node_id) for node in found.cluster.nodes if node.is_fenced]
     if fenced:
         noun, verb = ("broker", "has") if len(fenced) == 1 else ("brokers", "have")
+        who = f"{noun} {_named(fenced)} {verb}"
+        yield f"{indent}{who} no session with the controller: stopped, cut off, or starting."
         yield (
-            f"            {noun} {_named(fenced)} {verb} no session with the controller: stopped, "
-            "cut off, or starting."
-        )
-        yield (
-            "            A killed broker that was started again registers when its old session ends: "
+            f"{indent}A killed broker that was started again registers when its old session ends: "
             "broker.session.timeout.ms, 9 s by default."
         )
     if found.leaderless:
         yield (
-            f"            {_named(list(map(str, found.leaderless)))}: led again when a broker comes "
-            "back that is known to have all records, or was the last leader."
+            f"{indent}{_named(list(map(str, found.leaderless)))}: led again when a broker is back "
+            "that is known to have all records, or was the last leader."
         )
 
 
