@@ -265,6 +265,11 @@ def test_the_status_counts_what_needs_attention() -> None:
         "            1:/f has 2 stray logs with 3.0 MiB: the metadata places them elsewhere; look "
         "at the folders whose names end with -stray, and delete what is not needed",
         "            broker 2: fenced, no answer: Connection refused",
+        "            broker 2 has no session with the controller: stopped, cut off, or starting.",
+        "            A killed broker that was started again registers when its old session ends: "
+        "broker.session.timeout.ms, 9 s by default.",
+        "            t-1: led again when a broker is back that is known to have all records, or "
+        "was the last leader.",
         "cordoned    1 directory",
         "",
         "BROKER  ADDRESS  RACK  STATE    REPLICAS  LEADS  DIRECTORIES        FREE",

@@ -81,7 +81,12 @@ def test_a_cordon_with_a_note_and_its_end(
     assert cordoned == [True, True, False]
     assert outcome(capsys, "uncordon", "1", first) == (0, f"Uncordoned {first} of broker 1.", "")
     assert stored(bootstrap) == {CORDONS: second}
-    assert outcome(capsys, "uncordon", "1", second)[0] == 0
+    assert outcome(capsys, "cordon", "1", first)[0] == 0
+    assert outcome(capsys, "uncordon", "1", second, first) == (
+        0,
+        f"Uncordoned {second} of broker 1.\nUncordoned {first} of broker 1.",
+        "",
+    )
     assert stored(bootstrap) == {CORDONS: ""}
     assert outcome(capsys, "uncordon", "1", third) == (
         1,

@@ -125,6 +125,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"spindle {__version__}\n"
 
 
+def test_a_property_file_without_the_command_is_answered_with_the_whole_line(
+    property_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["server", str(property_file)]) == 2
+    told = f"The command is missing: spindle server start {property_file}\n"
+    assert capsys.readouterr().err.startswith(told)
+
+
 @pytest.mark.parametrize("arguments", [["nosuch"], ["storage", "nosuch"], ["up", "--dirs", "0"]])
 def test_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2

@@ -80,4 +80,4 @@ def test_a_disk_dies_in_the_middle_and_every_flight_arrives_once(
     text = out.getvalue()
     assert "its leader" in text or "a follower" in text
     assert "every broker knew the new leaders after" in text
-    assert "Input/output error" in text
+    assert "fails: EIO" in text

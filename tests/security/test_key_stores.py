@@ -90,7 +90,7 @@ def test_a_pkcs12_store_without_the_library_names_the_extra(
     (tmp_path / "own").write_bytes(OWN.key_store_pkcs12())
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
     text = trouble(ssl_keystore_location=str(tmp_path / "own"), ssl_keystore_password="x")
-    assert "install spindle-log[tls]" in text
+    assert "pip install cryptography, or use a store of type PEM" in text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from source_tree import Function, functions, module_name, parsed, public_classes, sources
 
-ENTRY_POINTS = re.compile(r"^spindle$|\.__main__$")
+ENTRY_POINTS = re.compile(r"^spindle(\.cli\.entry)?$|\.__main__$")
 UNUSED_YET = {
     "build_end_transaction": "tests write transactional logs; the broker will with transactions",
 }

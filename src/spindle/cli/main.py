@@ -70,7 +70,7 @@ def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPIND
         return FAILED if dialect is Dialect.KAFKA else MISUSED
     except click.ClickException as error:
         return _failed(error.format_message())
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (CommandFailed, ConfigError) as error:
         return _failed(str(error))

@@ -10,7 +10,16 @@ from spindle.cli.property_file import load_node_config, parse_overrides
 from spindle.cli.suggestions import SuggestingGroup
 
 
-@click.group(cls=SuggestingGroup)
+class _ServerGroup(SuggestingGroup):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and os.path.isfile(args[0]):
+            raise click.UsageError(f"The command is missing: spindle server start {args[0]}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_ServerGroup)
 def server() -> None:
     """Run a node."""
 

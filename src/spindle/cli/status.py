@@ -10,6 +10,7 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.state_text import hangs, silence_text
 from spindle.cli.disks.survey import BrokerReport, Survey
+from spindle.cli.examples import examples
 from spindle.cli.notification import Notifier, Targets, changes_of
 from spindle.cli.numbers import FiniteRange, WholeRange
 from spindle.cli.table import table_lines
@@ -33,6 +34,7 @@ NEEDS_ATTENTION: Final = 3
 """The exit code if something needs attention; 1 is that of a command that could not look."""
 _FULL: Final = 0.9
 _MOST_SHOWN: Final = 10
+_MOST_NAMED: Final = 5
 
 
 class Problem(NamedTuple):
@@ -155,7 +157,14 @@ def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
         yield Problem(f"stray {place}", "directories with stray logs", text)
 
 
-@click.command("status")
+@click.command(
+    "status",
+    epilog=examples(
+        "spindle status -b 127.0.0.1:9092",
+        "spindle status --json",
+        "spindle status --watch --notify-url https://example.org/hook",
+    ),
+)
 @click.option("--watch", is_flag=True, help="Look again and again until Ctrl-C.")
 @click.option(
     "--interval",
@@ -314,6 +323,7 @@ def status_lines(found: Status) -> list[str]:
         f"attention   {_attention(problems)}",
         *(f"            {text}" for text in shown[:_MOST_SHOWN]),
         *([f"            and {more} more (--json shows all)"] if more > 0 else []),
+        *_explanations(found),
         *_wish_lines(found),
         "",
         *table_lines(head, rows),
@@ -350,6 +360,31 @@ def _attention(problems: Sequence[Problem]) -> str:
     for each in problems:
         counts[each.kind] = counts.get(each.kind, 0) + 1
     return ", ".join(f"{name}: {count}" for name, count in counts.items()) or "nothing"
+
+
+def _explanations(found: Status) -> Iterator[str]:
+    """Yield what fenced brokers and partitions without a leader wait for."""
+    indent = " " * 12
+    fenced = [str(node.node_id) for node in found.cluster.nodes if node.is_fenced]
+    if fenced:
+        noun, verb = ("broker", "has") if len(fenced) == 1 else ("brokers", "have")
+        who = f"{noun} {_named(fenced)} {verb}"
+        yield f"{indent}{who} no session with the controller: stopped, cut off, or starting."
+        yield (
+            f"{indent}A killed broker that was started again registers when its old session ends: "
+            "broker.session.timeout.ms, 9 s by default."
+        )
+    if found.leaderless:
+        yield (
+            f"{indent}{_named(list(map(str, found.leaderless)))}: led again when a broker is back "
+            "that is known to have all records, or was the last leader."
+        )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _directories_text(disks: Sequence[DiskView]) -> str:

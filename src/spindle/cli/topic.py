@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
 from spindle.cli.suggestions import SuggestingGroup
@@ -43,7 +44,13 @@ _configs = click.option(
 )
 
 
-@topic.command("create")
+@topic.command(
+    "create",
+    epilog=examples(
+        "spindle topic create numbers -p 3 -r 2",
+        "spindle topic create events -c retention.ms=86400000 -c cleanup.policy=compact",
+    ),
+)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_partitions
 @click.option(
@@ -105,7 +112,7 @@ def list_command(client: WireClient, as_json: bool, internal: bool) -> None:
 _LIST_KEYS = ("topic", "partitions", "replicas")
 
 
-@topic.command("describe")
+@topic.command("describe", epilog=examples("spindle topic describe numbers"))
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @cluster_command
 def describe(client: WireClient, as_json: bool, names: Sequence[str]) -> None:

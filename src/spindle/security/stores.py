@@ -161,8 +161,8 @@ def _from_pkcs12(store: StoreSettings, data: bytes) -> tuple[bytes, bytes]:
         )
     except ImportError:
         raise ConfigError(
-            f"{_name(store)} is of type PKCS12, which needs the package cryptography: install "
-            "spindle-log[tls], or use a store of type PEM"
+            f"{_name(store)} is of type PKCS12, which needs a package that is not installed: pip "
+            "install cryptography, or use a store of type PEM"
         ) from None
     if store.password is None:
         raise ConfigError(f"{store.prefix}.password is missing: the store is of type PKCS12")

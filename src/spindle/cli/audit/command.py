@@ -15,6 +15,7 @@ from spindle.cli.audit.request import AuditRequest, states_before_repairs
 from spindle.cli.audit.running import run_requested
 from spindle.cli.audit.screen import report_document, report_lines
 from spindle.cli.client_options import COMMAND_CONFIG
+from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.cli.pages.audit_page import audit_page
 from spindle.cli.pages.html_option import HTML, write_page
@@ -40,7 +41,13 @@ class _AuditCommand(click.Command):
             ctx.exit(_UNREADABLE)
 
 
-@click.command("audit", cls=_AuditCommand)
+@click.command(
+    "audit",
+    cls=_AuditCommand,
+    epilog=examples(
+        "spindle audit /disk1/log /disk2/log", "spindle audit -b 127.0.0.1:9092 --fetch"
+    ),
+)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
     "-j",

@@ -6,6 +6,7 @@ import click
 
 from spindle.cli.balance.balance_run import GOAL, BalanceRun
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.examples import examples
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.interruption import undone_by_interrupt
 from spindle.cli.execution.leaderships import KEEP_LEADERS
@@ -18,7 +19,7 @@ from spindle.client.admin.cluster import describe_brokers
 from spindle.client.wire.cluster import WireClient
 
 
-@click.command("balance")
+@click.command("balance", epilog=examples("spindle balance --spread 10"))
 @click.option("--cancel", is_flag=True, help="Undo an interrupted balance, instead of going on.")
 @click.option(
     "--state",

@@ -14,6 +14,7 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.documents import report_document
 from spindle.cli.disks.state_text import fill_text, silence_text, state_text
 from spindle.cli.disks.survey import BrokerReport, Survey
+from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.forecasts import (
     HISTORY,
@@ -55,7 +56,9 @@ _INDENT: Final = 8
 _SHORT: Final = len("online")
 
 
-@click.command("list")
+@click.command(
+    "list", epilog=examples("spindle disks list", "spindle disks list --broker 2 --json")
+)
 @click.option("--broker", type=WholeRange(min=0), metavar="N", help="Only this broker.")
 @HISTORY
 @cluster_command

@@ -1,6 +1,7 @@
 """`spindle disks uncordon`: let a log directory take new replicas again."""
 
 import json
+from collections.abc import Sequence
 
 import click
 
@@ -12,15 +13,17 @@ from spindle.client.wire.cluster import WireClient
 
 @click.command("uncordon")
 @click.argument("broker", type=WholeRange(min=0))
-@click.argument("path")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @cluster_command
-def uncordon_command(client: WireClient, as_json: bool, broker: int, path: str) -> None:
-    """Let the log directory PATH of a broker take new replicas again; '*' ends a cordon of all.
+def uncordon_command(client: WireClient, as_json: bool, broker: int, paths: Sequence[str]) -> None:
+    """Let log directories of a broker take new replicas again; '*' ends a cordon of all.
 
-    A directory that is cordoned because it is nearly full stays so until it has room.
+    A directory that is cordoned because it is nearly full stays so until it has room. With --json,
+    each directory has a line.
     """
-    uncordon(client, broker, path)
-    if as_json:
-        click.echo(json.dumps({"broker": broker, "path": path}))
-    else:
-        click.echo(f"Uncordoned {shown_path(path)} of broker {broker}.")
+    for path in paths:
+        uncordon(client, broker, path)
+        if as_json:
+            click.echo(json.dumps({"broker": broker, "path": path}))
+        else:
+            click.echo(f"Uncordoned {shown_path(path)} of broker {broker}.")

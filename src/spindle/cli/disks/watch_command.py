@@ -17,6 +17,7 @@ from spindle.cli.disks.documents import report_document
 from spindle.cli.disks.rates import BrokerRates, DiskRate, MoveRate, OperationRate, key_of
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
 from spindle.cli.disks.survey import Survey
+from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import FiniteRange, WholeRange
 from spindle.cli.terminal import Line, shows_blocks
@@ -55,7 +56,10 @@ class Watch:
         return watched
 
 
-@click.command("watch")
+@click.command(
+    "watch",
+    epilog=examples("spindle disks watch", "spindle disks watch --interval 5 --count 3 --json"),
+)
 @click.option(
     "--interval",
     "interval_s",

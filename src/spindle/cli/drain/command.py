@@ -7,6 +7,7 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.drain.drain_run import DrainRun
 from spindle.cli.drain.taking_out import TakingOut, check_taking_out, take_out
+from spindle.cli.examples import examples
 from spindle.cli.execution.directory_failures import with_failures
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.interruption import undone_by_interrupt
@@ -23,7 +24,9 @@ from spindle.client.wire.cluster import WireClient
 from spindle.planner.plan import Infeasible
 
 
-@click.command("drain")
+@click.command(
+    "drain", epilog=examples("spindle drain 2", "spindle drain 2:/disk3 --throttle 20MiB")
+)
 @click.argument("place", metavar="BROKER[:DIR]")
 @click.option("--cancel", is_flag=True, help="Undo an interrupted drain, instead of going on.")
 @click.option(

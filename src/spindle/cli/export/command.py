@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from spindle.cli.client_options import COMMAND_CONFIG, SERVERS
+from spindle.cli.examples import examples
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
 from spindle.cli.failure import CommandFailed
@@ -38,7 +39,13 @@ INTERRUPTED: Final = 130
 """Exit code: Ctrl-C ended the run."""
 
 
-@click.command("export")
+@click.command(
+    "export",
+    epilog=examples(
+        "spindle export events ./table -b 127.0.0.1:9092 --value string",
+        "spindle export events ./table -b 127.0.0.1:9092 --follow",
+    ),
+)
 @click.argument("topic")
 @click.argument("table")
 @SERVERS

@@ -8,6 +8,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import DurationMs
+from spindle.cli.examples import examples
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.filling_targets import highest_fill
@@ -27,7 +28,9 @@ from spindle.client.wire.cluster import WireClient
 _MS: Final = 1000
 
 
-@click.command("heal")
+@click.command(
+    "heal", epilog=examples("spindle heal --above 85 --down-to 80", "spindle heal --once")
+)
 @fill_options
 @ahead_options
 @click.option(

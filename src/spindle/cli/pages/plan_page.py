@@ -332,7 +332,9 @@ def _rounds(document: Mapping[str, Any]) -> Markup:
         *lines,
         element("p", more, class_="quiet") if more else "",
         hint="A round begins when all copies of the one before have ended. Its time is what the "
-        "throttle needs for its busiest broker; the rate is that of all brokers together.",
+        "throttle needs for its busiest broker. The rate is the sum over all brokers, so it may be "
+        f"higher than the {size_text(document['limits']['throttleBytesPerSecond'])}/s that the "
+        "throttle allows each of them.",
     )
 
 
@@ -342,7 +344,7 @@ def _round_line(
     moves = sum(len(each["moves"]) for each in rounds)
     size_bytes = sum(move["sizeBytes"] for each in rounds for move in each["moves"])
     duration_ms = sum(each["durationMs"] for each in rounds)
-    rate = f"{size_text(size_bytes * _MS // duration_ms)}/s" if duration_ms else ""
+    rate = f"{size_text(size_bytes * _MS // duration_ms)}/s in all" if duration_ms else ""
     return element(
         "span",
         element("span", name),

@@ -2,11 +2,12 @@
 
 import click
 
+from spindle.cli.examples import examples
 from spindle.cli.plan.plan_command import OUT, SPREAD, Goal, plan_command
 from spindle.planner.plans import balance
 
 
-@click.command("balance")
+@click.command("balance", epilog=examples("spindle plan balance --spread 10 --out moves"))
 @SPREAD
 @OUT
 @plan_command

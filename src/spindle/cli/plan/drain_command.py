@@ -2,6 +2,7 @@
 
 import click
 
+from spindle.cli.examples import examples
 from spindle.cli.plan.place import find_directories, parse_place, place_text, plain_place
 from spindle.cli.plan.plan_command import OUT, Goal, plan_command
 from spindle.planner.limits import PlanLimits
@@ -10,7 +11,7 @@ from spindle.planner.plan import PlacementPlan
 from spindle.planner.plans import drain
 
 
-@click.command("drain")
+@click.command("drain", epilog=examples("spindle plan drain 2:/disk3 --html drain.html"))
 @click.argument("place", metavar="BROKER[:DIR]")
 @OUT
 @plan_command

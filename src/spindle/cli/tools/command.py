@@ -7,6 +7,7 @@ import click
 from click.core import ParameterSource
 
 from spindle.cli.dialect import KAFKA_VERSION, Dialect, dialect_of
+from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.cli.tools.failures import (
@@ -49,18 +50,12 @@ class ToolCommand(click.Command):
         if declaration.words is not None:
             metavar = f"[{declaration.words}]..."
             params.append(click.Argument([LOOSE_WORDS], nargs=-1, metavar=metavar))
-        super().__init__(name, params=params, help=declaration.summary)
-        self._examples = declaration.examples
+        epilog = examples(*declaration.examples)
+        super().__init__(name, params=params, help=declaration.summary, epilog=epilog)
         self._body = body
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         return _help_option(super().get_help_option(ctx), dialect_of(ctx))
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if self._examples:
-            with formatter.section("Examples"):
-                for line in self._examples:
-                    formatter.write(f"  {line}\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Kafka's tools ignore words that belong to no option.

@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
 from spindle.cli.property_file import parse_overrides
@@ -26,7 +27,15 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-@click.command("up")
+@click.command(
+    "up",
+    epilog=examples(
+        "spindle up",
+        "spindle up --nodes 3 --racks 3",
+        "spindle up --data ./cluster --override num.partitions=3",
+        "spindle up --secure --json",
+    ),
+)
 @click.option(
     "--nodes",
     type=WholeRange(1, _MAX_NODES),

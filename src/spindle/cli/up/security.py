@@ -165,8 +165,8 @@ def new_certificates() -> dict[str, str]:
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
         raise CommandFailed(
-            "--secure makes certificates with the package cryptography: pip install "
-            "'spindle-log[tls]'"
+            "--secure makes certificates with a package that is not installed: pip install "
+            "cryptography"
         ) from None
     pem = serialization.Encoding.PEM
     authority_key = ec.generate_private_key(ec.SECP256R1())

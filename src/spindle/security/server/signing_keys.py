@@ -105,7 +105,7 @@ def parse_signing_keys(data: bytes) -> SigningKeys:
         from joserfc.jwk import RSAKey, import_key
     except ImportError:
         raise ConfigError(
-            "OAUTHBEARER needs the library joserfc: pip install 'spindle-log[oauth]'"
+            "OAUTHBEARER needs a package that is not installed: pip install joserfc"
         ) from None
     # Providers sign with EdDSA, which the library calls by its newer name Ed25519 only.
     warnings.filterwarnings("ignore", "EdDSA is deprecated", SecurityWarning)

@@ -210,7 +210,8 @@ class Disk:
         return readmit_directory(servers, self.node.node_id, str(self.path))
 
     def wait_until_offline(self, timeout_s: float = _WAIT_S) -> str:
-        """Return the reason when the node has given up this directory.
+        """Return the reason when the node has given up this directory, as `spindle disks list` has
+        it: the error of the system and the file, such as `EIO while writing t-3/...log`.
 
         A disk that nobody uses is not noticed: the node must read or write it.
 

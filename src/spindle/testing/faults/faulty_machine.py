@@ -41,7 +41,7 @@ class FaultyMachine(LocalMachine):
         self.offline.pop(path, None)
 
         def note(failure: LogDirectoryFailed) -> None:
-            self.offline[path] = str(failure.cause)
+            self.offline[path] = failure.reason
             on_failure(failure)
             for listener in list(self._listeners):
                 listener()

@@ -1,0 +1,21 @@
+"""The script `spindle`: loads the command line, and runs it.
+
+Loading takes some tenths of a second. Ctrl-C ends the process meanwhile as it ends any program that
+does not handle it, without a trace of Python.
+"""
+
+import signal
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit with its code."""
+    # A shell starts programs in the background with SIGINT ignored; that stays as it is.
+    is_handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_handled:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from spindle.cli.main import main as run_main
+
+    if is_handled:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run_main()
