@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -24,13 +24,14 @@ from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 PASSWORD = "store secret"
+PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True)
 class Certified:
     """A private key and its certificate, with the certificate of the authority."""
 
-    key: ec.EllipticCurvePrivateKey
+    key: PrivateKey
     certificate: x509.Certificate
     authority: x509.Certificate
 
@@ -87,13 +88,19 @@ def _authority(name: str) -> Certified:
 
 
 def certified(
-    name: str, *, hosts: tuple[str, ...] = (), days: int = 365, authority: str = "test authority"
+    name: str,
+    *,
+    hosts: tuple[str, ...] = (),
+    days: int = 365,
+    authority: str = "test authority",
+    is_weak: bool = False,
 ) -> Certified:
     """Return a key with a certificate for these host names and addresses.
 
     Args:
         days: How long it is valid from now; negative if it has expired.
         authority: The name of its authority, which is made when it is used first.
+        is_weak: The certificate is signed with SHA-1.
     """
     signer = _authority(authority)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -105,12 +112,13 @@ def certified(
     if hosts:
         alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         builder = builder.add_extension(alternatives, critical=False)
-    return Certified(key, builder.sign(signer.key, hashes.SHA256()), signer.certificate)
+    digest = hashes.SHA1() if is_weak else hashes.SHA256()
+    return Certified(key, builder.sign(signer.key, digest), signer.certificate)
 
 
-def self_signed(name: str, *, hosts: tuple[str, ...]) -> Certified:
+def self_signed(name: str, *, hosts: tuple[str, ...], key: PrivateKey | None = None) -> Certified:
     """Return a key with a certificate that it signed itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = key or ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _builder(name, days=365)
         .issuer_name(_name(name))
