@@ -24,6 +24,23 @@ from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 PASSWORD = "store secret"
+SIGNED_WITH_SHA1 = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgC3J4Vz5NpFF5NkZr
+wWn0n1lRSZkIRARiKDv0i31nOCyhRANCAAQzxBXzkNuHzDZOEisyZEqoq21fVOlo
+2tGHyHzNneKF2bspA/YniHOZn3drzAVzC4opjMFvKAVGZqstu8PXCyrr
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBFTCBvgIUJBEJNpL2tQckqOv/8U+JxBTzhq8wCQYHKoZIzj0EATANMQswCQYD
+VQQDDAJjYTAgFw0yNjExMjcwOTA1NDVaGA8yMTI2MTEwMzA5MDU0NVowDzENMAsG
+A1UEAwwEd2VhazBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABDPEFfOQ24fMNk4S
+KzJkSqirbV9U6Wja0YfIfM2d4oXZuykD9ieIc5mfd2vMBXMLiimMwW8oBUZmqy27
+w9cLKuswCQYHKoZIzj0EAQNHADBEAiAz5vMZMoEaOgexZTFLRtnqhhsCwctbcD/X
+FNZBS2LYmQIgWHRBncS6U6T6fjxN0g0+cCQFw3hT+J5ctce8f7xuajk=
+-----END CERTIFICATE-----
+"""
+"""A key of these tests and a certificate; the library does not sign with this digest."""
+
 PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
@@ -93,14 +110,12 @@ def certified(
     hosts: tuple[str, ...] = (),
     days: int = 365,
     authority: str = "test authority",
-    is_weak: bool = False,
 ) -> Certified:
     """Return a key with a certificate for these host names and addresses.
 
     Args:
         days: How long it is valid from now; negative if it has expired.
         authority: The name of its authority, which is made when it is used first.
-        is_weak: The certificate is signed with SHA-1.
     """
     signer = _authority(authority)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -112,8 +127,7 @@ def certified(
     if hosts:
         alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         builder = builder.add_extension(alternatives, critical=False)
-    digest = hashes.SHA1() if is_weak else hashes.SHA256()
-    return Certified(key, builder.sign(signer.key, digest), signer.certificate)
+    return Certified(key, builder.sign(signer.key, hashes.SHA256()), signer.certificate)
 
 
 def self_signed(name: str, *, hosts: tuple[str, ...], key: PrivateKey | None = None) -> Certified:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from certificates import PASSWORD, certified, self_signed
+from certificates import PASSWORD, SIGNED_WITH_SHA1, certified, self_signed
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from spindle.common.errors import ConfigError
@@ -110,7 +110,8 @@ def test_a_key_that_cannot_be_used_is_explained(properties: dict[str, str], word
 
 
 def test_a_certificate_that_is_too_weak_is_refused_with_what_is_weak(tmp_path: Path) -> None:
-    path = certified("own", is_weak=True).write(tmp_path, "weak")
+    path = tmp_path / "weak.pem"
+    path.write_text(SIGNED_WITH_SHA1)
     text = trouble(ssl_keystore_type="PEM", ssl_keystore_location=str(path))
     assert str(path) in text
     assert "signed with SHA-1" in text
