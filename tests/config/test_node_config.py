@@ -145,6 +145,14 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
     )
 
 
+def test_quoted_directories_are_warned_about() -> None:
+    quoted = config(COMBINED, **{"log.dirs": '"/data/a,b"'})
+    assert [warning.partition(" has ")[0] for warning in quoted.warnings] == [
+        'log.dirs: "/data/a',
+        'log.dirs: b"',
+    ]
+
+
 def test_a_long_heartbeat_interval_and_an_unknown_replica_selector_are_warned_about() -> None:
     heartbeat = config(COMBINED, **{"broker.heartbeat.interval.ms": "5000"})
     assert "5000 is more than half of broker.session.timeout.ms=9000" in heartbeat.warnings[0]

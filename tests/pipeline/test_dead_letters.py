@@ -520,3 +520,14 @@ def read_rows(exports: Exports) -> list[dict[str, Any]]:
         rows = rows_of(exports.format, exports.path)
     found: list[dict[str, Any]] = rows.to_pylist()
     return found
+
+
+def test_an_export_takes_the_fields_that_are_named(exports: Exports) -> None:
+    given = {"schema": "id BIGINT, x STRING", "columns": "x, partition, offset, id"}
+    exports.append(b'{"id": 7, "x": "y"}')
+    assert exports.run(**given).dead_letters == 4
+    assert list(exports.columns()) == ["x", "partition", "offset", "id"]
+    (row,) = [row for row in read_rows(exports) if row["x"] is not None]
+    assert row == {"x": "y", "partition": 0, "offset": 20, "id": 7}
+    with pytest.raises(ValueError, match="'id' is no column of records; with valueSchema=infer"):
+        exports.run(schema="infer", columns="id")

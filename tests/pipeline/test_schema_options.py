@@ -214,3 +214,52 @@ def test_a_read_from_log_directories_is_decoded(tmp_path: Path) -> None:
     ranges = [range_of(*each) for each in resolved]
     found = pa.Table.from_batches(read_segments(ranges, read_settings(options)))
     assert found.to_pylist() == EXPECTED
+
+
+def chosen(listed: str, options: dict[str, str], *values: bytes) -> list[dict[str, Any]]:
+    """Return the rows of a list of columns."""
+    read, decoding = row_decoding(options).choosing(listed)
+    assert read is not None
+    columns = read.split(",")
+    found = decoding.decoded([batch_of(*values).select(columns)], TopicPartition("t", 0))
+    table = pa.Table.from_batches(found)
+    assert table.schema == decoding.schema(columns)
+    return table.to_pylist()
+
+
+def test_a_list_of_columns_may_name_fields_in_any_order() -> None:
+    options = {"valueFormat": "json", "valueSchema": "id INT, `a,b` INT, offset STRING, c INT"}
+    value = b'{"id": 1, "a,b": 2, "offset": "x", "c": 3}'
+    row = {"c": 3, "offset": 0, "a,b": 2}
+    (found,) = chosen("C, offset, `a,b`", options, value)
+    assert (found, list(found)) == (row, list(row))
+    assert chosen("id", options, value) == [{"id": 1}]
+    assert row_decoding(options).choosing("offset,value")[0] == "offset,value"
+    with pytest.raises(BadRecord, match="t-0 offset 0 cannot be decoded"):
+        chosen("id,offset", options, b"[]")
+    kept = chosen("id", {**options, "badRecords": "permissive"}, b"[]")
+    assert kept == [{"id": None, "value_error": "[] is no object", "value_raw": b"[]"}]
+
+
+@pytest.mark.parametrize(
+    ("listed", "complaint"),
+    [
+        ("id,nope", "'nope' is no column of records and no field of the key or value; want some"),
+        ("id,value", "'value' stands for all fields of the value"),
+        ("id,ID", "'id' is named twice"),
+    ],
+)
+def test_a_list_of_columns_that_cannot_be_is_refused(listed: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        broker_read_options(
+            {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "columns": listed, **JSON}
+        )
+
+
+def test_fields_are_read_in_the_order_of_the_list_through_brokers() -> None:
+    options = broker_read_options(
+        {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "columns": "s, key, id", **JSON,
+         "includeHeaders": "true"}
+    )  # fmt: skip
+    assert options.columns == ("key", "value", "headers")
+    assert options.decoding.schema(options.columns).names == ["s", "key", "id", "headers"]

@@ -6,6 +6,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DayTimeIntervalType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    VarcharType,
+)
 
 from spindle.pipeline.schemas import (
     JsonDecoder,
@@ -16,6 +29,7 @@ from spindle.pipeline.schemas import (
     with_new_fields,
 )
 from spindle.pipeline.schemas.ddl import TIMESTAMP, TIMESTAMP_NTZ
+from spindle.pipeline.schemas.options import json_type
 from spindle.pipeline.schemas.widening import widened
 
 SIMPLE = st.sampled_from(
@@ -38,7 +52,9 @@ SIMPLE = st.sampled_from(
 
 
 def structs(inner: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
-    names = st.text(min_size=1, max_size=4).filter(lambda name: name == name.strip())
+    names = st.text(min_size=1, max_size=4).filter(
+        lambda name: name == name.strip() and "\0" not in name
+    )
     named = st.lists(
         st.tuples(names, inner), min_size=1, max_size=3, unique_by=lambda pair: pair[0].lower()
     )
@@ -72,6 +88,63 @@ def test_a_schema_text_is_read_as_spark_reads_it() -> None:
             ("c", pa.string()),
         ]
     )
+
+
+def test_a_schema_is_read_in_the_forms_that_pyspark_gives() -> None:
+    inner = StructType([StructField("x", DecimalType(10, 2))])
+    fields = [
+        StructField("id", LongType(), nullable=False, metadata={"comment": "the key"}),
+        StructField("größe", ArrayType(inner, containsNull=False)),
+        StructField("m", MapType(StringType(), TimestampNTZType())),
+        StructField("v", VarcharType(10)),
+        StructField("c", CharType(3)),
+    ]
+    kind = pa.struct(
+        [
+            ("id", pa.int64()),
+            ("größe", pa.list_(pa.struct([("x", pa.decimal128(10, 2))]))),
+            ("m", pa.map_(pa.string(), TIMESTAMP_NTZ)),
+            ("v", pa.string()),
+            ("c", pa.string()),
+        ]
+    )
+    schema = StructType(fields)
+    assert json_type(schema.json()) == kind
+    assert json_type(schema.simpleString()) == kind
+    strange = StructType([StructField("a.b `c`", LongType())])
+    assert json_type(strange.json()) == pa.struct([("a.b `c`", pa.int64())])
+    assert json_type("`größe` VARCHAR(10), c CHAR(3)") == kind_of_texts("größe", "c")
+
+
+def kind_of_texts(*names: str) -> pa.DataType:
+    return pa.struct([(name, pa.string()) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("i INTERVAL DAY TO SECOND", "'interval' is not a type that records can have"),
+        (StructType([StructField("i", DayTimeIntervalType())]).json(), "'interval' is not a type"),
+        (StructType([]).json(), "want a StructType with fields"),
+        ('{"type": "struct", "fields": [{"name": "a"}]}', "is no field with name and type"),
+        ('{"type": "struct", "fields": [{"name": "a", "type": "int x"}]}', "want the end and"),
+        ('{"type": "struct", "fields": [{"name": "a", "type": {"type": "udt"}}]}', "is not a type"),
+        (
+            '{"type": "struct", "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": '
+            '"int"}]}',
+            "'A' is named twice",
+        ),
+        ('{"type": "struct", "fields": [{"name": "", "type": "int"}]}', "an empty name"),
+        ("`a\0b` INT", r"has the character U\+0000"),
+        ('{"properties": {"a\\u0000b": {}}}', r"has the character U\+0000"),
+        ('{"properties": {"\\ud800": {}}}', "is no UTF-8"),
+        (f"`{'x' * 1001}` INT", "has 1001 bytes, more than 1000"),
+        ("v VARCHAR(x)", "want a number"),
+    ],
+)
+def test_a_schema_of_other_forms_is_refused_with_words(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        json_type(text)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -24,13 +24,31 @@ from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 PASSWORD = "store secret"
+SIGNED_WITH_SHA1 = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgC3J4Vz5NpFF5NkZr
+wWn0n1lRSZkIRARiKDv0i31nOCyhRANCAAQzxBXzkNuHzDZOEisyZEqoq21fVOlo
+2tGHyHzNneKF2bspA/YniHOZn3drzAVzC4opjMFvKAVGZqstu8PXCyrr
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBFTCBvgIUJBEJNpL2tQckqOv/8U+JxBTzhq8wCQYHKoZIzj0EATANMQswCQYD
+VQQDDAJjYTAgFw0yNjExMjcwOTA1NDVaGA8yMTI2MTEwMzA5MDU0NVowDzENMAsG
+A1UEAwwEd2VhazBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABDPEFfOQ24fMNk4S
+KzJkSqirbV9U6Wja0YfIfM2d4oXZuykD9ieIc5mfd2vMBXMLiimMwW8oBUZmqy27
+w9cLKuswCQYHKoZIzj0EAQNHADBEAiAz5vMZMoEaOgexZTFLRtnqhhsCwctbcD/X
+FNZBS2LYmQIgWHRBncS6U6T6fjxN0g0+cCQFw3hT+J5ctce8f7xuajk=
+-----END CERTIFICATE-----
+"""
+"""A key of these tests and a certificate; the library does not sign with this digest."""
+
+PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True)
 class Certified:
     """A private key and its certificate, with the certificate of the authority."""
 
-    key: ec.EllipticCurvePrivateKey
+    key: PrivateKey
     certificate: x509.Certificate
     authority: x509.Certificate
 
@@ -87,7 +105,11 @@ def _authority(name: str) -> Certified:
 
 
 def certified(
-    name: str, *, hosts: tuple[str, ...] = (), days: int = 365, authority: str = "test authority"
+    name: str,
+    *,
+    hosts: tuple[str, ...] = (),
+    days: int = 365,
+    authority: str = "test authority",
 ) -> Certified:
     """Return a key with a certificate for these host names and addresses.
 
@@ -108,9 +130,9 @@ def certified(
     return Certified(key, builder.sign(signer.key, hashes.SHA256()), signer.certificate)
 
 
-def self_signed(name: str, *, hosts: tuple[str, ...]) -> Certified:
+def self_signed(name: str, *, hosts: tuple[str, ...], key: PrivateKey | None = None) -> Certified:
     """Return a key with a certificate that it signed itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = key or ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _builder(name, days=365)
         .issuer_name(_name(name))

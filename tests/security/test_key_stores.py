@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from certificates import PASSWORD, certified
+from certificates import PASSWORD, SIGNED_WITH_SHA1, certified, self_signed
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from spindle.common.errors import ConfigError
 from spindle.security.tls_context import client_context
@@ -106,6 +107,22 @@ def test_a_pkcs12_store_without_the_library_names_the_extra(
 def test_a_key_that_cannot_be_used_is_explained(properties: dict[str, str], words: str) -> None:
     chain = {"ssl_keystore_type": "PEM", "ssl_keystore_certificate_chain": OWN.certificate_pem}
     assert words in trouble(**chain, **properties)
+
+
+def test_a_certificate_that_is_too_weak_is_refused_with_what_is_weak(tmp_path: Path) -> None:
+    path = tmp_path / "weak.pem"
+    path.write_text(SIGNED_WITH_SHA1)
+    text = trouble(ssl_keystore_type="PEM", ssl_keystore_location=str(path))
+    assert str(path) in text
+    assert "signed with SHA-1" in text
+    assert "sign it again with SHA-256" in text
+    small = tmp_path / "small.pem"
+    key = rsa.generate_private_key(65537, 1024)
+    certificate = self_signed("small", hosts=("localhost",), key=key)
+    small.write_text(certificate.key_store_pem())
+    text = trouble(ssl_keystore_type="PEM", ssl_keystore_location=str(small))
+    assert "the key of a certificate is too small" in text
+    assert "make one of 2048 bits" in text
 
 
 def test_pem_texts_may_be_one_line_and_have_comments_as_in_kafka(tmp_path: Path) -> None:

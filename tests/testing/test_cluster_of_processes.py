@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from records import read, send
 
 from spindle.testing import Cluster, ClusterError
+from spindle.testing.cluster.control import NoReply, ask, listen, read_line, send_result
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -95,6 +98,32 @@ def test_a_folder_of_the_user_stays(tmp_path: Path) -> None:
         assert broker.property_file.parent == tmp_path / "kept"
     assert broker.log_file.exists()
     assert sorted(disk.path.name for disk in broker.disks) == ["disk-1", "disk-2"]
+
+
+def test_a_folder_with_a_comma_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"a,b/disk-1' has a comma, which separates the paths"):
+        Cluster(folder=tmp_path / "a,b")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_control_socket_may_have_a_long_path(tmp_path: Path) -> None:
+    """An address of a Unix socket has 107 bytes; temporary folders may be deeper."""
+    folder = tmp_path / ("x" * 100) / ("y" * 100)
+    folder.mkdir(parents=True)
+    path = str(folder / "keeper.sock")
+
+    def answer(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            read_line(connection)
+            send_result(connection, "here")
+
+    with listen(path) as listening, ThreadPoolExecutor(1) as pool:
+        done = pool.submit(answer, listening)
+        assert ask(path, {"do": "it"}, 30.0) == "here"
+        done.result()
+    with pytest.raises(NoReply):
+        ask(str(tmp_path / ("z" * 200) / "keeper.sock"), {}, 30.0)
 
 
 @pytest.mark.full

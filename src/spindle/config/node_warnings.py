@@ -47,6 +47,12 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
                 yield f"{name} has no effect: authorizer.class.name names no authorizer"
     else:
         yield from _misspelt_super_users(config.static.get(SUPER_USERS, ""))
+    for path in config.log_dirs:
+        if path.startswith(("'", '"')) or path.endswith(("'", '"')):
+            yield (
+                f"log.dirs: {path} has a quotation mark as a part of its name: commas separate "
+                "directories, quoted or not"
+            )
     selector = config.optional_text("replica.selector.class")
     if selector not in _REPLICA_SELECTORS:
         yield f"replica.selector.class={selector} has no effect: Java classes cannot be loaded"

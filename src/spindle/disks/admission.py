@@ -57,8 +57,10 @@ def plain_path(path: str) -> str:
     Raises:
         ConfigError: it is not absolute, or has a character that no entry of `log.dirs` can have.
     """
-    if not path.startswith("/") or "," in path or "\0" in path:
-        raise ConfigError(f"{path!r} is no absolute path, or has a comma, which separates log.dirs")
+    if "," in path:
+        raise ConfigError(f"{path!r} has a comma, which separates the paths of log.dirs")
+    if not path.startswith("/"):
+        raise ConfigError(f"{path!r} is no absolute path")
     if path != path.strip() or any(unicodedata.category(each) == "Cc" for each in path):
         raise ConfigError(f"{path!r} begins or ends with a space, or has a control character")
     # `normpath` keeps two slashes at the beginning.

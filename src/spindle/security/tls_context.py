@@ -30,6 +30,19 @@ _VERIFY_MODES: Final = {
     ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
 }
 _FLIGHTS: Final = 3
+WEAK_DIGEST: Final = (
+    "a certificate is signed with SHA-1 or an older digest, which OpenSSL does not accept: sign it "
+    "again with SHA-256"
+)
+WEAK_KEY: Final = (
+    "the key of a certificate is too small for OpenSSL: make one of 2048 bits (RSA) or 256 bits "
+    "(EC), or more, and a certificate for it"
+)
+_WEAKNESSES: Final = {
+    "CA_MD_TOO_WEAK": WEAK_DIGEST,
+    "EE_KEY_TOO_SMALL": WEAK_KEY,
+    "CA_KEY_TOO_SMALL": WEAK_KEY,
+}
 _CERTIFICATE_END: Final = "-----END CERTIFICATE-----"
 
 
@@ -163,6 +176,8 @@ def _present(context: ssl.SSLContext, material: KeyMaterial, store: StoreSetting
 def _key_trouble(error: ssl.SSLError, material: KeyMaterial) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
         return "the private key does not belong to the first certificate"
+    if error.reason in _WEAKNESSES:
+        return f"{_WEAKNESSES[error.reason]} ({error.reason})"
     if error.reason:
         return f"key or certificate cannot be used ({error.reason})"
     if b"ENCRYPTED" in material.pem:

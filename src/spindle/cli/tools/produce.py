@@ -4,8 +4,8 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import click
 
@@ -21,15 +21,18 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
+from spindle.client.errors import ClientError
 from spindle.client.partitioning import partition_of_key
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.producer import BlockingProducer
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.config.resources import ConfigResourceType
 from spindle.protocol.records.builder import SimpleRecord
 from spindle.protocol.records.compression import CODEC_NAMES
 
 _BATCH_BYTES: Final = 16 * 1024
+_LIMIT: Final = "max.message.bytes"
 _LINGER_MS: Final = 1000
 _MS: Final = 1000
 _READ_BYTES: Final = 64 * 1024
@@ -84,13 +87,23 @@ DECLARATION: Final = Declaration(
 )
 
 
+class Line(NamedTuple):
+    """A record, and the number of its line."""
+
+    number: int
+    record: SimpleRecord
+
+
 class Batches:
     """Gathers records by partition and sends a partition's when there are enough.
 
+    A batch that is too large is sent again in halves, so that only a record which is too large by
+    itself is refused.
+
     Args:
         limit_bytes: sizes of keys and values that make a batch; 0 sends every record alone.
-        on_refused: called with the partition and the number of records of a refused batch; the
-            next batch is sent all the same.
+        on_refused: called with the partition and the lines of a refused batch; the next batch is
+            sent all the same.
 
     Attributes:
         sent: number of records that the brokers have taken.
@@ -102,22 +115,23 @@ class Batches:
         topic: str,
         partitions: int,
         limit_bytes: int,
-        on_refused: Callable[[TopicPartition, int, ApiError], None],
+        on_refused: Callable[[TopicPartition, Sequence[Line], ApiError], None],
     ) -> None:
         self._on_refused = on_refused
         self._producer = producer
         self._topic = topic
         self._partitions = partitions
         self._limit_bytes = limit_bytes
-        self._gathered: dict[int, list[SimpleRecord]] = {}
+        self._gathered: dict[int, list[Line]] = {}
         self._size_bytes: dict[int, int] = {}
         self._sticky = 0
         self.sent = 0
 
-    def add(self, record: SimpleRecord) -> None:
+    def add(self, line: Line) -> None:
         """Take a record, and send its batch if it is full."""
+        record = line.record
         partition = self._partition_of(record)
-        self._gathered.setdefault(partition, []).append(record)
+        self._gathered.setdefault(partition, []).append(line)
         size_bytes = len(record.key or b"") + len(record.value or b"")
         self._size_bytes[partition] = self._size_bytes.get(partition, 0) + size_bytes
         if self._size_bytes[partition] >= self._limit_bytes:
@@ -134,18 +148,25 @@ class Batches:
         return partition_of_key(bytes(record.key), self._partitions)
 
     def _send(self, partition: int) -> None:
-        records = self._gathered.pop(partition)
+        lines = self._gathered.pop(partition)
         self._size_bytes.pop(partition)
         if partition == self._sticky:
             # Records without a key fill one batch after another, each in the next partition.
             self._sticky = (partition + 1) % self._partitions
-        where = TopicPartition(self._topic, partition)
+        self._send_lines(TopicPartition(self._topic, partition), lines)
+
+    def _send_lines(self, where: TopicPartition, lines: Sequence[Line]) -> None:
         try:
-            self._producer.send(where, records)
+            self._producer.send(where, [line.record for line in lines])
         except ApiError as error:
-            self._on_refused(where, len(records), error)
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE or len(lines) == 1:
+                self._on_refused(where, lines, error)
+                return
+            middle = len(lines) // 2
+            self._send_lines(where, lines[:middle])
+            self._send_lines(where, lines[middle:])
         else:
-            self.sent += len(records)
+            self.sent += len(lines)
 
 
 def _run(options: Options) -> int:
@@ -162,15 +183,15 @@ def _run(options: Options) -> int:
     linger_ms = options.integer("timeout")
     refusals = 0
 
-    def on_refused(where: TopicPartition, count: int, error: ApiError) -> None:
+    def on_refused(where: TopicPartition, lines: Sequence[Line], error: ApiError) -> None:
         nonlocal refusals
         refusals += 1
-        found = failure(error)
         if not options.is_kafka:
-            click.echo(f"{where}: {count} records were refused: {found.plainly}", err=True)
+            click.echo(f"{where}: {refusal(client, where, lines, error)}", err=True)
             return
+        count = len(lines)
         text = f"Error when sending message to topic {topic} with {count} records with error: "
-        log_line("ERROR", text + str(found), _CALLBACK)
+        log_line("ERROR", text + str(failure(error)), _CALLBACK)
 
     with connect(
         options.one("bootstrap-server"), properties, client_id="console-producer"
@@ -185,7 +206,8 @@ def _run(options: Options) -> int:
         linger_s = (_LINGER_MS if linger_ms is None else linger_ms) / _MS
         try:
             for number, line in _lines(batches, linger_s):
-                batches.add(line_format.record(line, number, time.time_ns() // 1_000_000))
+                record = line_format.record(line, number, time.time_ns() // 1_000_000)
+                batches.add(Line(number, record))
         finally:
             batches.flush()
             if not options.is_kafka:
@@ -210,6 +232,32 @@ def _topic(options: Options) -> str:
 def _is_missing(client: WireClient, topic: str) -> bool:
     view = client.metadata([topic])
     return view.refused.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def refusal(
+    client: WireClient, where: TopicPartition, lines: Sequence[Line], error: ApiError
+) -> str:
+    """Return why lines were refused, with their numbers, and the size and limit of one."""
+    first, last = lines[0], lines[-1]
+    if error.code is ErrorCode.MESSAGE_TOO_LARGE and len(lines) == 1:
+        size_bytes = len(first.record.key or b"") + len(first.record.value or b"")
+        return (
+            f"line {first.number} was refused: its record has {size_bytes:,} bytes; "
+            f"{_limit_text(client, where.topic)}"
+        )
+    named = f"line {first.number} was"
+    if len(lines) > 1:
+        named = f"{len(lines)} records of the lines {first.number} to {last.number} were"
+    return f"{named} refused: {error}"
+
+
+def _limit_text(client: WireClient, topic: str) -> str:
+    try:
+        keys = client.describe_configs(ConfigResourceType.TOPIC, [topic], [_LIMIT])[topic]
+        limit_bytes = int(keys[_LIMIT] or "")
+    except (ApiError, ClientError, KeyError, ValueError):
+        return f"{_LIMIT} of the topic is less"
+    return f"{_LIMIT} of the topic is {limit_bytes:,}, with some bytes around a record"
 
 
 def _client_properties(options: Options) -> dict[str, str]:

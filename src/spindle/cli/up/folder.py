@@ -19,6 +19,7 @@ from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
 from spindle.config.properties import format_properties
+from spindle.disks.admission import plain_path
 from spindle.disks.identity import load_ensemble
 from spindle.log.formats.changed_log_dirs import read_changed_log_dirs
 from spindle.runtime.disks.directory_lock import LOCK_FILE, DirectoryLock
@@ -90,6 +91,7 @@ def _private_files() -> Iterator[None]:
 
 
 def _make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFolder]:
+    _check_path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -121,6 +123,18 @@ def _make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFo
         except OSError as error:
             raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
     return nodes
+
+
+def _check_path(folder: Path) -> None:
+    """Refuse a folder whose directories log.dirs cannot name.
+
+    Raises:
+        CommandFailed: its path has a comma or a control character.
+    """
+    try:
+        plain_path(os.path.join(os.path.abspath(folder), "disk-1"))
+    except ConfigError as error:
+        raise CommandFailed(f"cannot use the folder {folder}: {error}") from None
 
 
 def bootstrap_servers(nodes: Sequence[NodeFolder]) -> str:

@@ -3,10 +3,14 @@
 import ssl
 from typing import Final
 
+from spindle.security.tls_context import WEAK_DIGEST, WEAK_KEY
+
 _SELF_SIGNED: Final = (18, 19)
 _UNKNOWN_ISSUER: Final = (2, 20, 21)
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
+_KEY_TOO_SMALL: Final = (66, 67)
+_DIGEST_TOO_WEAK: Final = 68
 _OTHER_NAME: Final = (62, 64)
 """Verification results of OpenSSL (X509_V_ERR_*)."""
 NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "HTTPS_PROXY")
@@ -78,6 +82,10 @@ def _untrusted(error: ssl.SSLCertVerificationError) -> str:
             "(brokers: advertised.listeners), or set ssl.endpoint.identification.algorithm to "
             "nothing, which leaves the host unchecked"
         )
+    if code in _KEY_TOO_SMALL:
+        return f"its certificate is not accepted ({text}): {WEAK_KEY}"
+    if code == _DIGEST_TOO_WEAK:
+        return f"its certificate is not accepted ({text}): {WEAK_DIGEST}"
     if code == _EXPIRED:
         return "its certificate, or that of its CA, has expired: renew it"
     if code == _NOT_YET_VALID:

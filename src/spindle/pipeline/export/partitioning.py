@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spindle.pipeline.export.stored_values import NULL_NAME, partition_faults
+from spindle.pipeline.records.columns import listed_names
 
 _DERIVED: Final = {"date": pa.date32(), "hour": pa.int32()}
 _SOURCE: Final = "timestamp"
@@ -114,13 +115,15 @@ UNPARTITIONED: Final = Partitioning()
 
 
 def parse_partition_by(text: str | None) -> Partitioning:
-    """Return the partitioning of a comma list of columns; `hour` means `date,hour`.
+    """Return the partitioning of a list of columns; `hour` means `date,hour`.
+
+    The list has commas, and a name with a comma stands in backticks.
 
     Raises:
         ValueError: a column is named twice.
     """
     columns: list[str] = []
-    for name in [] if text is None else [part.strip() for part in text.split(",")]:
+    for name in [] if text is None else listed_names(text):
         if name == "hour" and "date" not in columns:
             columns.append("date")
         if name in columns or not name:

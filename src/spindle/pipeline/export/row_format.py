@@ -39,7 +39,8 @@ class RowFormat:
     @property
     def decoded_columns(self) -> frozenset[str]:
         """The names of the columns that are fields of a decoded key or value."""
-        return frozenset(field.name for part in self.decoding.parts for field in part.fields)
+        places = self.decoding.places(self.columns)
+        return frozenset(place.field.name for place in places if place.field_index is not None)
 
     def split(self, batch: pa.RecordBatch) -> tuple[Any, Any | None]:
         """Return the rows in this format, and the reasons of those that cannot be decoded.

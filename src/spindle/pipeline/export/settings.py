@@ -17,6 +17,7 @@ from spindle.pipeline.options.unknown import (
     unknown_options,
     warn_of_unknown_options,
 )
+from spindle.pipeline.records.columns import EVERY_COLUMN, listed_names
 from spindle.pipeline.schemas.options import DECODING_OPTIONS, bad_records, row_decoding
 from spindle.pipeline.schemas.rows import BAD_RECORDS, DEAD_LETTERS
 
@@ -93,7 +94,8 @@ class ExportOptions(TypedDict, total=False):
 
 def raw_source(options: Mapping[str, str], given: ExportOptions) -> ExportSource:
     """Return the records that an export reads, not decoded; see `source_and_settings`."""
-    return export_source(*_raw_source(options, given))
+    name, raw = _raw_source(options, given)
+    return export_source(name, _with_columns(raw, None))
 
 
 def _raw_source(options: Mapping[str, str], given: ExportOptions) -> tuple[str, dict[str, str]]:
@@ -118,15 +120,21 @@ def source_and_settings(
     """
     name, raw = _raw_source(options, given)
     _check_names(name, options)
+    is_inferred = infers_schema(options)
+    reactions = (*BAD_RECORDS, DEAD_LETTERS)
+    if not is_inferred:
+        listed, decoding = row_decoding(options, reactions).choosing(_listed_columns(options))
+        raw = _with_columns(raw, listed)
+    else:
+        _refuse_fields(_listed_columns(options))
     source = export_source(name, raw)
     if given.get("begin") == "latest" and source.start_is_explicit:
         raise ValueError("begin='latest' contradicts the starting offsets of the options")
     columns = source.columns
-    is_inferred = infers_schema(options)
     partitioning = parse_partition_by(given.get("partition_by"))
     if is_inferred:
         options = with_inferred_schema(options, source, table, partitioning)
-    decoding = row_decoding(options, (*BAD_RECORDS, DEAD_LETTERS))
+        decoding = row_decoding(options, reactions)
     takes_corrupt = _takes_corrupt_batches(options)
     has_dead_letters = takes_corrupt or bad_records(options) == DEAD_LETTERS
     # Without its offset a bad record could not be named.
@@ -134,9 +142,9 @@ def source_and_settings(
         each for each in (RAW_COLUMNS if has_dead_letters else ("offset",)) if each not in columns
     ]
     if further or takes_corrupt:
-        raw = {each: text for each, text in raw.items() if each.lower() != "columns"}
         corrupt = {"corruptBatches": "permissive"} if takes_corrupt else {}
-        source = export_source(name, {**raw, **corrupt, "columns": ",".join((*columns, *further))})
+        raw = _with_columns(raw, ",".join((*columns, *further)))
+        source = export_source(name, {**raw, **corrupt})
     settings = ExportSettings(
         row_format(columns, given.get("key", "binary"), given.get("value", "binary"), decoding),
         given.get("compression", "snappy"),
@@ -149,6 +157,27 @@ def source_and_settings(
     )
     settings.partitioning.schema(settings.row_format.schema())
     return source, settings
+
+
+def _listed_columns(options: Mapping[str, str]) -> str | None:
+    return next((text for name, text in options.items() if name.lower() == "columns"), None)
+
+
+def _refuse_fields(listed: str | None) -> None:
+    """Refuse a list that names fields, which are not known yet."""
+    known = {name.lower() for name in EVERY_COLUMN}
+    for name in [] if listed is None else listed_names(listed):
+        if name.lower() not in known:
+            raise ValueError(
+                f"option columns: {name!r} is no column of records; with valueSchema=infer, name "
+                "value, which stands for all fields"
+            )
+
+
+def _with_columns(options: Mapping[str, str], listed: str | None) -> dict[str, str]:
+    """Return the options with another list of columns; None for all columns."""
+    others = {name: text for name, text in options.items() if name.lower() != "columns"}
+    return others if listed is None else {**others, "columns": listed}
 
 
 def _check_names(source: str, options: Mapping[str, str]) -> None:

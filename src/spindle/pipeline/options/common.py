@@ -49,13 +49,14 @@ def common_options(
         ValueError: an option is missing, contradicts another, or has no usable value.
     """
     corrupt = corrupt_batches(options)
+    listed, decoding = row_decoding(options).choosing(options.get("columns"))
     return CommonOptions(
         selection=topic_selection(options),
         start=start,
         stop=stop,
         no_match=no_match_strategy(options),
         columns=select_columns(
-            options.get("columns"),
+            listed,
             flag(options, "includeHeaders", False),
             include_lineage=include_lineage,
             include_corruption=corrupt is CorruptBatches.PERMISSIVE,
@@ -69,6 +70,6 @@ def common_options(
         min_partitions=optional_number(options, "minPartitions", 1, MAX_INT),
         max_records_per_partition=optional_number(options, "maxRecordsPerPartition", 1, MAX_LONG),
         parallelism=optional_number(options, "parallelism", 1, MAX_INT),
-        decoding=row_decoding(options),
+        decoding=decoding,
         corrupt_batches=corrupt,
     )

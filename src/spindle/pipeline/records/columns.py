@@ -4,6 +4,7 @@ The Arrow schema of a Python source must be exactly the declared Spark schema (n
 nullability, timestamp unit and zone), so both forms are made here.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -25,6 +26,10 @@ LINEAGE_COLUMNS: Final = ("broker", "directory", "segment", "position", "crc")
 CORRUPTION_COLUMN: Final = "corruption"
 """The description of a corrupt batch, in the row that stands for it; null in rows of records."""
 
+EVERY_COLUMN: Final = (*ALL_COLUMNS, *LINEAGE_COLUMNS, CORRUPTION_COLUMN)
+"""The names of all columns that a row of a source can have, if values are not decoded."""
+
+_LISTED: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`\s*(?:,|\Z)|([^,]*)(?:,|\Z))")
 _HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 )
@@ -100,16 +105,30 @@ def chosen_columns(
         return default
     names = {name.lower(): name for name in known}
     selected: list[str] = []
-    for part in text.split(","):
-        name = names.get(part.strip().lower())
+    for part in listed_names(text):
+        name = names.get(part.lower())
         if name is None:
             raise ValueError(
-                f"option columns: {part.strip()!r} is not a column; want some of {', '.join(known)}"
+                f"option columns: {part!r} is not a column; want some of {', '.join(known)}"
             )
         if name in selected:
             raise ValueError(f"option columns: {name!r} is named twice")
         selected.append(name)
     return tuple(selected)
+
+
+def listed_names(text: str) -> list[str]:
+    """Return the names of a list with commas; a name with a comma stands in backticks."""
+    names: list[str] = []
+    position = 0
+    while True:
+        found = _LISTED.match(text, position)
+        assert found is not None, "the last alternative takes any text"
+        quoted, plain = found.groups()
+        names.append(plain.strip() if quoted is None else quoted.replace("``", "`"))
+        position = found.end()
+        if not found[0].endswith(","):
+            return names
 
 
 def arrow_schema(columns: Sequence[str], types: ColumnTypes = ROW_TYPES) -> pa.Schema:

@@ -1,12 +1,18 @@
-"""Spark's schema text (DDL) as an Arrow type, and back.
+"""Spark's schema texts as an Arrow type, and back.
 
 ddl_type("id BIGINT, tags ARRAY<STRING>, price DECIMAL(10, 2)")
+ddl_type(schema.simpleString())
+spark_json_type(json.loads(schema.json()))
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+
+from spindle.pipeline.schemas.decoding import shown
+from spindle.pipeline.schemas.field_names import name_fault
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ: Final = pa.timestamp("us")
@@ -47,7 +53,8 @@ _DDL_NAMES: Final = {
     TIMESTAMP: "timestamp",
     TIMESTAMP_NTZ: "timestamp_ntz",
 }
-_TOKEN: Final = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z0-9_]+)|('(?:[^'\\]|\\.|'')*')|(\S))")
+_STRUCT: Final = re.compile(r"\s*struct\s*<(.*)>\s*", re.IGNORECASE | re.DOTALL)
+_TOKEN: Final = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|(\w+)|('(?:[^'\\]|\\.|'')*')|(\S))")
 
 
 def ddl_type(text: str) -> Any:
@@ -56,11 +63,60 @@ def ddl_type(text: str) -> Any:
     Raises:
         ValueError: no schema text, an unknown type, or a column that is named twice.
     """
-    parser = _Parser(text)
-    fields = parser.fields(end="", depth=0)
+    whole = _STRUCT.fullmatch(text)
+    fields = _Parser(text if whole is None else whole[1]).fields(end="", depth=0)
     if not fields:
         raise ValueError("the schema is empty, want columns such as 'id BIGINT, name STRING'")
     return pa.struct(fields)
+
+
+def spark_json_type(schema: Mapping[str, Any]) -> Any:
+    """Return the struct type of the JSON form of a StructType; every field is nullable.
+
+    Metadata are left out, and so is whether a field can be null: bad records have null rows.
+
+    Raises:
+        ValueError: no StructType, an unknown type, or a column that is named twice.
+    """
+    kind = _json_type(schema, 0)
+    if not pa.types.is_struct(kind) or kind.num_fields == 0:
+        raise ValueError("the schema is empty, want a StructType with fields")
+    return kind
+
+
+def _json_type(schema: Any, depth: int) -> Any:
+    _check_depth(depth)
+    if isinstance(schema, str):
+        return _Parser(schema).whole_type()
+    match schema:
+        case {"type": "array", "elementType": element}:
+            return pa.list_(_json_type(element, depth + 1))
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return pa.map_(_json_type(key, depth + 1), _json_type(value, depth + 1))
+        case {"type": "struct", "fields": list(fields)}:
+            found: list[Any] = []
+            for each in fields:
+                match each:
+                    case {"name": str(name), "type": kind}:
+                        _check_new(name, found)
+                        found.append(pa.field(name, _json_type(kind, depth + 1)))
+                    case _:
+                        raise ValueError(f"schema: {shown(each)} is no field with name and type")
+            return pa.struct(found)
+    raise ValueError(f"schema: {shown(schema)} is not a type of Spark that records can have")
+
+
+def _check_new(name: str, fields: list[Any]) -> None:
+    fault = name_fault(name)
+    if fault is not None:
+        raise ValueError(f"schema: {fault}")
+    if any(name.lower() == field.name.lower() for field in fields):
+        raise ValueError(f"schema: the column {name!r} is named twice")
+
+
+def _check_depth(depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"schema: types are nested more than {_MAX_DEPTH} deep")
 
 
 def ddl_name(kind: Any) -> str:
@@ -107,17 +163,21 @@ class _Parser:
             name = self._name()
             if self._peek() == ":":
                 self._take(":")
-            if any(name.lower() == field.name.lower() for field in fields):
-                raise ValueError(f"schema: the column {name!r} is named twice")
+            _check_new(name, fields)
             fields.append(pa.field(name, self._type(depth)))
             self._comment()
         if end:
             self._take(end)
         return fields
 
+    def whole_type(self) -> Any:
+        """Read a type that is the whole text."""
+        kind = self._type(0)
+        self._take("")
+        return kind
+
     def _type(self, depth: int) -> Any:
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"schema: types are nested more than {_MAX_DEPTH} deep")
+        _check_depth(depth)
         word = self._word().lower()
         match word:
             case "array":
@@ -137,11 +197,23 @@ class _Parser:
                 return pa.struct(self.fields(">", depth + 1))
             case "decimal" | "numeric" | "dec":
                 return self._decimal()
-        if word in ("varchar", "char"):
-            word = "string"
+            case "varchar" | "char":
+                self._length()
+                return pa.string()
         if word not in _SIMPLE:
-            raise ValueError(f"schema: {word!r} is not a type, in {self._text!r}")
+            raise ValueError(
+                f"schema: {word!r} is not a type that records can have, in {self._text!r}; want "
+                f"one of {', '.join(_DDL_NAMES.values())}, decimal, varchar, char, array, map or "
+                "struct"
+            )
         return _SIMPLE[word]
+
+    def _length(self) -> None:
+        """Read the length of a text, if it is given."""
+        if self._peek() == "(":
+            self._take("(")
+            self._number()
+            self._take(")")
 
     def _decimal(self) -> Any:
         precision, scale = 10, 0
@@ -171,7 +243,8 @@ class _Parser:
     def _take(self, token: str) -> None:
         if self._peek() != token:
             found = repr(self._peek()) if self._peek() else "the end"
-            raise ValueError(f"schema: want {token!r} and found {found} in {self._text!r}")
+            wanted = repr(token) if token else "the end"
+            raise ValueError(f"schema: want {wanted} and found {found} in {self._text!r}")
         self._next += 1
 
     def _word(self) -> str:
@@ -184,7 +257,7 @@ class _Parser:
 
     def _number(self) -> int:
         word = self._word()
-        if not word.isdigit():
+        if not word.isdecimal():
             raise ValueError(f"schema: want a number and found {word!r} in {self._text!r}")
         return int(word)
 

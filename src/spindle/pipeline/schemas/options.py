@@ -1,8 +1,9 @@
 """The options that choose how keys and values are decoded; names as in the options of a source.
 
     valueFormat        json, avro or protobuf; without it values stay bytes
-    valueSchema        json: columns as in Spark ("id BIGINT, name STRING"), or a JSON Schema,
-                       or in an export `infer`: from a sample, with new columns for new fields;
+    valueSchema        json: columns as in Spark ("id BIGINT, name STRING"), a StructType as its
+                       json() or simpleString() gives it, or a JSON Schema, or in an export
+                       `infer`: from a sample, with new columns for new fields;
                        avro: the JSON text of the writer's schema
     valueSchemaFile    a file that holds it; for protobuf a FileDescriptorSet, which
                        `protoc --include_imports --descriptor_set_out=FILE` makes
@@ -36,7 +37,7 @@ from spindle.pipeline.schemas.confluent import (
     ConfluentDecoder,
     confluent_protobuf,
 )
-from spindle.pipeline.schemas.ddl import ddl_type
+from spindle.pipeline.schemas.ddl import ddl_type, spark_json_type
 from spindle.pipeline.schemas.decoding import Decoder
 from spindle.pipeline.schemas.field_names import check_names
 from spindle.pipeline.schemas.json_schema import json_schema_type
@@ -246,10 +247,13 @@ class _Column(NamedTuple):
 
 
 def json_type(text: str) -> Any:
-    """Return the struct type of a schema text: Spark's columns, or a JSON Schema.
+    """Return the struct type of a schema text.
+
+    It is one of Spark's (columns, or a StructType as `simpleString()` or `json()` give it), or a
+    JSON Schema.
 
     Raises:
-        ValueError: neither of them.
+        ValueError: none of them.
     """
     if not text.lstrip().startswith("{"):
         return ddl_type(text)
@@ -257,6 +261,8 @@ def json_type(text: str) -> Any:
         schema = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"the JSON schema is no JSON: {error}") from None
+    if schema.get("type") == "struct":
+        return spark_json_type(schema)
     return json_schema_type(schema)
 
 

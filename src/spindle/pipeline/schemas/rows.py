@@ -1,13 +1,18 @@
 """Rows whose key or value is decoded: the columns they have, and what happens to bad records."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records.columns import arrow_schema
+from spindle.pipeline.records.columns import (
+    ALL_COLUMNS,
+    EVERY_COLUMN,
+    arrow_schema,
+    listed_names,
+)
 from spindle.pipeline.schemas.ddl import ddl_columns
 from spindle.pipeline.schemas.decoding import Decoder, merged_errors
 
@@ -16,6 +21,7 @@ Layout = Literal["columns", "struct"]
 LAYOUTS: Final = ("columns", "struct")
 BAD_RECORDS: Final = ("fail", "permissive")
 DEAD_LETTERS: Final = "dead_letters"
+_SHOWN_FIELDS: Final = 20
 
 
 _KEEP: Final = "The option badRecords=permissive keeps bad records, with the reason"
@@ -48,16 +54,78 @@ class DecodedColumn:
         return [rows] if self.layout == "struct" else rows.flatten()
 
 
+class ColumnPlace(NamedTuple):
+    """A column of decoded rows: the column of the record that it comes from, and the place there.
+
+    `field_index` is None for the column of the record itself.
+    """
+
+    origin: str
+    field_index: int | None
+    field: Any
+
+
 @dataclass(frozen=True, slots=True)
 class RowDecoding:
     """The decoded columns of a row. `keeps_bad` is for permissive reads.
 
     A permissive row has two more columns for each decoded one: `value_error` with the reason, and
     `value_raw` with the bytes of a bad value; both are null in good rows.
+
+    `chosen` are the columns to return, in their order, if fields are among them: see `choosing`.
     """
 
     parts: tuple[DecodedColumn, ...] = ()
     keeps_bad: bool = False
+    chosen: tuple[str, ...] = ()
+
+    def choosing(self, text: str | None) -> tuple[str | None, "RowDecoding"]:
+        """Return the columns of records to read for a list of columns that may name fields.
+
+        Args:
+            text: Names with commas between them, in backticks where a name has a comma; None for
+                all columns. A column of records comes before a field of the same name.
+
+        Returns:
+            The list of columns to read, and the decoding that returns the columns of `text`.
+
+        Raises:
+            ValueError: a field is named twice, or beside the key or value that it is a field of.
+        """
+        if text is None or not self.parts:
+            return text, self
+        fields = {
+            field.name.lower(): (part.name, field.name)
+            for part in self.parts
+            if part.layout == "columns"
+            for field in part.fields
+        }
+        records = {name.lower(): name for name in EVERY_COLUMN}
+        chosen: list[str] = []
+        read: list[str] = []
+        decoded: set[str] = set()
+        for name in listed_names(text):
+            column = records.get(name.lower())
+            if column is None and name.lower() not in fields:
+                raise ValueError(
+                    f"option columns: {name!r} is no column of records and no field of the key or "
+                    f"value; want some of {', '.join((*ALL_COLUMNS, *_shown_fields(fields)))}"
+                )
+            if column is None:
+                part, column = fields[name.lower()]
+                decoded.add(part)
+            else:
+                read.append(column)
+            if column in chosen:
+                raise ValueError(f"option columns: {column!r} is named twice")
+            chosen.append(column)
+        for part in sorted(decoded & set(read)):
+            raise ValueError(
+                f"option columns: {part!r} stands for all fields of the {part}; name it or fields "
+                "of it"
+            )
+        read += sorted(decoded)
+        return ",".join(read), replace(self, chosen=tuple(chosen) if decoded else ())
 
     def schema(self, columns: Sequence[str]) -> Any:
         """Return the Arrow schema of rows that the source reads with `columns`.
@@ -65,17 +133,13 @@ class RowDecoding:
         Raises:
             ValueError: two columns have one name, or a column to decode is not read.
         """
-        fields: list[Any] = []
-        by_name = {part.name: part for part in self.parts}
-        for field in arrow_schema(columns):
-            part = by_name.pop(field.name, None)
-            fields += [field] if part is None else part.fields
-        if by_name:
-            missing = min(by_name)
+        missing = sorted(part.name for part in self.parts if part.name not in columns)
+        if missing:
             raise ValueError(
-                f"option {missing}Format, but the columns {', '.join(columns)} do not include "
-                f"{missing}"
+                f"option {missing[0]}Format, but the columns {', '.join(columns)} do not include "
+                f"{missing[0]}, which stands for all of its fields, or some of them"
             )
+        fields = [place.field for place in self.places(columns)]
         for part in self.parts if self.keeps_bad else ():
             fields += [
                 pa.field(f"{part.name}_error", pa.string()),
@@ -83,6 +147,33 @@ class RowDecoding:
             ]
         _check_names(fields)
         return pa.schema(fields)
+
+    def places(self, columns: Sequence[str]) -> list["ColumnPlace"]:
+        """Return the columns of a row, those for bad records left out, in their order."""
+        parts = {part.name: part for part in self.parts}
+        by_origin = {
+            field.name: (
+                [ColumnPlace(field.name, None, field)]
+                if field.name not in parts
+                else [
+                    ColumnPlace(field.name, index, each)
+                    for index, each in enumerate(parts[field.name].fields)
+                ]
+            )
+            for field in arrow_schema(columns)
+        }
+        if not self.chosen:
+            return [place for places in by_origin.values() for place in places]
+        by_field = {
+            place.field.name: place
+            for places in by_origin.values()
+            for place in places
+            if place.field_index is not None
+        }
+        found = [place for name in self.chosen for place in by_origin.get(name) or [by_field[name]]]
+        # What other options add, such as headers, comes behind.
+        others = [name for name in by_origin if name not in self.chosen and name not in parts]
+        return [*found, *(place for name in others for place in by_origin[name])]
 
     def spark_columns(self, columns: Sequence[str]) -> str:
         """Return the same schema as a Spark DDL string."""
@@ -94,10 +185,11 @@ class RowDecoding:
         A bad row is kept, with nulls in the columns of what could not be decoded.
         """
         decoded = {part.name: part.decoder.decode(batch.column(part.name)) for part in self.parts}
-        columns: list[Any] = []
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            part = next((part for part in self.parts if part.name == name), None)
-            columns += [column] if part is None else part.columns_of(decoded[name].columns)
+        by_part = {part.name: part.columns_of(decoded[part.name].columns) for part in self.parts}
+        columns = [
+            batch.column(origin) if index is None else by_part[origin][index]
+            for origin, index, _ in self.places(batch.schema.names)
+        ]
         reasons = None
         for part in self.parts:
             errors = decoded[part.name].errors
@@ -158,6 +250,11 @@ def _kept(raw: Any, errors: Any | None) -> list[Any]:
 def _prefixed(prefix: str, errors: Any) -> Any:
     texts = [None if reason is None else prefix + reason for reason in errors.to_pylist()]
     return pa.array(texts, pa.string())
+
+
+def _shown_fields(fields: Mapping[str, tuple[str, str]]) -> list[str]:
+    names = [name for _, name in fields.values()]
+    return names if len(names) <= _SHOWN_FIELDS else [*names[:_SHOWN_FIELDS], "..."]
 
 
 def _check_names(fields: Sequence[Any]) -> None:

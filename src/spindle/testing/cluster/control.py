@@ -1,10 +1,14 @@
 """One request and one answer over a Unix socket: lines of JSON."""
 
 import json
+import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 _CHUNK_BYTES: Final = 65536
+_MAX_ADDRESS_BYTES: Final = 107
 
 
 class Refused(Exception):
@@ -25,7 +29,8 @@ def ask(path: str, request: dict[str, Any], timeout_s: float) -> Any:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
         try:
-            connection.connect(path)
+            with _address_of(path) as address:
+                connection.connect(address)
             connection.sendall(json.dumps(request).encode() + b"\n")
             line = read_line(connection)
         except TimeoutError:
@@ -64,6 +69,21 @@ def send_error(connection: socket.socket, text: str) -> None:
 def listen(path: str) -> socket.socket:
     """Return a socket that listens at the path."""
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(path)
+    with _address_of(path) as address:
+        listening.bind(address)
     listening.listen(64)
     return listening
+
+
+@contextmanager
+def _address_of(path: str) -> Iterator[str]:
+    """Yield an address of a socket at a path, which may be longer than an address can be."""
+    if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
+        yield path
+        return
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)

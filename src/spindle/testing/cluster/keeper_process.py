@@ -23,7 +23,10 @@ class KeeperProcess:
     """
 
     def __init__(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="spindle-"))
+        try:
+            self.home = Path(tempfile.mkdtemp(prefix="spindle-"))
+        except OSError as error:
+            raise ClusterError(f"cannot make a folder for the cluster: {error}") from error
         self._control_path = str(self.home / "keeper.sock")
         self._owner = os.getpid()
         package = str(Path(__file__).parents[3])
@@ -41,6 +44,9 @@ class KeeperProcess:
                     env={**os.environ, "PYTHONPATH": path},
                     start_new_session=True,
                 )
+        except OSError as error:
+            shutil.rmtree(self.home, ignore_errors=True)
+            raise ClusterError(f"cannot start a cluster in {self.home}: {error}") from error
         except BaseException:
             shutil.rmtree(self.home, ignore_errors=True)
             raise
