@@ -183,6 +183,11 @@ def fetcher_metrics(fetchers: ReplicaFetchers) -> Iterator[Metric]:
         [({"leader": leader}, sum(map(len, of))) for leader, of in by_leader.items()],
     )
     yield counters(
+        "kafka_server_fetcher_stats_requests",
+        "Fetch requests that the present fetchers have made, by leader.",
+        [({"leader": leader}, sum(f.requests for f in of)) for leader, of in by_leader.items()],
+    )
+    yield counters(
         "kafka_server_fetcher_stats_bytes",
         "Bytes of records fetched by the present fetchers, by leader.",
         [({"leader": leader}, sum(f.bytes_in for f in of)) for leader, of in by_leader.items()],
