@@ -130,7 +130,6 @@ class Fetcher:
         self._throttled: dict[TopicIdPartition, FollowedPartition] = {}
         self.failed: dict[TopicIdPartition, Failed] = {}
         self.bytes_in = 0
-        self.requests = 0
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -196,7 +195,6 @@ class Fetcher:
         if not self._session:
             return None
         settings = self._settings
-        self.requests += 1
         fetch = self._session.next_fetch()
         for key in fetch.wanted:
             self._partitions[key].is_asked = True

@@ -108,17 +108,7 @@ def loader_metrics(
         last_committed_offset,
     )
     prefix = "kafka_server_metadata_loader"
-    levels = image.features.levels
-    yield gauge(
-        f"{prefix}_current_metadata_version",
-        "Finalized metadata.version, 0 if it is unknown.",
-        levels.get(METADATA_VERSION, 0),
-    )
-    yield gauges(
-        f"{prefix}_finalized_level",
-        "Finalized level of each feature.",
-        [({"feature": name}, level) for name, level in sorted(levels.items())],
-    )
+    yield from _feature_metrics(image)
     yield gauge(
         f"{prefix}_current_controller_id",
         "Id of the active controller as far as this node knows, -1 if it knows none.",
@@ -129,15 +119,6 @@ def loader_metrics(
         "Snapshots that this node has loaded.",
         counts.snapshots_loaded,
     )
-    for name, which in (("minimum", "Lowest"), ("maximum", "Highest")):
-        yield gauges(
-            f"kafka_server_node_metrics_{name}_supported_level",
-            f"{which} level of each feature that this node supports.",
-            [
-                ({"feature": feature}, getattr(levels, name))
-                for feature, levels in sorted(SUPPORTED_FEATURES.items())
-            ],
-        )
     prefix = "kafka_server_snapshot_emitter_latest_snapshot_generated"
     yield gauge(
         f"{prefix}_bytes",
@@ -149,6 +130,30 @@ def loader_metrics(
         "Age of the newest snapshot that this process has written, 0 for none.",
         (now_ms - snapshot.written_ms) / 1000 if snapshot else 0,
     )
+
+
+def _feature_metrics(image: MetadataImage) -> Iterator[Metric]:
+    prefix = "kafka_server_metadata_loader"
+    levels = image.features.levels
+    yield gauge(
+        f"{prefix}_current_metadata_version",
+        "Finalized metadata.version, 0 if it is unknown.",
+        levels.get(METADATA_VERSION, 0),
+    )
+    yield gauges(
+        f"{prefix}_finalized_level",
+        "Finalized level of each feature.",
+        [({"feature": name}, level) for name, level in sorted(levels.items())],
+    )
+    for name, which in (("minimum", "Lowest"), ("maximum", "Highest")):
+        yield gauges(
+            f"kafka_server_node_metrics_{name}_supported_level",
+            f"{which} level of each feature that this node supports.",
+            [
+                ({"feature": feature}, getattr(levels, name))
+                for feature, levels in sorted(SUPPORTED_FEATURES.items())
+            ],
+        )
 
 
 def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) -> Iterator[Metric]:
