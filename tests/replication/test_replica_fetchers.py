@@ -201,6 +201,7 @@ def test_records_arrive_and_who_waits_for_them_is_told() -> None:
             its = broker.leader.logs[partition.topic_partition.partition]
             assert content(partition.log) == content(its)
         assert broker.leader.requests[0].replica_state.replica_epoch == 77
+        assert [task.requests for task in broker.fetchers] == [len(broker.wire.asked)]
         assert broker.wire.asked[0] == ("broker-2-fetcher-0", Destination(1, "leader", 9092))
         broker.fetchers.stop_all()
         assert broker.wire.closed == ["broker-2-fetcher-0"]

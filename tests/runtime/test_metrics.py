@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metadata_files import directory_id
 from node_harness import Home, batch_of, connected, run, running
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -133,12 +134,34 @@ def test_a_node_counts_what_its_clients_do(tmp_path: Path) -> None:
         metadata = (("log_dir", str(home.directories[0])),)
         assert samples["kafka_log_log_flush_stats_log_flush_time_seconds_count", metadata] > 0
         assert samples["kafka_server_raft_metrics_current_state", (("state", "leader"),)] == 1
-        assert samples["process_resident_memory_bytes", ()] > 1e6
 
     run(scenario)
 
 
 DOCUMENT = Path(__file__).parents[2] / "METRICS.md"
+
+
+def test_a_node_shows_its_vote_its_features_and_its_event_loop(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
+        async with running(home) as node:
+            samples = await scrape(node)
+        voted = (("directory_id", directory_id(home.directories[0])),)
+        assert samples["kafka_server_raft_metrics_current_vote_directory_id", voted] == 1
+        for name, level in (("minimum", 7), ("maximum", 30)):
+            key = f"kafka_server_node_metrics_{name}_supported_level"
+            assert samples[key, (("feature", "metadata.version"),)] == level
+        assert samples["spindle_event_loop_cpu_time_seconds_total", ()] > 0
+        expected = {
+            "kafka_controller_kafka_controller_ignored_static_voters": 0,
+            "kafka_server_metadata_loader_current_controller_id": 1,
+            "kafka_server_raft_metrics_current_vote": 1,
+            "kafka_server_raft_metrics_number_unknown_voter_connections": 0,
+        }
+        assert {name: samples[name, ()] for name in expected} == expected
+        assert samples["process_resident_memory_bytes", ()] > 1e6
+
+    run(scenario)
 
 
 def test_every_replica_has_its_rows(tmp_path: Path) -> None:

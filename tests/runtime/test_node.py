@@ -5,7 +5,10 @@ import logging
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from node_harness import (
@@ -376,6 +379,51 @@ def test_a_stop_leaves_a_disk_alone_that_hangs(tmp_path: Path) -> None:
         assert locks == [False, True, False]
     finally:
         gate.set()
+
+
+@pytest.mark.parametrize("roles", ["broker", "controller", "broker,controller"])
+def test_a_node_that_is_not_ready_in_time_ends(
+    roles: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = Home(
+        tmp_path,
+        process_roles=roles,
+        # The other voters do not run.
+        controller_quorum_voters="1@127.0.0.1:1,2@127.0.0.1:2,3@127.0.0.1:3"
+        if "controller" in roles
+        else "2@127.0.0.1:2",
+        listeners=",".join(
+            f"{name}://127.0.0.1:0"
+            for name, role in (("PLAINTEXT", "broker"), ("CONTROLLER", "controller"))
+            if role in roles
+        ),
+        server_max_startup_time_ms="1",
+    ).format()
+
+    async def scenario() -> None:
+        assert await run_process(home.config()) == EXIT_FAILED
+
+    run(scenario)
+    assert "not ready within server.max.startup.time.ms (0.001 s)" in caplog.text
+
+
+def test_a_node_that_was_ready_in_time_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        home = Home(tmp_path, server_max_startup_time_ms="61234").format()
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+        timers: dict[float, Callable[[], object]] = {}
+
+        def noted(delay: float, callback: Any, *args: Any, **more: Any) -> asyncio.TimerHandle:
+            timers[delay] = partial(callback, *args)
+            return call_later(delay, callback, *args, **more)
+
+        loop.call_later = noted  # type: ignore[method-assign, assignment]
+        async with running(home) as node:
+            timers[61.234]()
+            assert not node.is_stopping
+
+    run(scenario)
 
 
 def test_what_does_not_belong_into_a_log_directory_ends_the_start(

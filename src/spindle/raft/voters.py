@@ -138,6 +138,11 @@ class VoterHistory:
         return self._sets[-1][1] if self._sets else self.static_voters
 
     @property
+    def ignores_static_voters(self) -> bool:
+        """Whether voters are configured, but those of the log are in force (KIP-853)."""
+        return bool(self._sets) and len(self.static_voters) > 0
+
+    @property
     def kraft_version(self) -> int:
         return self._versions[-1][1] if self._versions else FIRST_KRAFT_VERSION
 

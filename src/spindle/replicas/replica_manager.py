@@ -554,21 +554,15 @@ class Replicas:
             partition.review_isr()
 
     def on_directory_failed(self, directory: LogDirectory) -> None:
-        """Fail at once everything that waits on the partitions of a dead directory.
-
-        At a start no replica is hosted yet. Those that the metadata records in the directory are
-        named when they are not created.
-        """
+        """Fail at once everything that waits on the partitions of a dead directory."""
         self.moves.directory_failed(directory)
         partitions = self.in_directory(directory)
         if not partitions:
             return
-        names = [str(partition.topic_partition) for partition in partitions[:_NAMED_PARTITIONS]]
-        if len(partitions) > len(names):
-            names.append("...")
-        log.warning(
-            "%d replicas in %s are offline: %s", len(partitions), directory.path, ", ".join(names)
-        )
+        names = ", ".join(str(each.topic_partition) for each in partitions[:_NAMED_PARTITIONS])
+        more = ", ..." if len(partitions) > _NAMED_PARTITIONS else ""
+        count, path = len(partitions), directory.path
+        log.warning("%d replicas in %s are offline: %s%s", count, path, names, more)
         self._fetching.stop(partitions)
         for partition in partitions:
             partition.wake(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))

@@ -93,6 +93,7 @@ class Node:
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
         self.broker: BrokerServer | None = None
+        self._start_timer: asyncio.TimerHandle | None = None
 
     # -- start
 
@@ -106,6 +107,9 @@ class Node:
             MisplacedDirectory: a log directory holds what does not belong there.
         """
         config, machine = self._config, self._machine
+        limit_s = config.integer("server.max.startup.time.ms") / 1000
+        loop = asyncio.get_running_loop()
+        self._start_timer = loop.call_later(limit_s, self._check_started, limit_s)
         peers = PeerConnections(config, self._dynamic_values)
         self._changed_log_dirs = changed_log_dirs(
             self._file_system, self._metadata_log_dir, self._configured
@@ -352,6 +356,11 @@ class Node:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    def _check_started(self, limit_s: float) -> None:
+        """End the node if it has never been ready."""
+        if not self._is_serving or self.publisher.last_committed_offset < 0:
+            self.fail(f"not ready within server.max.startup.time.ms ({limit_s:g} s)")
+
     # -- life
 
     @property
@@ -409,6 +418,8 @@ class Node:
 
     async def stop(self) -> None:
         """Stop in order and in limited time, even if the quorum is lost or a disk hangs."""
+        if self._start_timer is not None:
+            self._start_timer.cancel()
         self._directories.wait_at_most(_DISK_S)
         if self.broker is not None:
             is_faulty = self._fatal is not None

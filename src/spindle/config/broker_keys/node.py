@@ -17,7 +17,6 @@ from spindle.config.no_effect import (
     FIXED_THREADS,
     NO_JAVA,
     NO_PLACEHOLDERS,
-    NO_START_LIMIT,
     NO_TELEMETRY,
     NOTHING_UNSTABLE,
 )
@@ -72,7 +71,7 @@ NODE_KEYS = (
               "together."),
     ConfigKey("server.max.startup.time.ms", LONG, LONG_MAX, Range(0), READ_ONLY,
               "Time within which the node must be ready, or else it stops.",
-              is_internal=True, no_effect=NO_START_LIMIT),
+              is_internal=True),
     ConfigKey("telemetry.max.bytes", INT, 1_048_576, Range(1), READ_ONLY,
               "Largest telemetry payload of a client, in bytes after decompression.",
               no_effect=NO_TELEMETRY),

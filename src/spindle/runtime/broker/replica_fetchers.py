@@ -22,6 +22,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.errors import UnexpectedAppendOffset
 from spindle.log.log import Log
 from spindle.protocol.message import Message
+from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
 from spindle.raft.ready import Destination
 from spindle.replicas.follower_work import apply_leader_answers
@@ -160,11 +161,15 @@ class FetcherRounds:
 
     An exception that no step of a round expects is logged; the fetcher then begins a new session
     after a pause.
+
+    Attributes:
+        requests: fetch requests that were sent.
     """
 
     def __init__(self, owner: ReplicaFetchers, leader_id: int, peers: PromptPeers) -> None:
         self.leader_id = leader_id
         self.fetcher = Fetcher(owner.settings)
+        self.requests = 0
         self._owner = owner
         self._peers = peers
         self._partitions: dict[TopicIdPartition, Partition] = {}
@@ -276,6 +281,7 @@ class FetcherRounds:
         if endpoint is None:
             on_answer(None)
             return
+        self.requests += isinstance(request, FetchRequest)
         destination = Destination(self.leader_id, endpoint.host, endpoint.port)
         self._request = self._peers.request(destination, request)
         self._request.on_done(partial(self._step, self._on_answer, on_answer))

@@ -5,11 +5,13 @@ from typing import Final
 
 from prometheus_client import Metric
 
+from spindle.common.uuids import uuid_text
 from spindle.metadata.cluster import BrokerRegistration
-from spindle.metadata.features import METADATA_VERSION
+from spindle.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
 from spindle.raft.core import QuorumCore
-from spindle.raft.roles import Candidate, Leader, Prospective, Unattached
+from spindle.raft.roles import Follower, Leader, Prospective, Unattached
+from spindle.raft.voters import ReplicaKey
 from spindle.runtime.controller.controller_server import WrittenSnapshot
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.history import ControllerHistory
@@ -18,9 +20,10 @@ from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 _STATES: Final = (
-    *("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer"),
+    *("leader", "candidate", "prospective", "prospective-voted", "follower"),
+    *("unattached", "unattached-voted", "resigned", "observer"),
 )
-_NOBODY: Final = -1
+_NOBODY: Final = ReplicaKey(-1)
 _CONTROLLER: Final = "kafka_controller_kafka_controller"
 
 
@@ -105,16 +108,11 @@ def loader_metrics(
         last_committed_offset,
     )
     prefix = "kafka_server_metadata_loader"
-    levels = image.features.levels
+    yield from _feature_metrics(image)
     yield gauge(
-        f"{prefix}_current_metadata_version",
-        "Finalized metadata.version, 0 if it is unknown.",
-        levels.get(METADATA_VERSION, 0),
-    )
-    yield gauges(
-        f"{prefix}_finalized_level",
-        "Finalized level of each feature.",
-        [({"feature": name}, level) for name, level in sorted(levels.items())],
+        f"{prefix}_current_controller_id",
+        "Id of the active controller as far as this node knows, -1 if it knows none.",
+        counts.controller_id,
     )
     yield counter(
         f"{prefix}_handle_load_snapshot",
@@ -132,6 +130,30 @@ def loader_metrics(
         "Age of the newest snapshot that this process has written, 0 for none.",
         (now_ms - snapshot.written_ms) / 1000 if snapshot else 0,
     )
+
+
+def _feature_metrics(image: MetadataImage) -> Iterator[Metric]:
+    prefix = "kafka_server_metadata_loader"
+    levels = image.features.levels
+    yield gauge(
+        f"{prefix}_current_metadata_version",
+        "Finalized metadata.version, 0 if it is unknown.",
+        levels.get(METADATA_VERSION, 0),
+    )
+    yield gauges(
+        f"{prefix}_finalized_level",
+        "Finalized level of each feature.",
+        [({"feature": name}, level) for name, level in sorted(levels.items())],
+    )
+    for name, which in (("minimum", "Lowest"), ("maximum", "Highest")):
+        yield gauges(
+            f"kafka_server_node_metrics_{name}_supported_level",
+            f"{which} level of each feature that this node supports.",
+            [
+                ({"feature": feature}, getattr(levels, name))
+                for feature, levels in sorted(SUPPORTED_FEATURES.items())
+            ],
+        )
 
 
 def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) -> Iterator[Metric]:
@@ -192,9 +214,8 @@ def quorum_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
 
 def _role_metrics(core: QuorumCore) -> Iterator[Metric]:
     role = core.role
-    state = type(role).__name__.lower()
-    if not core.is_voter and state == "follower":
-        state = "observer"
+    state = _state_name(core)
+    vote = _vote(core)
     prefix = _RAFT_PREFIX
     yield gauges(
         f"{prefix}_current_state",
@@ -209,10 +230,25 @@ def _role_metrics(core: QuorumCore) -> Iterator[Metric]:
     yield gauge(
         f"{prefix}_current_vote",
         "Id of the node for which this node voted in the epoch, -1 if there is none.",
-        _vote(core),
+        vote.id,
+    )
+    yield gauges(
+        f"{prefix}_current_vote_directory_id",
+        "1 for the metadata directory of the node that current_vote names; zeros if it is unknown.",
+        [({"directory_id": uuid_text(vote.directory_id)}, 1)],
     )
     yield gauge(f"{prefix}_current_epoch", "Epoch of the metadata quorum.", core.epoch)
     yield gauge(f"{prefix}_number_of_voters", "Voters of the metadata quorum.", len(core.voters))
+    yield gauge(
+        f"{prefix}_number_unknown_voter_connections",
+        "Other voters whose address this node does not know.",
+        sum(not voter.endpoints for voter in core.other_voters()),
+    )
+    yield gauge(
+        f"{_CONTROLLER}_ignored_static_voters",
+        "1 if controller.quorum.voters is set, but the voters of the metadata log are in force.",
+        int(core.history.ignores_static_voters),
+    )
     yield gauge(
         f"{prefix}_number_of_observers",
         "Observers of the metadata quorum on the leader; 0 on other nodes.",
@@ -265,10 +301,18 @@ def _metadata_log_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
     )
 
 
-def _vote(core: QuorumCore) -> int:
-    role = core.role
-    if isinstance(role, Candidate | Leader):
-        return core.local.key.id
-    if isinstance(role, Unattached | Prospective) and role.voted_key is not None:
-        return role.voted_key.id
-    return _NOBODY
+def _state_name(core: QuorumCore) -> str:
+    """Return Kafka's name of the state of this node in the quorum."""
+    name = type(core.role).__name__.lower()
+    if isinstance(core.role, Follower) and not core.is_voter:
+        return "observer"
+    if isinstance(core.role, Unattached | Prospective) and core.role.voted_key is not None:
+        return f"{name}-voted"
+    return name
+
+
+def _vote(core: QuorumCore) -> ReplicaKey:
+    """Return the node that got this node's vote in the epoch."""
+    if isinstance(core.role, Leader):
+        return core.local.key
+    return core.voted_key or _NOBODY

@@ -21,6 +21,7 @@ class MetadataCounts(ImageConsumer):
         elr_elections: elections of eligible leader replicas (KIP-966).
         snapshots_loaded: images that came from a snapshot.
         leaders_seen: leaders of the metadata quorum that were elected.
+        controller_id: the active controller as far as this node knows, -1 for none.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,7 @@ class MetadataCounts(ImageConsumer):
         self.elr_elections = 0
         self.snapshots_loaded = 0
         self.leaders_seen = 0
+        self.controller_id = NO_LEADER
 
     def on_publication(self, publication: Publication) -> None:
         topics = publication.delta.topics
@@ -49,6 +51,7 @@ class MetadataCounts(ImageConsumer):
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders_seen += leader.leader_id != NO_LEADER
+        self.controller_id = leader.leader_id
 
     def _count(self, partition: PartitionRegistration, sign: int) -> None:
         self.partitions += sign

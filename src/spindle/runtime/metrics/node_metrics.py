@@ -6,7 +6,7 @@ many; another thread makes the text. So a scrape does not delay clients.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from time import monotonic
+from time import monotonic, thread_time
 
 from prometheus_client import CollectorRegistry, GCCollector, Metric, ProcessCollector
 from prometheus_client.exposition import generate_latest
@@ -23,7 +23,7 @@ from spindle.runtime.metrics.cluster import (
     quorum_metrics,
 )
 from spindle.runtime.metrics.directories import directory_metrics, disk_metrics
-from spindle.runtime.metrics.families import gauges
+from spindle.runtime.metrics.families import counter, gauges
 from spindle.runtime.metrics.http_server import Page
 from spindle.runtime.metrics.partitions import gather_rows
 from spindle.runtime.metrics.parts import NodeParts
@@ -118,6 +118,14 @@ class NodeMetrics:
                 [(self._labels, 1)],
             )
         ]
+        metrics.append(
+            counter(
+                "spindle_event_loop_cpu_time_seconds",
+                "CPU time of the event loop, which serves requests, quorum, controller and "
+                "metadata.",
+                thread_time(),
+            )
+        )
         metrics += request_metrics(parts.requests, monotonic())
         metrics += disk_metrics(parts.disks)
         metrics += cluster_metrics(parts.image, counts)

@@ -158,8 +158,10 @@ def replica_metrics(broker: BrokerServer, counts: ReplicaCounts) -> Iterator[Met
 def fetcher_metrics(fetchers: ReplicaFetchers) -> Iterator[Metric]:
     """Yield the metrics of this broker's fetchers, by leader."""
     by_leader: dict[str, list[Fetcher]] = {}
+    requests: dict[str, int] = {}
     for task in fetchers:
         by_leader.setdefault(str(task.leader_id), []).append(task.fetcher)
+        requests[str(task.leader_id)] = requests.get(str(task.leader_id), 0) + task.requests
     lags = {leader: max(f.max_lag for f in of) for leader, of in by_leader.items()}
     prefix = "kafka_server_replica_fetcher_manager"
     yield gauge(
@@ -181,6 +183,11 @@ def fetcher_metrics(fetchers: ReplicaFetchers) -> Iterator[Metric]:
         "kafka_server_fetcher_stats_partition_count",
         "Replicas of this broker that are fetched, by leader.",
         [({"leader": leader}, sum(map(len, of))) for leader, of in by_leader.items()],
+    )
+    yield counters(
+        "kafka_server_fetcher_stats_requests",
+        "Fetch requests that the present fetchers have sent, by leader.",
+        [({"leader": leader}, count) for leader, count in requests.items()],
     )
     yield counters(
         "kafka_server_fetcher_stats_bytes",
