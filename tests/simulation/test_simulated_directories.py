@@ -11,7 +11,7 @@ from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.run import SimulationOutcome, simulate
 from spindle.testing.simulation.scenario import Chances, Deeds, Scenario, draw_disks
 
-SEEDS = 20
+SEEDS = 60
 Run = Callable[[int], SimulationOutcome]
 
 

@@ -9,7 +9,7 @@ from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.run import SimulationOutcome, simulate
 from spindle.testing.simulation.scenario import Chances, Deeds, draw
 
-SEEDS = 20
+SEEDS = 60
 
 
 def busy_disks(seed: int) -> SimulationOutcome:
