@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -25,9 +26,17 @@ _MB: Final = 1_000_000
 
 
 def wheel_folder() -> Path:
-    """Return the folder of the user for wheels that were built here."""
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "spindle" / "wheels"
+    """Return the folder for wheels that were built here: of the user, or of this environment.
+
+    The second is for users without a home that they may write.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(cache) / "spindle" / "wheels"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(sys.prefix) / "wheels"
+    return folder if os.access(folder, os.W_OK) else Path(sys.prefix) / "wheels"
 
 
 def locked(name: str) -> tuple[str, str]:
@@ -110,6 +119,8 @@ def install_pyspark() -> None:
 
 def _built_wheel(wanted: str, entry: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
+    if find_spec("pip") is None:
+        run(["uv", "pip", "install", "--quiet", "pip"])
     # Beside its destination, so that the finished wheel is renamed and never seen half written.
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as name:
         building = Path(name)

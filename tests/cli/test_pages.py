@@ -74,6 +74,13 @@ def drained(cluster: ClusterModel, *remarks: str, goal: str = "empty 1:/a") -> d
         return refusal_document(head, cluster, error)
 
 
+def test_the_rate_of_a_round_is_named_as_the_sum_over_all_brokers() -> None:
+    """It may be above the throttle, which counts for each broker."""
+    text = Parsed(plan_page(drained(model()))).text
+    assert "50.0 MiB/s in all" in text
+    assert "higher than the 50.0 MiB/s that the throttle allows each of them" in text
+
+
 def finding(**fields: Any) -> dict[str, Any]:
     plain = {
         "kind": "batch-checksum",

@@ -1,6 +1,7 @@
 """The driver: speculative state, commits, loss of leadership, limits, periodic tasks."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -421,3 +422,25 @@ def test_an_empty_log_without_bootstrap_records_starts_at_the_newest_level() -> 
         assert node.publisher.image.features.levels == {"metadata.version": 30}
 
     run(scenario())
+
+
+def test_the_reason_of_a_refused_registration_is_logged_once_for_each_process(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A broker asks twice a second while the session of its killed process lasts."""
+
+    async def scenario() -> None:
+        node = await started()
+        await node.broker(2, [uuid(2)])
+        for incarnation in (555, 555, 555, 556):
+            answer = await node.request(registration(2, incarnation, [uuid(2)]))
+            assert answer.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    root = logging.getLogger("spindle")
+    root.addHandler(caplog.handler)
+    try:
+        run(scenario())
+    finally:
+        root.removeHandler(caplog.handler)
+    told = [r for r in caplog.records if "broker 2 was not registered" in r.getMessage()]
+    assert len({id(record) for record in told}) == 2

@@ -10,7 +10,7 @@ import pytest
 TOP = Path(__file__).parents[2]
 sys.path.insert(0, str(TOP / "tools"))
 
-from install import locked, progress, size_bytes  # noqa: E402
+from install import locked, progress, size_bytes, wheel_folder  # noqa: E402
 
 
 def test_the_locked_pyspark_is_the_installed_one() -> None:
@@ -18,6 +18,16 @@ def test_the_locked_pyspark_is_the_installed_one() -> None:
     assert wanted == version("pyspark")
     assert entry.startswith(f"pyspark=={wanted} \\\n    --hash=sha256:")
     assert all(line.startswith(("pyspark", "    --hash")) for line in entry.splitlines())
+
+
+def test_wheels_are_kept_in_the_environment_where_there_is_no_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert wheel_folder() == tmp_path / "cache/spindle/wheels"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert wheel_folder() == Path(sys.prefix) / "wheels"
 
 
 def test_the_progress_says_how_much_was_written(

@@ -212,7 +212,9 @@ def _run(options: Options) -> int:
             batches.flush()
             if not options.is_kafka:
                 noun = "record" if batches.sent == 1 else "records"
-                click.echo(f"sent {batches.sent} {noun} to {topic}", err=True)
+                # The prompt stands in this line of a terminal.
+                begin = "\n" if sys.stdin.isatty() else ""
+                click.echo(f"{begin}sent {batches.sent} {noun} to {topic}", err=True)
     # Kafka's tool ends with 0 all the same.
     return 1 if refusals and not options.is_kafka else 0
 

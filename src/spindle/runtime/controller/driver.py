@@ -15,6 +15,7 @@ from typing import Any, Final
 from spindle.authorization.access import FULL_ACCESS, Access
 from spindle.authorization.authorizer import Authorizer
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.seldom import Seldom
 from spindle.controller.activation import activation_records
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.delegation_tokens import Requester
@@ -84,6 +85,7 @@ class ControllerDriver(ImageConsumer):
         self._bootstrap = list(bootstrap)
         self._clock = clock
         self._wall_clock = wall_clock
+        self._refusals = Seldom(clock)
         self._heartbeats = Heartbeats(context.settings.broker_session_timeout_ms)
         self._log = SpeculativeLog(quorum, publisher, context.settings.node_id, clock, self.history)
         self.tasks = PeriodicTasks(
@@ -166,8 +168,7 @@ class ControllerDriver(ImageConsumer):
             if error.code is ErrorCode.NOT_CONTROLLER:
                 raise
             if isinstance(request, BrokerRegistrationRequest):
-                # The answer has no place for the reason.
-                logger.warning("broker %d was not registered: %s", request.broker_id, error)
+                self._log_refusal(request, error)
             return error_answer(request, error)
         finally:
             self.history.operations.observe(perf_counter() - began_s)
@@ -177,6 +178,14 @@ class ControllerDriver(ImageConsumer):
         if mutations.wait_ms:
             set_throttle_time(response, mutations.wait_ms)
         return response
+
+    def _log_refusal(self, request: BrokerRegistrationRequest, error: ApiError) -> None:
+        """Log why a broker was not registered: the answer has no place for the reason.
+
+        A broker asks again twice a second. Each reason is logged once for each of its processes.
+        """
+        if self._refusals.is_due((request.broker_id, request.incarnation_id, str(error))):
+            logger.warning("broker %d was not registered: %s", request.broker_id, error)
 
     def _check_active(self) -> None:
         if not self.is_active:
