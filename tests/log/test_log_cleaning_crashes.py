@@ -207,7 +207,7 @@ def test_a_power_failure_that_keeps_any_unsynced_changes_of_names_loses_nothing(
 def test_the_gaps_of_a_pass_are_no_loss(
     policy: str, state: Callable[[MemoryFileSystem], None]
 ) -> None:
-    """Whatever the policy is now: the topic may have been compacted before."""
+    """The policy does not matter: the topic may have been compacted before."""
     files = Counted()
     log, cleaner, _ = filled(files)
     run_pass(cleaner)
