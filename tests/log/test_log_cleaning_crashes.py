@@ -23,7 +23,11 @@ from spindle.common.ports import File
 from spindle.disks.cleaner import Cleaner
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.errors import CleaningAborted
-from spindle.log.formats.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS
+from spindle.log.formats.checkpoints import (
+    CLEANER_OFFSETS,
+    RECOVERY_POINTS,
+    read_offset_checkpoint,
+)
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.producers.verification import NO_TERMS
@@ -207,7 +211,7 @@ def test_a_power_failure_that_keeps_any_unsynced_changes_of_names_loses_nothing(
 def test_the_gaps_of_a_pass_are_no_loss(
     policy: str, state: Callable[[MemoryFileSystem], None]
 ) -> None:
-    """The policy of today does not matter: the topic may have been compacted before."""
+    """The policy does not matter: the topic may have been compacted before."""
     files = Counted()
     log, cleaner, _ = filled(files)
     run_pass(cleaner)
@@ -221,6 +225,25 @@ def test_the_gaps_of_a_pass_are_no_loss(
     (loaded,) = directory.load(lambda topic: config, NOW_MS).current
     assert loaded.segments.base_offsets == bases
     assert newest(loaded) == known
+
+
+def test_a_log_with_an_unverified_gap_is_not_compacted_before_somebody_decides() -> None:
+    files = Counted()
+    _, cleaner, _ = filled(files)
+    run_pass(cleaner)
+    remove_checkpoints(files)
+    directory = DirectoryStore(files, ROOT)
+    (loaded,) = directory.load(lambda topic: CONFIG, NOW_MS).current
+    loaded.update_high_watermark(loaded.log_end_offset)
+    assert loaded.unverified_gaps
+    again = Cleaner(directory)
+    assert again.next_pass(NOW_MS) is None
+    directory.checkpoint_recovery_points()
+    stored = read_offset_checkpoint(files, f"{ROOT}/{RECOVERY_POINTS}")
+    assert stored[TOPIC_PARTITION] <= loaded.unverified_gaps[0].first_offset
+    directory.new_epochs.begin([(loaded, 3)])  # it leads now
+    assert loaded.unverified_gaps == ()
+    assert again.next_pass(NOW_MS) is not None
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])

@@ -21,8 +21,9 @@ from log_builders import (
 
 from spindle.common.errors import CorruptLog
 from spindle.log.formats.transaction_index import AbortedTransaction
-from spindle.log.log import Gap, Log
+from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.log.log_values import Gap
 from spindle.protocol.records.batch import HEADER_BYTES, batches, read_header
 from spindle.testing.filesystem import Fault, MemoryFileSystem
 from spindle.testing.fuzz.hostile_records import forge

@@ -10,6 +10,7 @@ from spindle.log.storage import LogStorage
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings, UnfitSnapshot
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
+from spindle.protocol.records.batch import batches
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
 from spindle.raft.election_state import ElectionState
@@ -190,6 +191,47 @@ def test_a_snapshot_beyond_the_log_takes_its_place() -> None:
     again, _ = opened(files)
     stored = again.load(VoterSet())
     assert (stored.log.start_offset, stored.log.end) == (40, OffsetAndEpoch(40, 5))
+
+
+def test_a_damaged_snapshot_does_not_take_the_place_of_the_log() -> None:
+    files = disk()
+    log = filled(files)
+    snapshot_id, content = snapshot(40, 5)
+    log.write_snapshot(snapshot_id, content, "t")
+    file = files.open(f"{DIRECTORY}/{snapshot_file_name(snapshot_id)}")
+    file.truncate(file.size() - 1)
+    again, _ = opened(files)
+    with pytest.raises(CorruptLog, match=snapshot_file_name(snapshot_id)):
+        again.load(VoterSet())
+    files.remove(f"{DIRECTORY}/{snapshot_file_name(snapshot_id)}")
+    again, _ = opened(files)
+    assert again.load(VoterSet()).log.end == OffsetAndEpoch(12, 3)
+
+
+def test_the_log_ends_before_missing_records_and_what_follows_them_is_kept_aside(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A voter with a gap could be elected and lead without committed records."""
+    files = disk()
+    log = filled(files)
+    log.close()
+    names = [name for name in files.list_directory(DIRECTORY) if name.endswith(".log")]
+    assert len(names) > 3
+    first, second, third, *_ = names
+    path = f"{DIRECTORY}/{first}"
+    size = [position for position, _ in batches(files.read_bytes(path))][-1]
+    files.open(path).truncate(size)
+    kept = files.read_bytes(f"{DIRECTORY}/{third}")
+    again, _ = opened(files)
+    stored = again.load(VoterSet())
+    end = int(second.removesuffix(".log")) - 1
+    assert stored.log.end_offset == end
+    assert f"{DIRECTORY} has no records from offset {end} to {end}, so it ends there" in caplog.text
+    again.append(batch(end, 3), 0)
+    again.flush()
+    again, _ = opened(files)
+    assert again.load(VoterSet()).log.end_offset == end + 1
+    assert files.read_bytes(f"{DIRECTORY}/{third}.stray") == kept
 
 
 def test_a_snapshot_of_a_later_epoch_takes_the_place_of_the_log() -> None:

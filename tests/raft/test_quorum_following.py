@@ -153,6 +153,13 @@ def test_a_diverging_log_is_cut_where_it_parts() -> None:
     assert node.ready.log_operations == [Truncate(4)]
 
 
+def test_a_diverging_epoch_without_an_end_offset_cuts_nothing() -> None:
+    node = follower(log_with((1, 0), (3, 6), end_offset=9))
+    node.answer(the_fetch(node), fetched(diverging=OffsetAndEpoch(-1, 3)))
+    assert not [o for o in node.ready.log_operations if isinstance(o, Truncate)]
+    assert node.core.log.end_offset == 9
+
+
 def test_committed_records_are_never_cut() -> None:
     node = follower(log_with((1, 0), end_offset=9))
     node.answer(the_fetch(node), fetched(records=batch(9, 4), high_watermark=9))

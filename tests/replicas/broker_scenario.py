@@ -19,8 +19,8 @@ from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.uuids import Uuid
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.log import AppendInfo
 from spindle.log.log_config import LogConfig
+from spindle.log.log_values import AppendInfo
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import MetadataImage, MetadataProvenance
 from spindle.metadata.local_changes import local_changes

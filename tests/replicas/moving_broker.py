@@ -16,8 +16,8 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.log import AppendInfo
 from spindle.log.log_config import LogConfig
+from spindle.log.log_values import AppendInfo
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.local_changes import (
     BecomeFollower,

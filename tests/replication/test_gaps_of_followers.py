@@ -22,7 +22,8 @@ from replica_pair import (
     new_log,
 )
 
-from spindle.log.log import Gap, Log
+from spindle.log.log import Log
+from spindle.log.log_values import Gap
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.records.batch import batches
 from spindle.replication.fetcher import FindLeaderOffsets

@@ -19,7 +19,8 @@ from node_harness import (
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.log.log import FetchedRecords, Log
+from spindle.log.log import Log
+from spindle.log.log_values import FetchedRecords
 from spindle.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest

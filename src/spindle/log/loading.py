@@ -10,8 +10,9 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.log.formats.partition_metadata import read_partition_metadata, write_partition_metadata
 from spindle.log.leader_epochs import LeaderEpochs
-from spindle.log.log import Gap, LoadedState, Log
+from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.log.log_values import Gap, LoadedState
 from spindle.log.producers.changes import replay_producers
 from spindle.log.producers.state import ProducerState
 from spindle.log.recovery import (
@@ -228,7 +229,7 @@ def _recover(
 def _unverified_gaps(opened: list[Segment], torn: list[Segment], safe_offset: int) -> list[Gap]:
     """Return the gaps between segments from `safe_offset` on, and those behind torn segments.
 
-    Records below `safe_offset` were on the device, so none is missing there.
+    All records below `safe_offset` were on the device, so none is missing there.
     """
     gaps = []
     for segment, following in pairwise(opened):

@@ -9,7 +9,7 @@ Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point
 
 import logging
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OffsetAndEpoch, TopicPartition
@@ -22,13 +22,12 @@ from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.partition_metadata import write_partition_metadata
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.handles import FileHandles
-from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log_config import LogConfig
+from spindle.log.log_values import AppendInfo, FetchedRecords, LoadedState, MovedLogState
 from spindle.log.placement import follower_batches, place_batches, writable
 from spindle.log.producers.append import CompletedTransaction
 from spindle.log.producers.changes import find_duplicate, producer_changes, replay_producers
 from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
-from spindle.log.producers.state import ProducerState
 from spindle.log.producers.verification import NO_TERMS, TransactionTerms
 from spindle.log.segments.lookup import TimestampSearch
 from spindle.log.segments.retention import deletable_segments
@@ -44,65 +43,6 @@ logger = logging.getLogger(__name__)
 _NOTHING: Final = memoryview(b"")
 _NO_UNSTABLE_OFFSET: Final = 2**63 - 1
 NEVER_TRUNCATED: Final = 2**63 - 1
-
-
-class AppendInfo(NamedTuple):
-    """The result of an append. Offsets are inclusive; `log_append_time_ms` is -1 for create time.
-
-    For a batch that was in the log already (`is_duplicate`) the offsets are those it got then, and
-    nothing was written. An append of nothing has `last_offset == first_offset - 1`. `records` is
-    what was written, for readers that wait for it.
-    """
-
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    log_start_offset: int
-    is_duplicate: bool
-    size_bytes: int
-    records: Bytes = b""
-
-
-class FetchedRecords(NamedTuple):
-    """Whole batches; `first_offset` is the base offset of the first, which may be below the asked.
-
-    Empty `records` have the asked offset as `first_offset`.
-    """
-
-    records: memoryview
-    first_offset: int
-
-
-class Gap(NamedTuple):
-    """Offsets from `first_offset` to below `end_offset` that have no records."""
-
-    first_offset: int
-    end_offset: int
-
-
-class LoadedState(NamedTuple):
-    """The state of a log that was loaded or created."""
-
-    segments: Segments
-    epochs: LeaderEpochs
-    producers: ProducerState
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
-    unverified_gaps: tuple[Gap, ...] = ()
-
-
-class MovedLogState(NamedTuple):
-    """The state of a log beside its records, for the copy that replaces the log (KIP-113)."""
-
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    recovery_point: int
-    epochs: Sequence[tuple[int, int]]
-    producers: ProducerState
-    unverified_gaps: tuple[Gap, ...]
 
 
 class Log:
@@ -313,15 +253,8 @@ class Log:
         )
 
     def _nothing_appended(self) -> AppendInfo:
-        return AppendInfo(
-            self.log_end_offset,
-            self.log_end_offset - 1,
-            NO_TIMESTAMP,
-            NO_TIMESTAMP,
-            self.log_start_offset,
-            False,
-            0,
-        )
+        end, start = self.log_end_offset, self.log_start_offset
+        return AppendInfo(end, end - 1, NO_TIMESTAMP, NO_TIMESTAMP, start, False, 0)
 
     def _assign_epochs(self, placed: Sequence[tuple[int, BatchHeader]]) -> None:
         latest = self.epochs.latest

@@ -97,7 +97,11 @@ class MetadataLog:
         self._file_system.sync_directory(self.directory)
 
     def _drop_log_behind_snapshot(self) -> None:
-        """Empty a log that ends before the newest snapshot; remove snapshots before the log."""
+        """Empty a log that ends before the newest snapshot; remove snapshots before the log.
+
+        Raises:
+            CorruptLog: the snapshot that has to take the log's place is damaged; the log stays.
+        """
         storage = self._storage
         if self._snapshots:
             newest = self._snapshots[-1]
@@ -106,6 +110,9 @@ class MetadataLog:
                 newest.offset > storage.log_end_offset
                 or (entries and newest.epoch > entries[-1][0])
             ):
+                path = self.snapshot_path(newest)
+                for _ in snapshots.check_snapshot(self.read_snapshot_bytes(newest), path):
+                    pass
                 storage.truncate_fully_and_start_at(newest.offset)
         start_offset = storage.log_start_offset
         for snapshot_id in list(self._snapshots[:-1]):

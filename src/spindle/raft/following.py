@@ -116,7 +116,7 @@ def handle_fetch_response(
         return
     if core.is_installing_snapshot:
         return
-    if partition.diverging_epoch.epoch >= 0:
+    if partition.diverging_epoch.epoch >= 0 and partition.diverging_epoch.end_offset >= 0:
         end = OffsetAndEpoch(partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch)
         core.truncate_to(truncation_offset(core, end))
     elif partition.snapshot_id.epoch >= 0:

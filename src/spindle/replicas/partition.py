@@ -16,7 +16,8 @@ from spindle.common.ports import Bytes
 from spindle.common.uuids import Uuid
 from spindle.disks.executor import Callback
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.log import AppendInfo, Log
+from spindle.log.log import Log
+from spindle.log.log_values import AppendInfo
 from spindle.log.producers.verification import NO_TERMS, TransactionTerms
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.records.validation import AppendOrigin

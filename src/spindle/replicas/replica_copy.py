@@ -24,7 +24,8 @@ from spindle.disks.log_copy import (
 )
 from spindle.disks.log_directory import LogDirectory
 from spindle.disks.stretch import Stretch
-from spindle.log.log import Log, MovedLogState
+from spindle.log.log import Log
+from spindle.log.log_values import MovedLogState
 from spindle.replicas.copied_stretches import CopiedStretches
 from spindle.replicas.moves import Move
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from spindle.common.errors import CorruptRecords, ErrorCode
 from spindle.common.ports import Bytes
-from spindle.log.log import Gap
+from spindle.log.log_values import Gap
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.records.batch import batches, check_crc

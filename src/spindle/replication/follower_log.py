@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from spindle.common.ports import Bytes
 from spindle.log.errors import UnexpectedAppendOffset
-from spindle.log.log import Gap, Log
+from spindle.log.log import Log
+from spindle.log.log_values import Gap
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.coordinator.effects import EndOfTransaction, Transaction
-from spindle.log.log import AppendInfo, FetchedRecords, Log
+from spindle.log.log import Log
+from spindle.log.log_values import AppendInfo, FetchedRecords
 from spindle.log.producers.verification import NO_TERMS, TransactionTerms
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.validation import AppendOrigin

@@ -12,7 +12,7 @@ from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation, error_
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.common.promise import Promise
 from spindle.common.uuids import ZERO_UUID
-from spindle.log.log import AppendInfo
+from spindle.log.log_values import AppendInfo
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from spindle.protocol.records.validation import (

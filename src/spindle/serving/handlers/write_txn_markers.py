@@ -6,7 +6,7 @@ from typing import Any
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode, error_code
 from spindle.common.ids import OFFSETS_TOPIC
-from spindle.log.log import AppendInfo
+from spindle.log.log_values import AppendInfo
 from spindle.log.producers.verification import TransactionTerms
 from spindle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,

@@ -40,16 +40,17 @@ def main(
     """
     console = Console(highlight=False)
     drawn = draw_cleaning if cleaning else draw_disks if disks else draw
+    kind = " --cleaning" if cleaning else " --disks" if disks else ""
     if seed is not None:
         outcome = run_seed(seed, mutant, drawn)
-        _show(console, outcome, mutant, lines)
+        _show(console, outcome, mutant, lines, kind)
         sys.exit(outcome.violation is not None)
     numbers = range(first, first + seeds)
     if mutants:
         sys.exit(not _catch_all(console, numbers, drawn))
     failed = _run(console, numbers, mutant, drawn)
     for outcome in failed[:3]:
-        _show(console, outcome, mutant, lines)
+        _show(console, outcome, mutant, lines, kind)
     if failed:
         console.print(f"{len(failed)} of {seeds} seeds failed: {_numbers(failed)}")
     sys.exit(bool(failed))
@@ -109,7 +110,9 @@ def _progress(console: Console) -> Progress:
     )
 
 
-def _show(console: Console, outcome: SimulationOutcome, mutant: str | None, lines: int) -> None:
+def _show(
+    console: Console, outcome: SimulationOutcome, mutant: str | None, lines: int, kind: str
+) -> None:
     for line in outcome.history[-lines:]:
         console.print(line, soft_wrap=True, markup=False)
     console.print(outcome.scenario.text, soft_wrap=True, markup=False)
@@ -120,7 +123,7 @@ def _show(console: Console, outcome: SimulationOutcome, mutant: str | None, line
         )
         return
     console.print(outcome.violation, soft_wrap=True, markup=False)
-    again = f"python -m spindle.testing.simulation --seed {outcome.scenario.seed}"
+    again = f"python -m spindle.testing.simulation{kind} --seed {outcome.scenario.seed}"
     console.print(f"again: {again}{f' --mutant {mutant}' if mutant else ''}", soft_wrap=True)
 
 

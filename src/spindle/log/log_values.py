@@ -1,0 +1,68 @@
+"""Values that a log is made from, and that its methods return."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spindle.common.ports import Bytes
+from spindle.log.leader_epochs import LeaderEpochs
+from spindle.log.producers.state import ProducerState
+from spindle.log.segments.segment_list import Segments
+
+
+class AppendInfo(NamedTuple):
+    """The result of an append. Offsets are inclusive; `log_append_time_ms` is -1 for create time.
+
+    For a batch that was in the log already (`is_duplicate`) the offsets are those it got then, and
+    nothing was written. An append of nothing has `last_offset == first_offset - 1`. `records` is
+    what was written, for readers that wait for it.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool
+    size_bytes: int
+    records: Bytes = b""
+
+
+class FetchedRecords(NamedTuple):
+    """Whole batches; `first_offset` is the base offset of the first, which may be below the asked.
+
+    Empty `records` have the asked offset as `first_offset`.
+    """
+
+    records: memoryview
+    first_offset: int
+
+
+class Gap(NamedTuple):
+    """Offsets from `first_offset` to below `end_offset` that have no records."""
+
+    first_offset: int
+    end_offset: int
+
+
+class LoadedState(NamedTuple):
+    """The state of a log that was loaded or created."""
+
+    segments: Segments
+    epochs: LeaderEpochs
+    producers: ProducerState
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    unverified_gaps: tuple[Gap, ...] = ()
+
+
+class MovedLogState(NamedTuple):
+    """The state of a log beside its records, for the copy that replaces the log (KIP-113)."""
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    recovery_point: int
+    epochs: Sequence[tuple[int, int]]
+    producers: ProducerState
+    unverified_gaps: tuple[Gap, ...]
