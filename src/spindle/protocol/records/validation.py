@@ -40,6 +40,7 @@ _LENGTH_POSITION: Final = 8
 _SMALLEST_LENGTH: Final = 14
 _LARGEST_LENGTH: Final = 2**31 - 1 - LOG_OVERHEAD_BYTES
 """A batch length outside these bounds is corrupt; within them a batch may be incomplete."""
+_SMALL_BATCH_BYTES: Final = 64 * 1024
 _SHOWN_RECORD_ERRORS: Final = 3
 
 
@@ -84,6 +85,24 @@ class ValidRecords(NamedTuple):
 
     records: bytearray | memoryview
     batches: list[tuple[int, BatchHeader]]
+
+
+def must_be_decoded_first(
+    records: Bytes, rules: AppendRules, now_ms: int, origin: AppendOrigin
+) -> bool:
+    """Return whether `validate_for_append` decodes a first batch that may not be small.
+
+    How much a compressed batch unpacks to is known only afterwards.
+    """
+    try:
+        header = read_header(records, 0)
+    except CorruptRecords:
+        return False
+    is_small = not header.codec and header.size_bytes <= _SMALL_BATCH_BYTES
+    return not is_small and (
+        _must_convert(header, rules)
+        or (origin is AppendOrigin.CLIENT and _must_see_records(header, rules, now_ms))
+    )
 
 
 def check_produce_request(records: Bytes | None, api_version: int) -> None:
@@ -265,11 +284,7 @@ def _apply_rules(
     """Return the header after patches in place, or the bytes of a rebuilt batch."""
     # Control records stay as their coordinator wrote them, as in Kafka.
     attributes = header.attributes
-    must_convert = (
-        rules.codec is not None
-        and rules.codec != attributes & CODEC_MASK
-        and not attributes & CONTROL_FLAG
-    )
+    must_convert = _must_convert(header, rules)
     # Records of this broker itself are not decoded: coordinators write keys and current times.
     is_foreign = origin is AppendOrigin.CLIENT
     if must_convert or (is_foreign and _must_see_records(header, rules, now_ms)):
@@ -285,6 +300,14 @@ def _apply_rules(
     if attributes & TIMESTAMP_TYPE_FLAG or newest != header.max_timestamp:
         return patch_timestamp(records, position, header, newest, is_log_append_time=False)
     return header
+
+
+def _must_convert(header: BatchHeader, rules: AppendRules) -> bool:
+    return (
+        rules.codec is not None
+        and rules.codec != header.attributes & CODEC_MASK
+        and not header.attributes & CONTROL_FLAG
+    )
 
 
 def _must_see_records(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:

@@ -14,6 +14,7 @@ from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.testing.fuzz.attack import attack
 from spindle.testing.fuzz.canary import Canary
 from spindle.testing.fuzz.cases import Case, CaseMaker
+from spindle.testing.fuzz.hostile_writers import HostileWriters
 from spindle.testing.fuzz.members import HostileMembers
 from spindle.testing.fuzz.producers import HostileProducers
 from spindle.testing.fuzz.target import TargetNode
@@ -111,11 +112,13 @@ class FuzzRun:
         try:
             producers = HostileProducers(plan.host, plan.port, plan.seed)
             members = HostileMembers(plan.host, plan.port, plan.seed)
+            writers = HostileWriters(plan.host, plan.port, plan.seed)
             await self.until_over(
                 self.listen(canary),
                 self._tend(gardener),
                 members.play(lambda: self.is_over),
                 producers.play(lambda: self.is_over),
+                writers.play(lambda: self.is_over),
                 self.sing_transactions(transactions),
                 *(self._attack(maker) for _ in range(plan.attackers)),
             )
