@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, TypeVarTuple, cast
 
+from spindle.common.errors import ApiError, CorruptRecords
 from spindle.disks.executor import Callback
 from spindle.protocol.records.compression import in_turn
 
@@ -62,4 +63,14 @@ class RecordDecoding:
             return
         self._begin_next()
         error = done.exception()
+        if isinstance(error, ApiError | CorruptRecords):
+            _drop_frames(error)
         callback(None if error is not None else done.result(), error)
+
+
+def _drop_frames(error: BaseException) -> None:
+    """Forget where an expected error was raised: those frames hold the records of the batch.
+
+    Whoever awaits the error makes a cycle with it, which the garbage collector may leave for long.
+    """
+    error.__traceback__ = error.__cause__ = error.__context__ = None

@@ -149,9 +149,12 @@ class Cleaning:
             self._raise_if_aborted()
             raise
         except (CorruptLog, CorruptRecords, StructError) as error:
-            self._raise_if_aborted()
-            raise UncleanableLog(self.plan.path, str(error)) from error
-        return done
+            finding = str(error)
+        else:
+            return done
+        self._raise_if_aborted()
+        # Without the cause, whose frames hold the records of the batch.
+        raise UncleanableLog(self.plan.path, finding)
 
     def close(self) -> None:
         """Close the files and give the memory back, if the pass is given up between two steps."""

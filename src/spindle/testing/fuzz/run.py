@@ -64,7 +64,7 @@ class FuzzPlan:
     attackers: int = 4
     first_case: int = 0
     last_case: int | None = None
-    most_latency_ms: float = 5_000.0
+    most_latency_ms: float = 2_000.0
     is_controller: bool = False
     """The port is a controller's: there is no canary, as elections may be what was asked for."""
 
