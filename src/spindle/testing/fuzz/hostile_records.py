@@ -22,6 +22,7 @@ from spindle.protocol.records.record import (
 )
 
 _MIB: Final = 1024 * 1024
+_LIE_MS: Final = 600_000
 _INT64: Final = 2**63 - 1
 
 HostileBatch: TypeAlias = Callable[[Random, int], bytes]
@@ -76,7 +77,7 @@ def bomb(random: Random, now_ms: int) -> bytes:
     on to the next batch.
     """
     codec, size_bytes = random.choice(_BOMBS)
-    max_timestamp = now_ms + random.choice((0, 60_000))
+    max_timestamp = now_ms + random.choice((0, _LIE_MS))
     payload = _bomb_payload(codec, size_bytes)
     return forge(sound(now_ms), payload, attributes=int(codec), max_timestamp=max_timestamp)
 
@@ -88,7 +89,7 @@ _BOMBS: Final = (
     (Codec.LZ4, decoded_bytes_limit(0) - _MIB),
     (Codec.ZSTD, decoded_bytes_limit(0) - _MIB),
     (Codec.ZSTD, decoded_bytes_limit(0) + _MIB),
-    *2 * [(Codec.ZSTD, 200 * _MIB)],
+    *6 * [(Codec.ZSTD, 200 * _MIB)],
 )
 """Codecs and sizes: around the limit of a small batch, around that of any batch, far above."""
 
@@ -117,7 +118,7 @@ def many_records(random: Random, now_ms: int) -> bytes:
         attributes=int(Codec.ZSTD),
         record_count=count,
         last_offset_delta=count - 1,
-        max_timestamp=now_ms + random.choice((0, 60_000)),
+        max_timestamp=now_ms + random.choice((0, _LIE_MS)),
     )
 
 
@@ -176,7 +177,7 @@ def odd_flags(random: Random, now_ms: int) -> bytes:
 HOSTILE_BATCHES: Final[tuple[HostileBatch, ...]] = (
     unparsable,
     not_of_its_codec,
-    bomb,
+    *3 * [bomb],
     many_records,
     lying_snappy,
     lying_count,

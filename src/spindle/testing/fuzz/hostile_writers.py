@@ -23,7 +23,9 @@ from spindle.testing.fuzz.players import PlayerMove, play
 from spindle.testing.fuzz.values import DELETABLE_TOPICS, TOPICS
 
 _PLAYERS: Final = 3
-_TOPICS: Final = tuple(name for name in TOPICS if name not in DELETABLE_TOPICS)
+_HEAPED: Final = TOPICS[0]
+"""Most batches go to this topic, whose settings stay, so that a search meets many of them."""
+_TOPICS: Final = tuple(name for name in TOPICS[1:] if name not in DELETABLE_TOPICS)
 _PARTITIONS: Final = (0, 1)
 _NAMED_FETCH: Final = 12
 _NAMED_PRODUCE: Final = 9
@@ -70,13 +72,14 @@ class HostileWriters:
     def _request(self) -> tuple[Message, int | None]:
         """Return a request and its version, or None for the newest one."""
         pick = self._random.random()
-        topic, partition = self._random.choice(_TOPICS), self._random.choice(_PARTITIONS)
+        topic = _HEAPED if self._random.random() < 0.5 else self._random.choice(_TOPICS)
+        partition = self._random.choice(_PARTITIONS)
         if pick < 0.5:
             return self._produce(topic, partition)
         if pick < 0.8:
             return self._list_offsets(topic), None
         if pick < 0.86:
-            return self._alter(topic), None
+            return self._alter(self._random.choice(_TOPICS)), None
         if pick < 0.92:
             return self._fetch(topic, partition), _NAMED_FETCH
         if pick < 0.95:
@@ -92,7 +95,7 @@ class HostileWriters:
                 ),
                 None,
             )
-        return self._delete_records(topic, partition), None
+        return self._delete_records(self._random.choice(_TOPICS), partition), None
 
     def _produce(self, topic: str, partition: int) -> tuple[Message, int]:
         random = self._random
@@ -112,7 +115,7 @@ class HostileWriters:
         random = self._random
         now_ms = int(time.time() * 1000)
         timestamp = random.choice(
-            (-1, -2, -3, -3, -4, -5, 0, 1, now_ms - 500, now_ms, now_ms + 30_000, 2**63 - 1)
+            (-1, -2, -3, -4, 0, 1, *2 * [now_ms - 500, now_ms, now_ms + 30_000], 2**63 - 1)
         )
         asked = ListOffsetsRequest.ListOffsetsTopic
         places = [
