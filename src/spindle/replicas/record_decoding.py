@@ -71,6 +71,7 @@ class RecordDecoding:
 def _drop_frames(error: BaseException) -> None:
     """Forget where an expected error was raised: those frames hold the records of the batch.
 
-    Whoever awaits the error makes a cycle with it, which the garbage collector may leave for long.
+    A coroutine that awaits the error makes a cycle with it, which the garbage collector may leave
+    for long.
     """
     error.__traceback__ = error.__cause__ = error.__context__ = None

@@ -277,3 +277,12 @@ def test_a_decompression_bomb_is_refused_before_it_takes_memory() -> None:
         tracemalloc.stop()
     assert error.code is ErrorCode.INVALID_RECORD
     assert "unpacks to more than" in str(error)
+
+
+def test_a_batch_that_another_codec_makes_too_large_is_refused() -> None:
+    batch = build_batch([SimpleRecord(b"k", bytes(5_000), NOW_MS)], codec=Codec.ZSTD)
+    rules = RULES._replace(max_batch_bytes=1_000, codec=Codec.NONE)
+    assert len(batch) < 1_000
+    error = refusal(batch, rules)
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "exceeds the maximum configured value of 1000" in str(error)

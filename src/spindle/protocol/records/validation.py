@@ -227,12 +227,7 @@ def _check_batch(
     where: object,
 ) -> None:
     # Here and below the header's properties are written out: they are a tenth of an append's calls.
-    if header.batch_length + LOG_OVERHEAD_BYTES > rules.max_batch_bytes:
-        raise ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {where} is {header.size_bytes} bytes which "
-            f"exceeds the maximum configured value of {rules.max_batch_bytes}",
-        )
+    _check_size(header.batch_length + LOG_OVERHEAD_BYTES, rules, where)
     try:
         check_crc(records, position, header)
     except CorruptRecords as error:
@@ -252,6 +247,15 @@ def _check_batch(
         )
     if origin is AppendOrigin.CLIENT:
         _check_client_batch(header, where)
+
+
+def _check_size(batch_bytes: int, rules: AppendRules, where: object) -> None:
+    if batch_bytes > rules.max_batch_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {where} is {batch_bytes} bytes which "
+            f"exceeds the maximum configured value of {rules.max_batch_bytes}",
+        )
 
 
 def _check_client_batch(header: BatchHeader, where: object) -> None:
@@ -291,7 +295,9 @@ def _apply_rules(
         decoded = _decode(records, position, header, where)
         _check_records(decoded, header, rules, now_ms, where)
         if must_convert:
-            return _convert(header, decoded, rules, now_ms)
+            converted = _convert(header, decoded, rules, now_ms)
+            _check_size(len(converted), rules, where)
+            return converted
         newest = max(record.timestamp_ms for record in decoded)
     else:
         newest = header.max_timestamp
