@@ -1,4 +1,4 @@
-"""Work of followers on several logs of a directory: the trouble of one is not that of the others."""
+"""Work of followers on several logs of a directory: one damaged log does not stop the others."""
 
 from typing import Any
 
