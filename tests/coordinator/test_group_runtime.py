@@ -32,10 +32,12 @@ from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest
 from spindle.protocol.records.batch import read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.compression import Codec, compress
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
-from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.record import decode_records, decoded_bytes_limit
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_writer import ShardSettings
+from spindle.testing.fuzz.hostile_records import forge, sound
 
 CLIENT = Client("app", "/127.0.0.1", 9)
 GROUP = "orders"
@@ -269,6 +271,20 @@ def test_shard_that_cannot_be_loaded_is_no_coordinator() -> None:
         broker.groups.on_elected(partition_of(GROUP).partition, 1)
         await broker.groups.wait_loaded()
         assert await commit(broker, 1) == ErrorCode.NONE
+        broker.groups.close()
+
+    run(story)
+
+
+def test_a_batch_that_unpacks_beyond_the_limit_of_a_broker_is_not_loaded() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        payload = compress(Codec.ZSTD, bytes(decoded_bytes_limit(0) + 1))
+        log.put(partition_of(GROUP), forge(sound(1), payload, attributes=int(Codec.ZSTD)))
+        broker = start_broker(log=log)
+        await broker.groups.wait_loaded()
+        with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+            await commit(broker, 1)
         broker.groups.close()
 
     run(story)

@@ -7,6 +7,7 @@ from broker_scenario import NOW_MS
 from serving_scenario import ServingScenario, code_of, values_in
 
 from spindle.common.errors import ErrorCode
+from spindle.log.log_config import LogConfig
 from spindle.log.segments import lookup
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.records.compression import Codec, compress
@@ -143,3 +144,50 @@ def test_a_rotten_header_fails_its_partition_alone(at: int, written: bytes) -> N
     assert s.offset_at(NOW_MS).offset == 0
     assert not s.is_offline
     assert values_in(s.fetch(("u", 0))) == ["fine"]
+
+
+# -- appends that have to be decoded
+
+
+def compacted() -> Scenario:
+    s = Scenario()
+    s.partition("t").log.config = LogConfig(cleanup_policy=("compact",))
+    return s
+
+
+def test_an_append_keeps_its_place_while_the_one_before_it_is_decoded() -> None:
+    s = compacted()
+    tokens = [s.ask_produce(records=sound(NOW_MS, codec=codec)) for codec in (4, 0, 2, 0)]
+    s.pass_time(1)
+    assert [s.produced(token).base_offset for token in tokens] == [0, 1, 2, 3]
+
+
+def test_an_append_that_is_decoded_waits_for_a_move_as_the_later_ones_do() -> None:
+    s = compacted()
+    partition = s.partition("t")
+    first = s.ask_produce(records=sound(NOW_MS, codec=4))
+    partition.hold()
+    second = s.ask_produce(records=sound(NOW_MS))
+    s.pass_time(1)
+    assert partition.log.log_end_offset == 0
+    partition.release()
+    s.pass_time(1)
+    assert [s.produced(token).base_offset for token in (first, second)] == [0, 1]
+
+
+def test_an_append_that_was_decoded_under_a_former_leadership_is_refused() -> None:
+    s = compacted()
+    token = s.ask_produce(records=sound(NOW_MS, codec=4))
+    s.partition("t").leader = None
+    s.pass_time(1)
+    assert code_of(s.produced(token)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert s.partition("t").log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("batch", [garbage(), too_large()], ids=["unparsable", "bomb"])
+def test_a_compacted_topic_refuses_records_that_cannot_be_decoded(batch: bytes) -> None:
+    s = compacted()
+    token = s.ask_produce(records=batch)
+    s.pass_time(1)
+    assert code_of(s.produced(token)) == ErrorCode.INVALID_RECORD
+    assert code_of(s.produce(records=sound(NOW_MS))) == ErrorCode.NONE

@@ -12,8 +12,9 @@ from spindle.protocol.messages.metadata_records import PartitionRecord
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
     """Return the brokers for new replicas, without those that are about to stop and those whose
-    directories are all cordoned (KIP-1066). A fenced broker counts, also after an orderly stop. An
-    id below 0, which other controllers register, means "no broker" in records: it gets no replica.
+    directories are all cordoned (KIP-1066). A fenced broker counts, also after an orderly stop.
+    Records with an id below 0 mean "no broker", so such a broker, which another controller may have
+    registered, gets no replica.
     """
     return [
         UsableBroker(broker.broker_id, broker.rack, broker.is_fenced)

@@ -188,7 +188,8 @@ class Cleaner:
         self.counts.failed_passes += 1
         self._count_failures()
         is_expected = isinstance(error, (UncleanableLog, CorruptLog))
-        logger.error(
+        logger.log(
+            logging.WARNING if is_expected else logging.ERROR,
             "%s is not compacted: %s; it is tried again in %d s",
             log.path,
             error if is_expected else repr(error),

@@ -5,6 +5,7 @@ reads nothing of the log but plain integers.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
 from heapq import heappop, heappush
@@ -18,9 +19,16 @@ from spindle.disks.executor import Callback
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import Log
 from spindle.log.log_values import AppendInfo
+from spindle.log.placement import writable
 from spindle.log.producers.verification import NO_TERMS, TransactionTerms
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.protocol.records.validation import AppendOrigin
+from spindle.protocol.records.validation import (
+    AppendOrigin,
+    AppendRules,
+    ValidRecords,
+    must_be_decoded_first,
+    validate_for_append,
+)
 from spindle.replicas.replication_context import CommittedEligibility, ReplicationContext
 from spindle.replication.followers import FetchTimes
 from spindle.replication.leader_state import IsrProposal, LeaderState
@@ -59,6 +67,25 @@ class LastAppend(NamedTuple):
     records: Bytes
 
 
+class PendingAppend(NamedTuple):
+    """An append on its way to the log; see `Partition.append`.
+
+    Attributes:
+        leader, leader_epoch: the leadership that accepted it.
+        rules: by which the records were validated already; None if they were not.
+    """
+
+    records: Bytes
+    required_acks: int
+    now_ms: int
+    origin: AppendOrigin
+    callback: Appended
+    leader: LeaderState
+    leader_epoch: int
+    terms: TransactionTerms
+    rules: AppendRules | None = None
+
+
 class Partition:
     """One hosted replica.
 
@@ -77,6 +104,7 @@ class Partition:
         "_held",
         "_last_append",
         "_low_waiters",
+        "_undecoded",
         "_waiter_count",
         "_watchers",
         "directory",
@@ -123,6 +151,7 @@ class Partition:
         self._waiter_count = 0
         self._low_waiters: list[tuple[int, LowWatermarkReached]] = []
         self._held: list[Callable[[], None]] | None = None
+        self._undecoded: deque[PendingAppend] = deque()
 
     # -- state
 
@@ -297,35 +326,77 @@ class Partition:
             )
             return
 
+        append = PendingAppend(
+            records, required_acks, now_ms, origin, callback, leader, leader.leader_epoch, terms
+        )
+        if self._undecoded:
+            self._undecoded.append(append)  # it keeps its place behind the one that is decoded
+        elif self._must_be_decoded(append):
+            self._undecoded.append(append)
+            self._decode_first()
+        else:
+            self._write(append)
+
+    def _must_be_decoded(self, append: "PendingAppend") -> bool:
+        rules = self.log.config.append_rules
+        return must_be_decoded_first(append.records, rules, append.now_ms, append.origin)
+
+    def _decode_first(self) -> None:
+        """Decode the first of the appends that wait, away from the directory's thread."""
+        append = self._undecoded[0]
+        rules = self.log.config.append_rules
+
+        def decoded(valid: ValidRecords | None, error: BaseException | None) -> None:
+            self._undecoded.popleft()
+            if valid is not None:
+                self._write(append._replace(records=valid.records, rules=rules))
+            while self._undecoded and not self._must_be_decoded(self._undecoded[0]):
+                self._write(self._undecoded.popleft())
+            if self._undecoded:
+                self._decode_first()
+            if error is not None:
+                append.callback(None, error)
+
+        self._context.decoding.call(
+            decoded,
+            validate_for_append,
+            writable(append.records),
+            rules,
+            append.now_ms,
+            append.origin,
+            self.topic_partition,
+        )
+
+    def _write(self, append: "PendingAppend") -> None:
+        """Hand an append to the directory's thread, unless this leadership ended meanwhile."""
         if self._held is not None:
-            again = partial(self.append, records, required_acks, now_ms, origin, callback)
-            self._held.append(partial(again, expected_leader_epoch, terms))
+            self._held.append(partial(self._write, append))
+            return
+        leader, callback = append.leader, append.callback
+        if leader is not self.leader or leader.leader_epoch != append.leader_epoch:
+            callback(None, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
 
         def appended(result: Any, error: BaseException | None) -> None:
-            self._appended(leader, result, error, required_acks, callback)
+            self._appended(leader, result, error, append.required_acks, callback)
 
-        epoch = leader.leader_epoch
-        self.directory.executor.call(
-            appended, self._append_on_thread, records, leader, epoch, now_ms, origin, terms
-        )
+        self.directory.executor.call(appended, self._append_on_thread, append)
 
-    def _append_on_thread(
-        self,
-        records: Bytes,
-        leader: LeaderState,
-        leader_epoch: int,
-        now_ms: int,
-        origin: AppendOrigin,
-        terms: TransactionTerms,
-    ) -> AppendInfo:
+    def _append_on_thread(self, append: "PendingAppend") -> AppendInfo:
         log = self.log
         latest = log.epochs.latest
-        if latest is not None and latest > leader_epoch:
+        if latest is not None and latest > append.leader_epoch:
             # A newer epoch has begun in the log since the append was submitted.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        info = log.append_as_leader(records, leader_epoch, now_ms, origin=origin, terms=terms)
-        if leader.is_sole_replica:
+        info = log.append_as_leader(
+            append.records,
+            append.leader_epoch,
+            append.now_ms,
+            origin=append.origin,
+            terms=append.terms,
+            validated=append.rules is not None and append.rules == log.config.append_rules,
+        )
+        if append.leader.is_sole_replica:
             # No other replica has to have it, so it is committed as soon as it is written.
             log.update_high_watermark(log.log_end_offset)
         return info

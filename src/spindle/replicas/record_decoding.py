@@ -1,13 +1,19 @@
 """Decoding of batches that clients have written, away from event loop and directories.
 
 A batch of a few kilobytes can unpack to `decoded_bytes_limit` and take a second of the interpreter.
-A broker decodes one such batch at a time, so their memory does not add up, and no client takes more
-than one thread's share of the processor.
+A broker decodes one such batch at a time, so their memory does not add up, and all clients together
+take no more than one thread's share of the processor.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
+from functools import partial
+from typing import Any, TypeVar, TypeVarTuple, cast
+
+from spindle.common.errors import ApiError, CorruptRecords
+from spindle.disks.executor import Callback
+from spindle.protocol.records.compression import in_turn
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -17,12 +23,55 @@ class RecordDecoding:
     """Runs functions that decode batches on a thread, one after another."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._waiting: deque[tuple[Callback[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._is_busy = False
 
-    async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run `function(*args)` when its turn comes, and return its result.
+    def call(self, callback: Callback[T], function: Callable[[*Ts], T], *args: *Ts) -> None:
+        """Run `function(*args)` when its turn comes, then `callback` on the event loop.
 
         The function must not use the event loop or files.
         """
-        async with self._turn:
-            return await asyncio.get_running_loop().run_in_executor(None, function, *args)
+        self._waiting.append((callback, function, args))
+        self._begin_next()
+
+    async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Return the result of `function(*args)`; see `call`."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(cast(T, result))  # None only if T allows it
+            else:
+                future.set_exception(error)
+
+        self.call(settle, function, *args)
+        return await future
+
+    def _begin_next(self) -> None:
+        if self._is_busy or not self._waiting:
+            return
+        self._is_busy = True
+        callback, function, args = self._waiting.popleft()
+        running = asyncio.get_running_loop().run_in_executor(None, in_turn, function, *args)
+        running.add_done_callback(partial(self._end, callback))
+
+    def _end(self, callback: Callback[Any], done: "asyncio.Future[Any]") -> None:
+        self._is_busy = False
+        if done.cancelled():  # the event loop ends
+            return
+        self._begin_next()
+        error = done.exception()
+        if isinstance(error, ApiError | CorruptRecords):
+            _drop_frames(error)
+        callback(None if error is not None else done.result(), error)
+
+
+def _drop_frames(error: BaseException) -> None:
+    """Forget where an expected error was raised: those frames hold the records of the batch.
+
+    A coroutine that awaits the error makes a cycle with it, which the garbage collector may leave
+    for long.
+    """
+    error.__traceback__ = error.__cause__ = error.__context__ = None

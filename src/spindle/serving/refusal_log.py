@@ -8,7 +8,7 @@ client and the feature, or the damage. A client that tries again and again does 
 import logging
 from collections.abc import Callable
 
-from spindle.common.errors import ApiError
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
 from spindle.common.log_text import quoted
 from spindle.common.seldom import Seldom
@@ -47,9 +47,14 @@ class RefusalLog:
         )
 
     def report_damage(self, topic_partition: TopicPartition, damage: ApiError) -> None:
-        """Log once in 10 minutes that records of a partition cannot be read, and where."""
+        """Log once in 10 minutes that records of a partition cannot be read, and where.
+
+        It is an error if the file is damaged, a warning if a client has written such a batch.
+        """
         if self._seldom.is_due((topic_partition, damage.code)):
-            log.error(
+            is_rotten = damage.code == ErrorCode.CORRUPT_MESSAGE
+            log.log(
+                logging.ERROR if is_rotten else logging.WARNING,
                 "records of %s cannot be read, other partitions are not affected: %s",
                 topic_partition,
                 damage,

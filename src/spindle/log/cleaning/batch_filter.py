@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from spindle.common.errors import RecordsTooLarge
 from spindle.common.ports import Bytes
 from spindle.log.cleaning.key_map import CopyRules, FilteredRecords, KeyMap
 from spindle.log.cleaning.plan import LastRecord
@@ -13,10 +14,15 @@ from spindle.protocol.records.batch import (
     BatchHeader,
 )
 from spindle.protocol.records.builder import empty_batch, rebuild_batch, seal_batch
-from spindle.protocol.records.compression import DecompressionBuffer, compress, decompress
+from spindle.protocol.records.compression import (
+    MODERATE_BYTES,
+    DecompressionBuffer,
+    compress,
+    decompress,
+    in_turn,
+)
 from spindle.protocol.records.record import (
     Record,
-    check_record_count,
     decode_bounded,
     decoded_bytes_limit,
 )
@@ -93,14 +99,15 @@ class BatchFilter:
         return None if horizon_ms <= self._rules.now_ms else batch.data
 
     def _filter_data(self, batch: ScannedBatch) -> Bytes | None:
+        try:
+            return self._filter_within(MODERATE_BYTES, batch)
+        except RecordsTooLarge:
+            limit_bytes = decoded_bytes_limit(batch.header.size_bytes)
+            return in_turn(self._filter_within, limit_bytes, batch)
+
+    def _filter_within(self, limit_bytes: int, batch: ScannedBatch) -> Bytes | None:
         header = batch.header
-        check_record_count(header)
-        payload = decompress(
-            header.codec,
-            batch.data[HEADER_BYTES:],
-            decoded_bytes_limit(header.size_bytes),
-            self._buffer,
-        )
+        payload = decompress(header.codec, batch.data[HEADER_BYTES:], limit_bytes, self._buffer)
         filtered = self._keys.filter_records(header, payload, self._rules)
         if filtered is not None:
             return _rebuilt(batch, filtered)

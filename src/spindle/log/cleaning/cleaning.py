@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.common.errors import CorruptLog, CorruptRecords, RecordsTooLarge
 from spindle.common.ports import FileSystem
 from spindle.log.cleaning.batch_filter import BatchFilter
 from spindle.log.cleaning.key_map import CopyRules, DictKeyMap, KeyMap, MapSize
@@ -28,9 +28,13 @@ from spindle.log.formats.names import CLEANED_SUFFIX
 from spindle.log.handles import FileHandles
 from spindle.log.segments.segment import ScannedBatch, Segment
 from spindle.protocol.records.batch import HEADER_BYTES, check_crc, read_header
-from spindle.protocol.records.compression import DecompressionBuffer, decompress
+from spindle.protocol.records.compression import (
+    MODERATE_BYTES,
+    DecompressionBuffer,
+    decompress,
+    in_turn,
+)
 from spindle.protocol.records.record import (
-    check_record_count,
     decode_bounded,
     decoded_bytes_limit,
 )
@@ -145,9 +149,12 @@ class Cleaning:
             self._raise_if_aborted()
             raise
         except (CorruptLog, CorruptRecords, StructError) as error:
-            self._raise_if_aborted()
-            raise UncleanableLog(self.plan.path, str(error)) from error
-        return done
+            finding = str(error)
+        else:
+            return done
+        self._raise_if_aborted()
+        # Without the cause, whose frames hold the records of the batch.
+        raise UncleanableLog(self.plan.path, finding)
 
     def close(self) -> None:
         """Close the files and give the memory back, if the pass is given up between two steps."""
@@ -256,13 +263,16 @@ class Cleaning:
 
         Some may be noted then. That is harmless: the records that they point to stay.
         """
+        try:
+            return self._note_keys_within(MODERATE_BYTES, keys, batch)
+        except RecordsTooLarge:
+            limit_bytes = decoded_bytes_limit(batch.header.size_bytes)
+            return in_turn(self._note_keys_within, limit_bytes, keys, batch)
+
+    def _note_keys_within(self, limit_bytes: int, keys: KeyMap, batch: ScannedBatch) -> bool:
         first = self.plan.dirty.first_dirty_offset
-        check_record_count(batch.header)
         payload = decompress(
-            batch.header.codec,
-            batch.data[HEADER_BYTES:],
-            decoded_bytes_limit(batch.header.size_bytes),
-            self._buffer,
+            batch.header.codec, batch.data[HEADER_BYTES:], limit_bytes, self._buffer
         )
         if keys.put_records(batch.header, payload, first):
             return True

@@ -21,6 +21,7 @@ from spindle.log.cleaning.key_map import (
 )
 from spindle.log.segments.index_progress import IndexPoint, IndexProgress
 from spindle.protocol.records.batch import DELETE_HORIZON_FLAG, BatchHeader
+from spindle.protocol.records.compression import MODERATE_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -214,13 +215,15 @@ class NativeKeyMap:
             rules.new_horizon_ms,
         )
         room = len(data) + count * _MOST_GROWTH_OF_A_RECORD
-        if len(self._out) <= room:
-            self._out = bytearray(room + 1)
-        if len(self._is_kept) <= count:
-            self._is_kept = bytearray(count + 1)
-        out = self._out
+        out, is_kept = self._out, self._is_kept
+        if len(out) <= room:
+            out = bytearray(room + 1)
+        if len(is_kept) <= count:
+            is_kept = bytearray(count + 1)
+        if room <= MODERATE_BYTES:
+            self._out, self._is_kept = out, is_kept
         written = self._library.spindle_filter_records(
-            self._map, data, len(data), ctypes.addressof(task), _at(self._is_kept), _at(out), room
+            self._map, data, len(data), ctypes.addressof(task), _at(is_kept), _at(out), room
         )
         if written < 0:
             return None

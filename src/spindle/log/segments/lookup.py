@@ -14,7 +14,6 @@ from spindle.log.segments.segment_list import Segments
 from spindle.protocol.records.batch import HEADER_BYTES
 from spindle.protocol.records.compression import decompress
 from spindle.protocol.records.record import (
-    check_record_count,
     decoded_bytes_limit,
     find_by_timestamp,
     find_newest,
@@ -23,6 +22,8 @@ from spindle.protocol.records.record import (
 MAX_DECODED_BATCHES: Final = 8
 """The most batches that one search decodes. A batch of an honest client has a record with the
 timestamp of its header, so one batch is enough, or two if the log begins inside the first."""
+MAX_SEARCHED_RECORDS: Final = 1_000_000
+"""The most records of a batch that is searched, which takes half a second of another thread."""
 MAX_HEADERS_PER_STEP: Final = 2_000
 SMALL_BATCH_BYTES: Final = 64 * 1024
 """A batch that unpacks to at most this is decoded on the directory's thread."""
@@ -151,7 +152,10 @@ class TimestampSearch:
     def _decode(self, batch: ScannedBatch, limit_bytes: int) -> None:
         header = batch.header
         try:
-            check_record_count(header)
+            if header.record_count > MAX_SEARCHED_RECORDS:
+                raise RecordsTooLarge(
+                    f"{header.record_count} records, at most {MAX_SEARCHED_RECORDS} are searched"
+                )
             records = decompress(header.codec, batch.data[HEADER_BYTES:], limit_bytes)
             if self._timestamp_ms is None:
                 found = find_newest(records, header)

@@ -9,7 +9,8 @@ forms and writes the first, which every client reads.
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final
+from threading import Lock
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 import cramjam
 
@@ -40,8 +41,11 @@ CODEC_NAMES: Final = {
 DEFAULT_LIMIT_BYTES: Final = 256 * 1024 * 1024
 """The most bytes of a decompressed batch if the caller gives no limit."""
 
+MODERATE_BYTES: Final = 8 * 1024 * 1024
+"""A batch that unpacks to more than this is decoded `in_turn`."""
+
+_TURN: Final = Lock()
 _BLOCK_BYTES: Final = 64 * 1024
-_KEPT_BYTES: Final = 8 * 1024 * 1024
 _LZ4_FRAME_START: Final = bytes.fromhex("04224d18604082")  # v1, independent blocks, 64 KiB blocks
 _LZ4_END: Final = bytes(4)
 _LZ4_STORED_FLAG: Final = 0x80000000
@@ -51,6 +55,20 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LITTLE_UINT32: Final = Struct("<I")
 _BIG_INT32: Final = Struct(">i")
 _OUTPUT_IS_FULL: Final = "whole buffer"
+
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+def in_turn(function: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Run a function that decodes a batch which may be large, when no other thread does that.
+
+    So the memory of several large batches does not add up. Not for the event loop, and not for the
+    thread of a directory: a turn can take a second.
+    """
+    with _TURN:
+        return function(*args)
 
 
 def compress(codec: int, data: Bytes, level: int | None = None) -> bytes:
@@ -183,7 +201,7 @@ def _decompress_stream(
             size_bytes = len(output)
         else:
             output = bytearray(size_bytes)
-            if size_bytes <= _KEPT_BYTES:
+            if size_bytes <= MODERATE_BYTES:
                 buffer.memory = output
         try:
             return memoryview(output)[: unpack(data, output)].toreadonly()

@@ -40,6 +40,7 @@ _LENGTH_POSITION: Final = 8
 _SMALLEST_LENGTH: Final = 14
 _LARGEST_LENGTH: Final = 2**31 - 1 - LOG_OVERHEAD_BYTES
 """A batch length outside these bounds is corrupt; within them a batch may be incomplete."""
+_SMALL_BATCH_BYTES: Final = 64 * 1024
 _SHOWN_RECORD_ERRORS: Final = 3
 
 
@@ -84,6 +85,24 @@ class ValidRecords(NamedTuple):
 
     records: bytearray | memoryview
     batches: list[tuple[int, BatchHeader]]
+
+
+def must_be_decoded_first(
+    records: Bytes, rules: AppendRules, now_ms: int, origin: AppendOrigin
+) -> bool:
+    """Return whether `validate_for_append` decodes a first batch that may not be small.
+
+    How much a compressed batch unpacks to is known only afterwards.
+    """
+    try:
+        header = read_header(records, 0)
+    except CorruptRecords:
+        return False
+    is_small = not header.codec and header.size_bytes <= _SMALL_BATCH_BYTES
+    return not is_small and (
+        _must_convert(header, rules)
+        or (origin is AppendOrigin.CLIENT and _must_see_records(header, rules, now_ms))
+    )
 
 
 def check_produce_request(records: Bytes | None, api_version: int) -> None:
@@ -208,12 +227,7 @@ def _check_batch(
     where: object,
 ) -> None:
     # Here and below the header's properties are written out: they are a tenth of an append's calls.
-    if header.batch_length + LOG_OVERHEAD_BYTES > rules.max_batch_bytes:
-        raise ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {where} is {header.size_bytes} bytes which "
-            f"exceeds the maximum configured value of {rules.max_batch_bytes}",
-        )
+    _check_size(header.batch_length + LOG_OVERHEAD_BYTES, rules, where)
     try:
         check_crc(records, position, header)
     except CorruptRecords as error:
@@ -233,6 +247,15 @@ def _check_batch(
         )
     if origin is AppendOrigin.CLIENT:
         _check_client_batch(header, where)
+
+
+def _check_size(batch_bytes: int, rules: AppendRules, where: object) -> None:
+    if batch_bytes > rules.max_batch_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {where} is {batch_bytes} bytes which "
+            f"exceeds the maximum configured value of {rules.max_batch_bytes}",
+        )
 
 
 def _check_client_batch(header: BatchHeader, where: object) -> None:
@@ -265,18 +288,16 @@ def _apply_rules(
     """Return the header after patches in place, or the bytes of a rebuilt batch."""
     # Control records stay as their coordinator wrote them, as in Kafka.
     attributes = header.attributes
-    must_convert = (
-        rules.codec is not None
-        and rules.codec != attributes & CODEC_MASK
-        and not attributes & CONTROL_FLAG
-    )
+    must_convert = _must_convert(header, rules)
     # Records of this broker itself are not decoded: coordinators write keys and current times.
     is_foreign = origin is AppendOrigin.CLIENT
     if must_convert or (is_foreign and _must_see_records(header, rules, now_ms)):
         decoded = _decode(records, position, header, where)
         _check_records(decoded, header, rules, now_ms, where)
         if must_convert:
-            return _convert(header, decoded, rules, now_ms)
+            converted = _convert(header, decoded, rules, now_ms)
+            _check_size(len(converted), rules, where)
+            return converted
         newest = max(record.timestamp_ms for record in decoded)
     else:
         newest = header.max_timestamp
@@ -285,6 +306,14 @@ def _apply_rules(
     if attributes & TIMESTAMP_TYPE_FLAG or newest != header.max_timestamp:
         return patch_timestamp(records, position, header, newest, is_log_append_time=False)
     return header
+
+
+def _must_convert(header: BatchHeader, rules: AppendRules) -> bool:
+    return (
+        rules.codec is not None
+        and rules.codec != header.attributes & CODEC_MASK
+        and not header.attributes & CONTROL_FLAG
+    )
 
 
 def _must_see_records(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:

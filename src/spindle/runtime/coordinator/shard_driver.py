@@ -26,7 +26,7 @@ from spindle.coordinator.effects import Answer, TimerChange, Transaction
 from spindle.coordinator.shards import Shard, ShardRecordFormat
 from spindle.coordinator.timers import TimerQueue
 from spindle.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, batches
-from spindle.protocol.records.compression import Codec
+from spindle.protocol.records.compression import Codec, in_turn
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import Record, decode_bounded
 from spindle.runtime import background
@@ -141,7 +141,7 @@ class ShardDriver(Generic[ShardT]):
                 else:
                     # A client that may write to the topic decides how much this unpacks to.
                     records = await self._loop.run_in_executor(
-                        None, decode_bounded, piece, position, header
+                        None, in_turn, decode_bounded, piece, position, header
                     )
                 await self._replay(header, records)
 

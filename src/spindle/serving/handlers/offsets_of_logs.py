@@ -129,8 +129,9 @@ async def _offset(
     except (ApiError, CorruptLog, LogDirectoryFailed) as error:
         answer.error_code = error_code(error)
         if answer.error_code in _DAMAGE:
-            refusal = ApiError(answer.error_code, str(error))
-            services.refusals.report_damage(partition.topic_partition, refusal)
+            text = error.message if isinstance(error, ApiError) else str(error)
+            damage = ApiError(ErrorCode(answer.error_code), text)
+            services.refusals.report_damage(partition.topic_partition, damage)
         return answer
     if found is not None and found.offset < limit:
         answer.timestamp, answer.offset, answer.leader_epoch = found

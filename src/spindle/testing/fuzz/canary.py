@@ -94,7 +94,7 @@ class Canary:
 
     async def _produce(self, value: bytes) -> tuple[int, int]:
         data = ProduceRequest.TopicProduceData
-        records = build_batch([SimpleRecord(value=value, timestamp_ms=1_700_000_000_000)])
+        records = build_batch([SimpleRecord(value=value)])
         part = data.PartitionProduceData(index=0, records=records)
         request = ProduceRequest(
             acks=-1, timeout_ms=30_000, topic_data=[data(name=_TOPIC, partition_data=[part])]

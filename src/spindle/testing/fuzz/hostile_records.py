@@ -5,20 +5,24 @@ broker decodes, or have other counts, offsets and timestamps than the header say
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from random import Random
 from typing import Any, Final, TypeAlias
 
 import cramjam
 
+from spindle.log.segments.lookup import MAX_SEARCHED_RECORDS
 from spindle.protocol.records.batch import HEADER_BYTES, BatchHeader, read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
 from spindle.protocol.records.compression import Codec, compress
-from spindle.protocol.records.record import decoded_bytes_limit, encode_record
-from spindle.protocol.records.varint import encode_varint
+from spindle.protocol.records.record import (
+    MAX_DECODED_RECORDS,
+    decoded_bytes_limit,
+    encode_record,
+)
 
 _MIB: Final = 1024 * 1024
-_MANY_RECORDS: Final = 900_000
+_LIE_MS: Final = 600_000
 _INT64: Final = 2**63 - 1
 
 HostileBatch: TypeAlias = Callable[[Random, int], bytes]
@@ -67,48 +71,60 @@ def not_of_its_codec(random: Random, now_ms: int) -> bytes:
 
 
 def bomb(random: Random, now_ms: int) -> bytes:
-    """Return a batch of one record that unpacks to a size on either side of a broker's limit."""
-    codec = random.choice((Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.ZSTD))
-    size_bytes = random.choice(
-        (
-            65_536 + random.randrange(-3, 4),
-            decoded_bytes_limit(0) - _MIB,
-            decoded_bytes_limit(0) + _MIB,
-            200 * _MIB,
-        )
-    )
-    return forge(sound(now_ms), _bomb_payload(codec, size_bytes), attributes=codec)
+    """Return a batch of one record that unpacks to a size on either side of a broker's limits.
+
+    Half of them announce a timestamp that their record does not have, so that a search by time goes
+    on to the next batch.
+    """
+    codec, size_bytes = random.choice(_BOMBS)
+    max_timestamp = now_ms + random.choice((0, _LIE_MS))
+    payload = _bomb_payload(codec, size_bytes)
+    return forge(sound(now_ms), payload, attributes=int(codec), max_timestamp=max_timestamp)
 
 
-@lru_cache(maxsize=16)
+_BOMBS: Final = (
+    *[(codec, 65_530) for codec in Codec],
+    *[(codec, 65_540) for codec in Codec],
+    (Codec.GZIP, decoded_bytes_limit(0) - _MIB),
+    (Codec.LZ4, decoded_bytes_limit(0) - _MIB),
+    (Codec.ZSTD, decoded_bytes_limit(0) - _MIB),
+    (Codec.ZSTD, decoded_bytes_limit(0) + _MIB),
+    *6 * [(Codec.ZSTD, 200 * _MIB)],
+)
+"""Codecs and sizes: around the limit of a small batch, around that of any batch, far above."""
+
+
+def prepare() -> None:
+    """Compress the large payloads, which takes a second."""
+    for codec, size_bytes in _BOMBS:
+        _bomb_payload(codec, size_bytes)
+
+
+@cache
 def _bomb_payload(codec: int, size_bytes: int) -> bytes:
     body = encode_record(0, 0, b"k", bytes(size_bytes))
-    if codec == Codec.LZ4:
-        return bytes(cramjam.lz4.compress(body))
-    return compress(codec, body)
+    return bytes(cramjam.lz4.compress(body)) if codec == Codec.LZ4 else compress(codec, body)
 
 
 def many_records(random: Random, now_ms: int) -> bytes:
-    """Return a small batch of as many records as a broker just decodes."""
-    payload = _many_payload()
-    timestamps = {"base_timestamp": now_ms - 5, "max_timestamp": now_ms}
+    """Return a small batch of as many records as a broker decodes or searches, or of one more.
+
+    Their offsets are all the same.
+    """
+    count = random.choice((MAX_DECODED_RECORDS, MAX_SEARCHED_RECORDS)) + random.choice((0, 1))
     return forge(
         sound(now_ms),
-        payload,
+        _payload_of(count),
         attributes=int(Codec.ZSTD),
-        record_count=_MANY_RECORDS,
-        last_offset_delta=_MANY_RECORDS - 1,
-        **timestamps,
+        record_count=count,
+        last_offset_delta=count - 1,
+        max_timestamp=now_ms + random.choice((0, _LIE_MS)),
     )
 
 
-@lru_cache(maxsize=1)
-def _many_payload() -> bytes:
-    parts = []
-    for delta in range(_MANY_RECORDS):
-        body = b"\0\0" + encode_varint(delta) + b"\2k\1\0"
-        parts.append(encode_varint(len(body)) + body)
-    return compress(Codec.ZSTD, b"".join(parts))
+@cache
+def _payload_of(count: int) -> bytes:
+    return compress(Codec.ZSTD, count * encode_record(0, 0, b"k", b""))
 
 
 def lying_snappy(random: Random, now_ms: int) -> bytes:
@@ -161,7 +177,7 @@ def odd_flags(random: Random, now_ms: int) -> bytes:
 HOSTILE_BATCHES: Final[tuple[HostileBatch, ...]] = (
     unparsable,
     not_of_its_codec,
-    bomb,
+    *3 * [bomb],
     many_records,
     lying_snappy,
     lying_count,

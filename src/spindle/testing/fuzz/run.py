@@ -14,6 +14,7 @@ from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.testing.fuzz.attack import attack
 from spindle.testing.fuzz.canary import Canary
 from spindle.testing.fuzz.cases import Case, CaseMaker
+from spindle.testing.fuzz.hostile_writers import HostileWriters
 from spindle.testing.fuzz.members import HostileMembers
 from spindle.testing.fuzz.producers import HostileProducers
 from spindle.testing.fuzz.target import TargetNode
@@ -63,7 +64,7 @@ class FuzzPlan:
     attackers: int = 4
     first_case: int = 0
     last_case: int | None = None
-    most_latency_ms: float = 5_000.0
+    most_latency_ms: float = 2_000.0
     is_controller: bool = False
     """The port is a controller's: there is no canary, as elections may be what was asked for."""
 
@@ -111,11 +112,13 @@ class FuzzRun:
         try:
             producers = HostileProducers(plan.host, plan.port, plan.seed)
             members = HostileMembers(plan.host, plan.port, plan.seed)
+            writers = HostileWriters(plan.host, plan.port, plan.seed)
             await self.until_over(
                 self.listen(canary),
                 self._tend(gardener),
                 members.play(lambda: self.is_over),
                 producers.play(lambda: self.is_over),
+                writers.play(lambda: self.is_over),
                 self.sing_transactions(transactions),
                 *(self._attack(maker) for _ in range(plan.attackers)),
             )

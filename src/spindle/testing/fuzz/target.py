@@ -19,6 +19,7 @@ _START_S: Final = 60.0
 _STOP_S: Final = 40.0
 _TROUBLE: Final = re.compile(r"Traceback|\] (ERROR|CRITICAL) |never awaited|never retrieved")
 _CONTEXT_LINES: Final = 40
+_MUTATE: Final = "from spindle.testing.fuzz import mutants; "
 _RUN: Final = "import sys; from spindle.cli.main import main; sys.exit(main())"
 
 
@@ -30,6 +31,7 @@ class TargetNode:
         overrides: further keys of the property file.
         client_listener: the name of the listener for clients.
         format_options: further options of `spindle storage format`.
+        mutant: the name of a function of `mutants` that the process calls first.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class TargetNode:
         *,
         client_listener: str = "PLAINTEXT",
         format_options: Sequence[str] = (),
+        mutant: str | None = None,
     ) -> None:
         self.host = "127.0.0.1"
         self.port, self.controller_port = _free_ports()
@@ -60,11 +63,14 @@ class TargetNode:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "100",
+            "log.cleaner.backoff.ms": "200",
+            "log.retention.check.interval.ms": "500",
             **(overrides or {}),
         }
         text = "".join(f"{key}={value}\n" for key, value in keys.items())
         self._properties.write_text(text)
         self._format_options = format_options
+        self._run = f"{_MUTATE}mutants.{mutant}(); {_RUN}" if mutant else _RUN
         self._process: subprocess.Popen[bytes] | None = None
         self._read_to = 0
 
@@ -82,7 +88,7 @@ class TargetNode:
             raise Finding(f"the directories cannot be formatted: {formatted.stderr}")
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _RUN, "server", "start", file],
+                [sys.executable, "-c", self._run, "server", "start", file],
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )

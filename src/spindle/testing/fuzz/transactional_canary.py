@@ -105,7 +105,7 @@ class TransactionalCanary:
 
     def _batch(self) -> ProduceRequest:
         records = build_batch(
-            [SimpleRecord(value=b"%d" % self._rounds, timestamp_ms=1_700_000_000_000)],
+            [SimpleRecord(value=b"%d" % self._rounds)],
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
             base_sequence=0,

@@ -1,0 +1,74 @@
+"""Decoding beside the event loop: one batch at a time, and nothing of a refused one is kept."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from threading import Event, current_thread
+
+import pytest
+
+from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
+from spindle.replicas.record_decoding import RecordDecoding
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Unpacked:
+    """The records of a batch, as a decoder holds them."""
+
+
+def test_one_function_runs_at_a_time_in_order_and_not_on_the_event_loop() -> None:
+    done: list[int] = []
+    may_end = Event()
+
+    def decode(number: int) -> int:
+        assert current_thread().name != "MainThread"
+        if number == 0:
+            may_end.wait()
+        done.append(number)
+        return number
+
+    async def scenario() -> None:
+        decoding = RecordDecoding()
+        waiting = [asyncio.ensure_future(decoding.run(decode, number)) for number in range(3)]
+        await asyncio.sleep(0)
+        may_end.set()
+        assert await asyncio.gather(*waiting) == [0, 1, 2]
+
+    asyncio.run(scenario())
+    assert done == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("without_collector")
+def test_a_refusal_keeps_nothing_of_the_batch_alive() -> None:
+    unpacked: list[weakref.ref[Unpacked]] = []
+
+    def decode() -> None:
+        records = Unpacked()
+        unpacked.append(weakref.ref(records))
+        try:
+            raise CorruptRecords("garbage")
+        except CorruptRecords as error:
+            raise ApiError(ErrorCode.INVALID_RECORD) from error
+
+    async def scenario() -> None:
+        with pytest.raises(ApiError):
+            await RecordDecoding().run(decode)
+
+    asyncio.run(scenario())
+    assert unpacked[0]() is None
+
+
+def test_an_unexpected_error_keeps_its_place_in_the_program() -> None:
+    async def scenario() -> None:
+        with pytest.raises(ZeroDivisionError) as caught:
+            await RecordDecoding().run(lambda: 1 // 0)
+        assert "1 // 0" in str(caught.traceback[-1].statement)
+
+    asyncio.run(scenario())
