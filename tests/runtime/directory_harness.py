@@ -5,6 +5,7 @@ from typing import Any
 
 from node_harness import Client
 
+from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction
 from spindle.protocol.messages.alter_disks import AlterDisksRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -13,8 +14,14 @@ from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.runtime.node import Node
 
 
-async def alter(client: Client, action: DirectoryAction, path: Path | str) -> Any:
-    return await client.ask(AlterDisksRequest(action=action, path=str(path)))
+async def alter(
+    client: Client, action: DirectoryAction, path: Path | str, *accepted: TopicPartition
+) -> Any:
+    losses = [
+        AlterDisksRequest.AcceptedLoss(name=topic, partitions=[index]) for topic, index in accepted
+    ]
+    request = AlterDisksRequest(action=action, path=str(path), accepted_losses=losses)
+    return await client.ask(request)
 
 
 async def add(client: Client, path: Path | str) -> Any:

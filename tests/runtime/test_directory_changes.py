@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from cluster_harness import eventually
-from directory_harness import add, alter, described, fail, log_dirs, registered
+from directory_harness import add, alter, described, fail, log_dirs, registered, replicas_in
 from node_harness import Home, batch_of, connected, records_in, run, running
 
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction, ReplicaState
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from spindle.runtime.node import Node
 
 
 def test_an_added_directory_is_formatted_registered_and_used(tmp_path: Path) -> None:
@@ -197,6 +198,70 @@ def test_a_replaced_directory_gets_a_new_id(tmp_path: Path) -> None:
             assert len((await described(client))[str(path)].topics) == 1
 
     run(scenario)
+
+
+def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until_each_is_named(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, 2).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t", 4)
+            path = home.directories[1]
+            await eventually(lambda: replicas_in(node, path) == 2)
+            there = sorted(p.name for p in path.iterdir() if p.name.startswith("t-"))
+            lost = [TopicPartition("t", int(name[2:])) for name in there]
+            fail(node, path)
+            await eventually(lambda: len(registered(node)) == 1)
+            shutil.rmtree(path)
+            path.mkdir()
+            for accepted in ([], lost[:1]):
+                refused = await alter(client, DirectoryAction.READMIT, path, *accepted)
+                assert refused.error_code == ErrorCode.INVALID_REQUEST
+                assert "--accept-loss" in str(refused.error_message)
+                named = [p.partition_index for t in refused.topics for p in t.partitions]
+                assert named == [where.partition for where in lost if where not in accepted]
+                assert not list(path.iterdir())
+            answer = await alter(client, DirectoryAction.READMIT, path, *lost)
+            assert (answer.error_code, answer.was_formatted) == (0, True), answer
+            await eventually(lambda: all(_leads(node, where) for where in lost))
+
+    run(scenario)
+
+
+def test_the_only_replica_of_a_directory_that_was_replaced_before_the_start_waits_for_its_name(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, 2).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t", 2)
+            await eventually(lambda: replicas_in(node, home.directories[1]) == 1)
+        (lost,) = (p.name for p in home.directories[1].iterdir() if p.name.startswith("t-"))
+        shutil.rmtree(home.directories[1])
+        home.format("--ignore-formatted")
+        async with running(home) as node, connected(node) as client:
+            where = TopicPartition("t", int(lost[2:]))
+            assert node.broker is not None
+            assert node.broker.replicas.lookup(*where) is None
+            path = home.directories[1]
+            other = await alter(client, DirectoryAction.READMIT, path, TopicPartition("t", 7))
+            assert "t-7 is no lost replica" in str(other.error_message)
+            asked = await alter(client, DirectoryAction.READMIT, path)
+            assert [t.partitions[0].partition_index for t in asked.topics] == [where.partition]
+            answer = await alter(client, DirectoryAction.READMIT, path, where)
+            assert answer.error_code == 0, answer
+            await eventually(lambda: _leads(node, where))
+
+    run(scenario)
+
+
+def _leads(node: Node, where: TopicPartition) -> bool:
+    assert node.broker is not None
+    partition = node.broker.replicas.lookup(*where)
+    return partition is not None and partition.leader is not None
 
 
 def test_two_commands_at_once_are_carried_out_one_after_the_other(tmp_path: Path) -> None:

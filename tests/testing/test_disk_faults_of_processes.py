@@ -9,6 +9,7 @@ import pytest
 from records import described, read, send
 
 from spindle.common.errors import ErrorCode
+from spindle.disks.alteration import DirectoryInUse
 from spindle.testing import Cluster, ClusterError, Disk
 
 pytestmark = pytest.mark.timeout(300)
@@ -85,11 +86,16 @@ def test_a_write_takes_the_directory_offline_and_it_comes_back(
     assert os.strerror(getattr(errno, reason)) in disk.node.log_file.read_text()
     disk.heal()
     if way_back == "readmit":
-        assert disk.readmit() is (fault is replace)
+        if fault is replace:
+            with pytest.raises(DirectoryInUse, match="1 replica of which no other broker leads"):
+                disk.readmit()
+        assert disk.readmit(accept_loss=fault is replace) is (fault is replace)
     else:
         if fault is replace:
             disk.format()
         disk.node.restart()
+        if fault is replace:
+            assert not disk.readmit(accept_loss=True)
     cluster.wait_until_in_sync()
     assert described(cluster, disk).error == ErrorCode.NONE
     send(cluster, [b"after"], partition=partition)

@@ -50,7 +50,8 @@ class AlteredDirectory:
 
 
 class DirectoryInUse(ApiError):
-    """A directory is not retired because of replicas in it: present, or lost without a copy."""
+    """A directory is not retired or re-admitted because of its replicas: present, or lost without
+    a copy."""
 
     def __init__(
         self, path: str, replicas: Mapping[TopicPartition, ReplicaState], message: str

@@ -53,20 +53,20 @@ def choose_directory(
 def is_lost_log_needed(
     partition: PartitionRegistration, broker_id: int, directories: Sequence[LogDirectory]
 ) -> bool:
-    """Return whether a new, empty log in place of a lost one could cost other replicas records.
+    """Return whether a new, empty log in place of a lost one could cost records.
 
     The log is lost if the metadata records a directory that the broker does not have: the directory
     was replaced, or taken out of `log.dirs`. The metadata may still count the replica among those
     that have all committed records. Once a new log's directory was recorded, the replica could be
-    elected with it, and the other replicas would delete all records that the new log lacks. Without
-    other replicas there is nothing to protect.
+    elected with it, and the other replicas would delete all records that the new log lacks. The
+    only replica would begin anew at offset 0, although its directory may only be absent.
     """
     recorded = partition.directory(broker_id)
     is_lost = recorded not in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING) and all(
         directory.directory_id != recorded for directory in directories
     )
     may_lead = (*partition.isr, *partition.elr, *partition.last_known_elr)
-    return is_lost and broker_id in may_lead and len(partition.replicas) > 1
+    return is_lost and broker_id in may_lead
 
 
 def least_loaded(

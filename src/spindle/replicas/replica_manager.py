@@ -72,6 +72,7 @@ class Replicas:
         self._cordons: Mapping[str, Sequence[Cordon]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, LogDirectory] = {}
+        self._accepted_losses: set[TopicPartition] = set()
         self._loaded: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
         self.busy = BusyReplicas()
         self.moves = Moves(on_misplaced, now_ms, new_uuid)
@@ -251,6 +252,10 @@ class Replicas:
         idle = [where for where in self._loaded if self.busy.end_of(where) is None]
         return [found for where in idle for found in self._loaded.pop(where)]
 
+    def accept_losses(self, lost: Iterable[TopicPartition]) -> None:
+        """Create logs of these replicas alone, if they are the only ones and theirs were lost."""
+        self._accepted_losses = set(lost)
+
     async def apply(self, instructions: Sequence[Instruction]) -> None:
         """Do what a metadata delta asks of this broker, deletions first; not of `busy` replicas."""
         instructions = self.busy.hold_back(instructions)
@@ -342,13 +347,21 @@ class Replicas:
             partition, self.broker_id, self.directories
         ):
             return False
+        remedy = "elect another replica with `spindle leader-election --election-type unclean`"
+        others = "the other replicas may lack some of its records"
+        if len(partition.replicas) == 1:
+            if where in self._accepted_losses:
+                log.warning("%s begins anew without its records: the loss was accepted", where)
+                return False
+            remedy = f"`spindle disks readmit {self.broker_id} DIR --accept-loss {where}`"
+            others = "it is the only replica"
         log.error(
             "%s stays offline: its log was in directory %s, which this broker does not have any "
-            "more, and the other replicas may lack some of its records. Bring the directory back "
-            "and restart, or accept the loss: elect another replica with `spindle leader-election "
-            "--election-type unclean`",
+            "more, and %s. Bring the directory back and restart, or accept the loss: %s",
             where,
             uuid_text(partition.directory(self.broker_id)),
+            others,
+            remedy,
         )
         return True
 

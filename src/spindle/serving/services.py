@@ -1,10 +1,11 @@
 """The parts of a broker that handlers use: one object per broker, made by the runtime."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from spindle.authorization.authorizer import Authorizer
 from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
@@ -32,7 +33,8 @@ class BrokerServices:
     Attributes:
         now_ms: the wall clock, for timestamps of records.
         steady_ms: a clock for durations.
-        alter_disks: adds, re-admits or retires a log directory.
+        alter_disks: adds, re-admits or retires a log directory; the replicas that may begin anew
+            without their records are named.
         move_replica: begins or ends a move to another directory (KIP-113).
         ensure_internal_topic: creates an internal topic and waits until this broker knows it.
         fetch_memory, replica_memory: for fetches of consumers and of followers.
@@ -53,7 +55,9 @@ class BrokerServices:
     metadata: MetadataView
     replicas: Replicas
     capacities: Callable[[Sequence[LogDirectory]], Awaitable[Mapping[str, tuple[int, int]]]]
-    alter_disks: Callable[[DirectoryAction, str], Awaitable[AlteredDirectory]]
+    alter_disks: Callable[
+        [DirectoryAction, str, Collection[TopicPartition]], Awaitable[AlteredDirectory]
+    ]
     move_replica: Callable[[Partition, LogDirectory], Awaitable[ErrorCode]]
     controller: ControllerChannel
     fetch_sessions: FetchSessionCache

@@ -5,28 +5,80 @@ import json
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.replica_lines import altered_document, replica_lines, stray_lines
+from spindle.cli.disks.replica_lines import (
+    altered_document,
+    replica_documents,
+    replica_lines,
+    stray_lines,
+)
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alteration import DirectoryAction, DirectoryInUse
+
+
+class _Replica(click.ParamType[TopicPartition]):
+    """A replica as TOPIC-PARTITION."""
+
+    name = "TOPIC-PARTITION"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> TopicPartition:
+        if isinstance(value, TopicPartition):
+            return value
+        topic, _, partition = str(value).rpartition("-")
+        if not topic or not partition.isdecimal():
+            self.fail(f"{value!r} is no topic and partition, like orders-3", param, ctx)
+        return TopicPartition(topic, int(partition))
+
+
+REPLICA = _Replica()
 
 
 @click.command("readmit")
 @click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
+@click.option(
+    "--accept-loss",
+    "accepted",
+    metavar="TOPIC-PARTITION",
+    multiple=True,
+    type=REPLICA,
+    help="A replica that may begin anew without its records. May be repeated.",
+)
 @cluster_command
-def readmit_command(client: WireClient, as_json: bool, broker: int, path: str) -> None:
+@click.pass_context
+def readmit_command(
+    context: click.Context,
+    client: WireClient,
+    as_json: bool,
+    broker: int,
+    path: str,
+    accepted: tuple[TopicPartition, ...],
+) -> None:
     """Use the log directory PATH of a broker again, after it had failed.
 
     A repaired disk keeps its directory id and its logs, which catch up as followers. An empty one
     in its place is formatted with a new id, and its replicas are made anew from their leaders.
-    Without a directory at PATH the command refuses, because the disk may not be mounted.
+    Without a directory at PATH the command refuses, because the disk may not be mounted. It also
+    refuses, ends with 1 and names the replicas, if a replica would be lost because no other broker
+    leads its partition: mount the right disk, or name each of them with --accept-loss.
     """
-    altered = alter_disks(client, broker, DirectoryAction.READMIT, path)
+    try:
+        altered = alter_disks(client, broker, DirectoryAction.READMIT, path, accepted)
+    except DirectoryInUse as error:
+        _refused(error, broker, as_json=as_json)
+        context.exit(1)
     if as_json:
         click.echo(json.dumps(altered_document(broker, altered)))
+        return
+    if accepted and not altered.was_formatted:
+        click.echo(f"Broker {broker} begins replicas anew whose records were lost.")
+        for line in replica_lines(altered.replicas):
+            click.echo(line)
         return
     how = "has formatted it with a new id" if altered.was_formatted else "has its logs back"
     click.echo(
@@ -35,3 +87,18 @@ def readmit_command(client: WireClient, as_json: bool, broker: int, path: str) -
     )
     for line in (*replica_lines(altered.replicas), *stray_lines(client, broker, altered.path)):
         click.echo(line)
+
+
+def _refused(error: DirectoryInUse, broker: int, *, as_json: bool) -> None:
+    if as_json:
+        document = {
+            "broker": broker,
+            "path": error.path,
+            "error": error.message,
+            "replicas": replica_documents(error.replicas),
+        }
+        click.echo(json.dumps(document))
+        return
+    click.echo(f"{error.message}.", err=True)
+    for line in replica_lines(error.replicas):
+        click.echo(line, err=True)

@@ -1,5 +1,6 @@
 """AlterDisks: log directories of a running broker are added, re-admitted and retired."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from spindle.client.admin.refusals import refusal
@@ -18,17 +19,30 @@ _WAIT_MS: Final = 600_000
 
 
 def alter_disks(
-    client: WireClient, broker_id: int, action: DirectoryAction, path: str
+    client: WireClient,
+    broker_id: int,
+    action: DirectoryAction,
+    path: str,
+    accepted_losses: Iterable[TopicPartition] = (),
 ) -> AlteredDirectory:
     """Let a broker change its log directories; return when it has.
 
+    Args:
+        accepted_losses: replicas that may begin anew without their records when the directory is
+            re-admitted.
+
     Raises:
-        DirectoryInUse: replicas of the directory that is to be retired prevent it.
+        DirectoryInUse: replicas of the directory prevent it: they are in it, or would be lost.
         ApiError: the broker refused; there is no such broker.
         ClientError: the broker could not be asked, or is not a Spindle broker.
     """
     broker = client.metadata(()).broker(str(broker_id))
-    request = AlterDisksRequest(action=action, path=path)
+    losses: dict[str, AlterDisksRequest.AcceptedLoss] = {}
+    for topic, index in accepted_losses:
+        losses.setdefault(topic, AlterDisksRequest.AcceptedLoss(name=topic)).partitions.append(
+            index
+        )
+    request = AlterDisksRequest(action=action, path=path, accepted_losses=list(losses.values()))
     answer = client.ask_spindle(broker, request, AlterDisksResponse, wait_ms=_WAIT_MS)
     replicas = {
         TopicPartition(topic.name, each.partition_index): ReplicaState(each.state)

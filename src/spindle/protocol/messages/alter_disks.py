@@ -10,14 +10,32 @@ from spindle.protocol.message import EMPTY, Field, Message
 
 
 class AlterDisksRequest(Message):
-    __slots__ = ('action', 'path')
+    __slots__ = ('action', 'path', 'accepted_losses')
     API_KEY = 32000
     FIRST_VERSION = 0
     LAST_VERSION = 0
     FLEXIBLE_FROM = 0
+
+    class AcceptedLoss(Message):
+        __slots__ = ('name', 'partitions')
+        FIELDS = (
+            Field('name', 'string'),
+            Field('partitions', 'int32', is_array=True),
+        )
+
+        def __init__(
+            self,
+            *,
+            name: str = "",
+            partitions: list[int] = EMPTY,
+        ) -> None:
+            self.name = name
+            self.partitions = [] if partitions is EMPTY else partitions
+
     FIELDS = (
         Field('action', 'int8'),
         Field('path', 'string'),
+        Field('accepted_losses', AcceptedLoss, is_array=True, tag=0, tagged=0),
     )
 
     def __init__(
@@ -25,9 +43,11 @@ class AlterDisksRequest(Message):
         *,
         action: int = 0,
         path: str = "",
+        accepted_losses: list[AlterDisksRequest.AcceptedLoss] = EMPTY,
     ) -> None:
         self.action = action
         self.path = path
+        self.accepted_losses = [] if accepted_losses is EMPTY else accepted_losses
 
 
 class AlterDisksResponse(Message):

@@ -1,11 +1,12 @@
 """The replicas of a broker that a change of its log directories affects."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import DIRECTORY_UNASSIGNED, Uuid
 from spindle.disks.alteration import DirectoryInUse, ReplicaState
 from spindle.disks.log_directory import LogDirectory
+from spindle.disks.replica_placement import is_lost_log_needed
 from spindle.log.log import Log
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.local_changes import hosted_replicas
@@ -94,6 +95,70 @@ class AffectedReplicas:
                 f"{failed.path} is offline and has the only replica of {len(only)} "
                 f"partition{'' if len(only) == 1 else 's'}; re-admit it, or delete the topics",
             )
+
+    def check_losses(
+        self,
+        failed: LogDirectory,
+        directory_id: Uuid | None,
+        found: Sequence[Log],
+        accepted: Collection[TopicPartition],
+    ) -> None:
+        """Refuse a directory in place of one that failed if replicas would be lost with it.
+
+        Args:
+            directory_id: of the directory; None if it is empty.
+            found: the logs in it.
+            accepted: replicas that may be lost.
+
+        Raises:
+            DirectoryInUse: names the replicas that are not accepted.
+        """
+        here = {log.topic_partition for log in found}
+        candidates = self.lost_with(failed)
+        if directory_id is not None:
+            candidates += self.recorded_in(directory_id)
+        lost = [
+            where
+            for where in sorted(dict.fromkeys(candidates))
+            if where not in here and where not in accepted and self._is_last(where, failed)
+        ]
+        if lost:
+            what = "is empty" if directory_id is None else "does not have all logs"
+            raise DirectoryInUse(
+                failed.path,
+                dict.fromkeys(lost, ReplicaState.OFFLINE),
+                f"{failed.path} {what}, and {len(lost)} replica{'' if len(lost) == 1 else 's'} of "
+                "which no other broker leads the partition would be lost; mount the disk that has "
+                "them, or accept the loss of each of them by name (--accept-loss)",
+            )
+
+    def lost_for_good(self) -> list[TopicPartition]:
+        """Return the only replicas of partitions whose directory this broker does not have.
+
+        None is lost while a directory is offline, because it may be the one.
+        """
+        if any(d.is_offline for d in self._replicas.directories):
+            return []
+        return [
+            where
+            for where, partition in self._hosted()
+            if len(partition.replicas) == 1
+            and self._replicas.lookup(*where) is None
+            and is_lost_log_needed(partition, self._node_id, self._replicas.directories)
+        ]
+
+    def _is_last(self, where: TopicPartition, failed: LogDirectory) -> bool:
+        """Return True if no other broker leads the partition of a replica in a failed directory."""
+        known = dict(self._hosted()).get(where)
+        hosted = self._replicas.lookup(*where)
+        if known is None or (hosted is not None and hosted.directory is not failed):
+            return False
+        if known.leader not in (NO_LEADER, self._node_id):
+            return False
+        return not self._replicas.futures.has_whole(where, self._topic_id(where))
+
+    def _topic_id(self, where: TopicPartition) -> Uuid:
+        return self._metadata.newest.topics.by_name[where.topic].topic_id
 
     def check_empty(self, directory: LogDirectory) -> None:
         """Refuse if replicas are in the directory, move there, or may have their only log there.

@@ -215,7 +215,7 @@ class BrokerServer:
             metadata=self.metadata,
             replicas=self.replicas,
             capacities=self.capacities.ask,
-            alter_disks=lambda action, path: self.directory_changes.change(action, path),
+            alter_disks=lambda *change: self.directory_changes.change(*change),
             move_replica=self.mover.alter,
             controller=env.channel,
             fetch_sessions=FetchSessionCache(

@@ -8,14 +8,14 @@ registers again in the same incarnation keeps its epoch and changes its list of 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from spindle.common.errors import ApiError, ConfigError, ErrorCode, LogDirectoryFailed
-from spindle.common.ids import NO_LEADER
+from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource, uuid_text
 from spindle.disks.admission import (
@@ -28,6 +28,8 @@ from spindle.disks.admission import (
 from spindle.disks.alteration import (
     AlteredDirectory,
     DirectoryAction,
+    DirectoryInUse,
+    ReplicaState,
 )
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.executor import DirectoryExecutor
@@ -139,19 +141,29 @@ class DirectoryChanges:
         directories = (*self._parts.replicas.directories, *joining)
         return list(dict.fromkeys(d.directory_id for d in directories if not d.is_offline))
 
-    async def change(self, action: DirectoryAction, path: str) -> AlteredDirectory:
+    async def change(
+        self,
+        action: DirectoryAction,
+        path: str,
+        accepted_losses: Collection[TopicPartition] = (),
+    ) -> AlteredDirectory:
         """Add, re-admit or retire a directory; return when the controller knows it.
+
+        Args:
+            accepted_losses: replicas that may begin anew without their records. Without them a
+                directory is not re-admitted if a replica would be lost; with them the replicas of
+                a directory that was lost before the start begin anew, also if PATH is online.
 
         Raises:
             ApiError: INVALID_REQUEST, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR or
                 BROKER_NOT_AVAILABLE, with a sentence for people. `DirectoryInUse` names replicas.
         """
-        work = {
+        works: dict[DirectoryAction, Callable[[str], Awaitable[AlteredDirectory]]] = {
             DirectoryAction.ADD: self._add,
-            DirectoryAction.READMIT: self._readmit,
+            DirectoryAction.READMIT: partial(self._readmit, accepted=accepted_losses),
             DirectoryAction.RETIRE: self._retire,
-        }[action]
-        task = asyncio.get_running_loop().create_task(self._in_turn(work, path))
+        }
+        task = asyncio.get_running_loop().create_task(self._in_turn(works[action], path))
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
         try:
@@ -206,20 +218,57 @@ class DirectoryChanges:
         finally:
             self.joining = None
 
-    async def _readmit(self, path: str) -> AlteredDirectory:
+    async def _readmit(self, path: str, accepted: Collection[TopicPartition]) -> AlteredDirectory:
         parts = self._parts
         failed = self._known(path)
         if not failed.is_offline:
-            raise _refused(f"{path} is online: there is nothing to re-admit")
+            return await self._begin_anew(failed, accepted)
         _check_answering(path, failed.executor.hangs())
         await self._until_known_as_failed(failed)
         open_files = self._ports.share_open_files(len(parts.replicas.directories))
-        opened = await self._open(path, open_files, failed)
+        opened = await self._open(path, open_files, failed, accepted)
         try:
             await self._announce(opened.directory, failed.directory_id)
+            parts.replicas.accept_losses(accepted)
             return await self._join(opened, failed)
         finally:
+            parts.replicas.accept_losses(())
             self.joining = None
+
+    async def _begin_anew(
+        self, directory: LogDirectory, accepted: Collection[TopicPartition]
+    ) -> AlteredDirectory:
+        """Create the logs of replicas whose directory this broker does not have any more."""
+        parts, path = self._parts, directory.path
+        async with parts.lock:
+            lost = self._affected.lost_for_good()
+            wrong = [where for where in accepted if where not in lost]
+            if wrong:
+                raise _refused(
+                    f"{path} is online, and {wrong[0]} is no lost replica of this broker"
+                )
+            if not lost:
+                raise _refused(f"{path} is online: there is nothing to re-admit")
+            if not accepted:
+                raise DirectoryInUse(
+                    path,
+                    dict.fromkeys(lost, ReplicaState.OFFLINE),
+                    f"{path} is online, and {len(lost)} replica{'' if len(lost) == 1 else 's'} of "
+                    f"broker {parts.node_id} stay offline because the directory that had them was "
+                    "replaced or is not in log.dirs; bring it back and restart the broker, or "
+                    "accept the loss of each of them by name (--accept-loss)",
+                )
+            parts.replicas.accept_losses(accepted)
+            try:
+                await self._host_missing()
+            finally:
+                parts.replicas.accept_losses(())
+        for where in accepted:
+            partition = parts.replicas.lookup(*where)
+            if partition is not None:
+                self._ask_for_leader(partition)
+        states = self._affected.states(accepted, ())
+        return AlteredDirectory(directory.path, directory.directory_id, replicas=states)
 
     async def _retire(self, path: str) -> AlteredDirectory:
         parts, ports = self._parts, self._ports
@@ -289,7 +338,13 @@ class DirectoryChanges:
             )
         return found
 
-    async def _open(self, path: str, open_files: int, failed: LogDirectory | None) -> _Opened:
+    async def _open(
+        self,
+        path: str,
+        open_files: int,
+        failed: LogDirectory | None,
+        accepted: Collection[TopicPartition] = (),
+    ) -> _Opened:
         """Examine, lock, format and load a directory on a thread of its own."""
         ports, parts = self._ports, self._parts
         doors, files = ports.open_directories, ports.file_system
@@ -309,12 +364,17 @@ class DirectoryChanges:
             await thread.submit(_check_apart, path, [p for p in paths if p != path])
             examine = partial(examine_directory, may_make=failed is None)
             found = await thread.submit(examine, files, path, owner)
+            if failed is not None and found is None:
+                self._affected.check_losses(failed, None, (), accepted)
             await doors.lock(path, thread)
             directory_id = await thread.submit(
                 format_directory, files, path, found, owner, parts.new_uuid, parts.now_ms()
             )
             store = DirectoryStore(files, path, open_files)
             loaded = await load_directory(thread, store, parts.log_config_of, parts.now_ms())
+            if failed is not None and found is not None:
+                logs = (*loaded.current, *store.future_logs.values())
+                self._affected.check_losses(failed, directory_id, logs, accepted)
         except BaseException:
             await self._give_up(path, thread)
             raise

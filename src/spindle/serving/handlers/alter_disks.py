@@ -26,7 +26,12 @@ async def alter_disks(
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"action {request.action} is unknown, 0 to 2 are known"
             ) from None
-        done = await services.alter_disks(action, request.path)
+        accepted = [
+            TopicPartition(topic.name, index)
+            for topic in request.accepted_losses
+            for index in topic.partitions
+        ]
+        done = await services.alter_disks(action, request.path, accepted)
     except DirectoryInUse as error:
         return AlterDisksResponse(
             error_code=error.code,

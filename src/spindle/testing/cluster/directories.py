@@ -1,16 +1,27 @@
 """Log directories of running brokers, for tests."""
 
 from spindle.client.admin.disks import alter_disks
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alteration import DirectoryAction, DirectoryInUse
 from spindle.testing.cluster.topics import connected
 
 
-def readmit_directory(bootstrap_servers: str, broker_id: int, path: str) -> bool:
+def readmit_directory(
+    bootstrap_servers: str, broker_id: int, path: str, *, accept_loss: bool
+) -> bool:
     """Re-admit a directory that is offline; return True if it was empty and is formatted now.
+
+    Args:
+        accept_loss: replicas that would be lost begin anew.
 
     Raises:
         ApiError: the broker refused.
         ClientError: the broker could not be asked.
     """
+    action = DirectoryAction.READMIT
     with connected(bootstrap_servers) as client:
-        return alter_disks(client, broker_id, DirectoryAction.READMIT, path).was_formatted
+        try:
+            return alter_disks(client, broker_id, action, path).was_formatted
+        except DirectoryInUse as refused:
+            if not accept_loss:
+                raise
+            return alter_disks(client, broker_id, action, path, refused.replicas).was_formatted

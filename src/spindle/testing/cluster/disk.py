@@ -193,21 +193,28 @@ class Disk:
 
         format_unformatted(str(self.node.property_file))
 
-    def readmit(self) -> bool:
+    def readmit(self, *, accept_loss: bool = False) -> bool:
         """Let the running broker use this directory again, after it was healed or replaced.
 
         Return True if the disk was empty, so that the broker has formatted it.
 
+        Args:
+            accept_loss: let replicas begin anew of which no other broker leads the partition; also
+                after a restart with a disk that was replaced and formatted.
+
         Raises:
             ClusterError: the node is no broker.
-            ApiError: the broker refused, because the directory is not offline or still fails.
+            ApiError: the broker refused, because the directory is not offline or still fails, or
+                because replicas would be lost.
         """
         from spindle.testing.cluster.directories import readmit_directory
 
         servers = self.node.bootstrap_servers
         if servers is None:
             raise ClusterError(f"node {self.node.node_id} is no broker")
-        return readmit_directory(servers, self.node.node_id, str(self.path))
+        return readmit_directory(
+            servers, self.node.node_id, str(self.path), accept_loss=accept_loss
+        )
 
     def wait_until_offline(self, timeout_s: float = _WAIT_S) -> str:
         """Return the reason when the node has given up this directory, as `spindle disks list` has
