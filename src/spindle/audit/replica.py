@@ -7,7 +7,7 @@ directory in use counts only if a second pass, a moment later, has it again.
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +64,7 @@ class ReplicaPlace:
     kind: DirectoryKind
     state: ClosingState
     node_id: int | None = None
-    checkpointed: CheckpointedOffsets = CheckpointedOffsets()
+    checkpointed: CheckpointedOffsets = field(default_factory=CheckpointedOffsets)
     is_compacted: bool | None = None
     checks_records: bool = False
 
@@ -302,9 +302,8 @@ class ReplicaPass:
         )
 
     def _topic_id(self) -> Uuid | None:
-        path = self.place.path
+        path, kind = self.place.path, FindingKind.PARTITION_METADATA
         file = path / PARTITION_METADATA
-        kind = FindingKind.PARTITION_METADATA
         try:
             topic_id = read_partition_metadata(FILE_SYSTEM, str(path))
         except CorruptLog as error:
@@ -425,8 +424,8 @@ class ReplicaPass:
         """
         if first_epoch_offset is None or first_epoch_offset >= first_base or self.has_changed:
             return
-        is_closed = self.place.state is ClosingState.CLOSED
-        if not is_closed and any(name.endswith(DELETED_SUFFIX) for name in self._names):
+        is_deleting = any(name.endswith(DELETED_SUFFIX) for name in self._names)
+        if is_deleting and self.place.state is not ClosingState.CLOSED:
             return
         self.findings.add(
             FindingKind.SEGMENT_MISSING,
