@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -92,6 +94,45 @@ def dumped(segments: list[Path], *options: str) -> float:
     if done.returncode != 0:
         raise RuntimeError(f"DumpLogSegments ended with {done.returncode}: {done.stderr[-2000:]}")
     return time.monotonic() - started
+
+
+def cpu_seconds(command: list[str]) -> float:
+    """Return the CPU time (user and system) of a whole command, from its start to its end.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def command_cpu(root: Path, segments: list[Path], runs: int) -> dict[str, object]:
+    """Return the CPU seconds of whole commands, the median of pairs in turn.
+
+    The audit is a new process each time, as DumpLogSegments is one Java machine over all files: the
+    starts of both count. On a busy machine, CPU time says more than the clock.
+    """
+    audit = [str(Path(sys.executable).with_name("spindle")), "audit", str(root), "-j", "1"]
+    names = ",".join(map(str, segments))
+    dump = [*java_command("-Xmx1g"), main_class("dump-log")]
+    pairs = {
+        "batches": (audit, [*dump, "--files", names]),
+        "records": ([*audit, "--records"], [*dump, "--deep-iteration", "--files", names]),
+    }
+    found: dict[str, object] = {}
+    for what, (own, peer) in pairs.items():
+        times = [(cpu_seconds(own), cpu_seconds(peer)) for _ in range(runs)]
+        ratios = sorted(theirs / ours for ours, theirs in times)
+        found[what] = {
+            "spindle audit": round(statistics.median(ours for ours, _ in times), 2),
+            "DumpLogSegments": round(statistics.median(theirs for _, theirs in times), 2),
+            "times": round(ratios[len(ratios) // 2], 1),
+        }
+    return found
 
 
 def drop_caches() -> None:
@@ -178,6 +219,7 @@ def main(
                 times.setdefault("DumpLogSegments, records", []).append(
                     dumped(segments, "--deep-iteration")
                 )
+            whole_commands = command_cpu(root, segments, runs)
         except PeerUnavailable as error:
             sys.exit(str(error))
     rates = {name: round(volume / min(found) / MIB, 1) for name, found in times.items()}
@@ -188,6 +230,7 @@ def main(
         "jobs": jobs,
         "mib_per_second": rates,
         "times_batches": round(rates["audit"] / rates["DumpLogSegments, batches"], 1),
+        "cpu_seconds_of_commands": whole_commands,
         "times_records": round(rates["audit, records"] / rates["DumpLogSegments, records"], 1),
     }
     click.echo(json.dumps(result, indent=1))

@@ -1,4 +1,4 @@
-"""Lossless repairs of `audit --apply` lose nothing: damage, apply, load with the real loader."""
+"""A repair that is called lossless loses nothing: damage, apply, load with the real loader."""
 
 import random
 import shutil

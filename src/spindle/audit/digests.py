@@ -4,7 +4,6 @@ Replicas have the same batches, byte for byte, below the high watermark. A diges
 batches that begin in a stretch of offsets, so two replicas agree in a stretch if their sums do.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,8 +65,9 @@ class DigestBuilder:
             stretches = fields[BASE_OFFSET] // STRETCH_OFFSETS
             starts = np.flatnonzero(np.diff(stretches, prepend=stretches[0] - 1))
             sums = np.add.reduceat(mixed, starts)
+        self._tail = [] if len(mixed) >= TAIL_BATCHES else self._tail
         last = fields[BASE_OFFSET][-TAIL_BATCHES:].tolist()
-        self._add_tail(zip(last, mixed[-TAIL_BATCHES:].tolist(), strict=True))
+        self._tail += zip(last, mixed[-TAIL_BATCHES:].tolist(), strict=True)
         for stretch, value in zip(stretches[starts].tolist(), sums.tolist(), strict=True):
             self._sums[stretch] = (self._sums.get(stretch, 0) + value) % 2**64
 
@@ -75,14 +75,11 @@ class DigestBuilder:
         """Add the batches of another segment."""
         for stretch, value in digest.sums.items():
             self._sums[stretch] = (self._sums.get(stretch, 0) + value) % 2**64
-        self._add_tail(digest.tail)
-
-    def _add_tail(self, batches: Iterable[tuple[int, int]]) -> None:
-        self._tail = [*self._tail, *batches][-TAIL_BATCHES:]
+        self._tail = [*self._tail, *digest.tail][-TAIL_BATCHES:]
 
     def digest(self) -> LogDigest:
         """Return the sums."""
-        return LogDigest(self._sums, tuple(self._tail))
+        return LogDigest(self._sums, tuple(self._tail[-TAIL_BATCHES:]))
 
 
 def digest_document(digest: LogDigest) -> list[list[list[int]]]:

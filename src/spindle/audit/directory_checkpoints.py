@@ -4,9 +4,9 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Final
 
+from spindle.audit.checkpoint_checks import CheckpointedOffsets
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.odd_files import refuse_odd_file
-from spindle.audit.replica import CheckpointedOffsets
 from spindle.common.counted import first_names
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition

@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from spindle.audit.batch_checks import BatchChecks, BatchPart
+from spindle.audit.checkpoint_checks import CheckpointedOffsets
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.log_join import JoinedBatches
-from spindle.audit.replica import AuditedReplica, CheckpointedOffsets, ReplicaPlace
+from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.client.cluster import BrokerAddress
 from spindle.client.fetching import FetchedBatches, FetchLimits, fetch_request, fetched_batches
 from spindle.client.offsets import EARLIEST, READ_UNCOMMITTED

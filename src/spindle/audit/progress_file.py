@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from spindle.audit.checkpoint_checks import CheckpointedOffsets
 from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import is_unread
-from spindle.audit.replica import AuditedReplica, CheckpointedOffsets, ReplicaPlace
+from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.result_documents import audited_replica, result_document
 
 _HEAD: Final = b'{"spindle audit": 2}\n'
@@ -89,7 +90,7 @@ def progress_file(path: Path) -> Iterator[ProgressFile]:
         ValueError: the file is something else, or another audit is using it.
         OSError: the disk refuses.
     """
-    descriptor = _locked(path)
+    descriptor = locked_file(path)
     try:
         progress = ProgressFile(descriptor, _begin(descriptor, path))
         yield progress
@@ -99,11 +100,15 @@ def progress_file(path: Path) -> Iterator[ProgressFile]:
         os.close(descriptor)
 
 
-def _locked(path: Path) -> int:
-    """Open and lock the file.
+def locked_file(path: Path) -> int:
+    """Open and lock a file that one audit at a time may use; make it if there is none.
 
     An audit that ends between the two removes the file: the lock is then one of a file that no
     other audit would see, so the next one is opened.
+
+    Raises:
+        ValueError: another audit is using it.
+        OSError: the disk refuses.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -111,7 +116,7 @@ def _locked(path: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise ValueError(f"another audit is using the progress file {path}") from None
+            raise ValueError(f"another audit is using the file {path}") from None
         if _is_at(path, descriptor):
             return descriptor
         os.close(descriptor)

@@ -7,16 +7,18 @@ directory in use counts only if a second pass, a moment later, has it again.
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from spindle.audit.closing_state import ClosingState
+from spindle.audit.checkpoint_checks import CheckpointedOffsets, LogRange, check_checkpoints
+from spindle.audit.closing_state import ClosingState, state_of
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
-from spindle.audit.findings import AuditFinding, Collector, FindingKind, Severity
+from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.index_tails import check_index_tails
 from spindle.audit.log_join import JoinedBatches, SegmentPart
+from spindle.audit.metadata_log_checks import check_metadata_snapshots, check_quorum_state
 from spindle.audit.odd_files import refuse_odd_files
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
 from spindle.audit.segment_audit import SegmentAudit
@@ -38,30 +40,12 @@ from spindle.log.formats.names import (
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
-from spindle.metadata_log.quorum_state import FILE_NAME as QUORUM_STATE
-from spindle.metadata_log.quorum_state import decode_quorum_state
-from spindle.metadata_log.snapshots import check_snapshot, parse_snapshot_file_name
 from spindle.pipeline.segments.segment_log import SegmentFile, list_segments
 from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 _NAME_DIGITS: Final = 20
 _LAST_OFFSET: Final = 2**63 - 1
 COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointedOffsets:
-    """The entries of a partition in the checkpoint files of its log directory; None without one.
-
-    Without a `cleaner-offset-checkpoint` that can be read (`has_cleaner_file`), nothing says
-    whether a log was compacted.
-    """
-
-    recovery_point: int | None = None
-    log_start: int | None = None
-    high_watermark: int | None = None
-    cleaner: int | None = None
-    has_cleaner_file: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +64,7 @@ class ReplicaPlace:
     kind: DirectoryKind
     state: ClosingState
     node_id: int | None = None
-    checkpointed: CheckpointedOffsets = CheckpointedOffsets()
+    checkpointed: CheckpointedOffsets = field(default_factory=CheckpointedOffsets)
     is_compacted: bool | None = None
     checks_records: bool = False
 
@@ -148,6 +132,10 @@ def audit_replica(
 
     try:
         found = _one_pass(place, count)
+        if found.findings and _has_started(place):
+            # A broker has started since the listing, and may be at work on what looks unfinished.
+            place = replace(place, state=ClosingState.IN_USE)
+            found = replace(found, place=place)
         if not needs_second_pass(found):
             return found
         pause()
@@ -157,6 +145,13 @@ def audit_replica(
     except OSError as error:
         return unreadable_replica(place, error)
     return confirmed_replica(found, again)
+
+
+def _has_started(place: ReplicaPlace) -> bool:
+    """Return whether a broker has begun to use a directory that nobody used when it was listed."""
+    if place.state is ClosingState.IN_USE:
+        return False
+    return state_of(place.path.parent) is not place.state
 
 
 def _one_pass(place: ReplicaPlace, on_bytes: Callable[[int], None]) -> AuditedReplica:
@@ -284,9 +279,11 @@ class ReplicaPass:
             may_be_short=place.state is ClosingState.KILLED or self.has_changed,
         )
         transactions.finish(is_compacted=has_removed)
-        self._check_checkpoints(end, first_base, first_epoch_offset)
-        self._check_quorum_state(batches)
-        self._check_metadata_snapshots(names)
+        if not self.has_changed:
+            check_checkpoints(self.findings, place, LogRange(first_base, end, first_epoch_offset))
+        if place.is_metadata_log:
+            check_quorum_state(self.findings, path, batches.epoch_runs)
+            check_metadata_snapshots(self.findings, path, names)
         return AuditedReplica(
             place,
             self._found_topic_id,
@@ -305,9 +302,8 @@ class ReplicaPass:
         )
 
     def _topic_id(self) -> Uuid | None:
-        path = self.place.path
+        path, kind = self.place.path, FindingKind.PARTITION_METADATA
         file = path / PARTITION_METADATA
-        kind = FindingKind.PARTITION_METADATA
         try:
             topic_id = read_partition_metadata(FILE_SYSTEM, str(path))
         except CorruptLog as error:
@@ -428,8 +424,8 @@ class ReplicaPass:
         """
         if first_epoch_offset is None or first_epoch_offset >= first_base or self.has_changed:
             return
-        is_closed = self.place.state is ClosingState.CLOSED
-        if not is_closed and any(name.endswith(DELETED_SUFFIX) for name in self._names):
+        is_deleting = any(name.endswith(DELETED_SUFFIX) for name in self._names)
+        if is_deleting and self.place.state is not ClosingState.CLOSED:
             return
         self.findings.add(
             FindingKind.SEGMENT_MISSING,
@@ -452,104 +448,3 @@ class ReplicaPass:
                 offset=gap.first_missing,
             )
         return bool(gaps)
-
-    def _check_quorum_state(self, batches: JoinedBatches) -> None:
-        """Check the file that says for whom a node has voted (KIP-595)."""
-        if not self.place.is_metadata_log or not batches.epoch_runs:
-            return
-        path, kind = self.place.path / QUORUM_STATE, FindingKind.QUORUM_STATE
-        latest = max(run.epoch for run in batches.epoch_runs)
-        try:
-            state = decode_quorum_state(path.read_bytes(), str(path))
-        except FileNotFoundError:
-            evidence = f"the file is missing, but the log has batches of epoch {latest}"
-            self.findings.add(kind, path, evidence)
-        except CorruptLog as error:
-            self.findings.add(kind, path, error.finding)
-        except OSError as error:
-            self.findings.add_unreadable(path, error)
-        else:
-            if state.epoch < latest:
-                evidence = f"it has epoch {state.epoch}, but the log has batches of epoch {latest}"
-                self.findings.add(kind, path, evidence)
-
-    def _check_checkpoints(self, end: int, first_base: int, first_epoch_offset: int | None) -> None:
-        place, said = self.place, self.place.checkpointed
-        if place.kind is not DirectoryKind.CURRENT or place.state is ClosingState.IN_USE:
-            return
-        if said.recovery_point is not None and said.recovery_point > end:
-            self.findings.add(
-                FindingKind.LOG_SHORT,
-                place.path,
-                f"records up to offset {said.recovery_point} were on the disk, now the log ends "
-                f"at {end}",
-                offset=end,
-            )
-        self._check_log_start(end, first_base, first_epoch_offset)
-        if place.state is ClosingState.CLOSED and not (said.recovery_point or 0) > end:
-            self._check_recovery_point(end)
-            for name, offset in (
-                ("high watermark", said.high_watermark),
-                ("clean offset", said.cleaner),
-            ):
-                if offset is not None and offset > end:
-                    self.findings.add(
-                        FindingKind.CHECKPOINT_BEYOND_END,
-                        place.path,
-                        f"the checkpoint has {name} {offset}, but the log ends at {end}",
-                        offset=offset,
-                    )
-
-    def _check_log_start(self, end: int, first_base: int, first_epoch_offset: int | None) -> None:
-        """Report a log start offset with which the next start hides or removes records.
-
-        The epochs are cut at the log start when it rises, so they never begin before it.
-        """
-        said = self.place.checkpointed.log_start
-        if said is None or said <= first_base:
-            return
-        if said > end:
-            wrong = f"the log ends at {end}: the next start removes all of its records"
-        elif first_epoch_offset is not None and first_epoch_offset < said:
-            wrong = (
-                f"its leader epochs begin at {first_epoch_offset}: the next start hides the "
-                "records below the log start offset, and removes their segments"
-            )
-        else:
-            return
-        self.findings.add(
-            FindingKind.LOG_START,
-            self.place.path,
-            f"the checkpoint has log start offset {said}, but {wrong}",
-            offset=said,
-        )
-
-    def _check_recovery_point(self, end: int) -> None:
-        """Report a recovery point below the end of a log that was closed in order, so flushed."""
-        point = self.place.checkpointed.recovery_point
-        # The end of a damaged log may be a wrong one.
-        is_sound = not any(f.kind.severity is Severity.ERROR for f in self.findings.found)
-        if point is not None and point < end and is_sound and not self.has_changed:
-            self.findings.add(
-                FindingKind.CHECKPOINT_ENTRY,
-                self.place.path,
-                f"the checkpoint has recovery point {point}, but the broker stopped in order, and "
-                f"the log ends at {end}",
-                offset=point,
-            )
-
-    def _check_metadata_snapshots(self, names: Iterable[str]) -> None:
-        if not self.place.is_metadata_log:
-            return
-        for name in sorted(names):
-            if parse_snapshot_file_name(name) is None:
-                continue
-            path = self.place.path / name
-            try:
-                for _ in check_snapshot(path.read_bytes(), str(path)):
-                    pass
-            except FileNotFoundError:
-                continue
-            except CorruptLog as error:
-                kind = FindingKind.METADATA_SNAPSHOT
-                self.findings.add(kind, path, error.finding, position=error.position)

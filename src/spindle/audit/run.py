@@ -1,10 +1,10 @@
 """The audit of the log directories of this machine: list, audit all replicas, compare, confirm."""
 
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from spindle.audit.cluster_audit import ClusterAudit
 from spindle.audit.compacted_comparison import compare_compacted
@@ -14,6 +14,7 @@ from spindle.audit.placement import ClusterPlacement
 from spindle.audit.progress_file import ProgressFile, fingerprint
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.report import AuditListing, AuditReport, audit_report, list_audit
+from spindle.audit.scrub_history import ScrubHistory
 from spindle.audit.second_looks import confirmed_findings
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress, AuditWorkers, audit_all
@@ -34,6 +35,7 @@ def run_audit(
     cluster: ClusterAudit | None = None,
     workers: AuditWorkers = audit_all,
     fetch: ReplicaFetch = fetch_replicas,
+    history: ScrubHistory | None = None,
 ) -> AuditReport:
     """Audit log directories.
 
@@ -48,6 +50,7 @@ def run_audit(
         cluster: asks the brokers, too; None if none are to be asked.
         workers: read the replicas; `spark_job.SparkWorkers` has others than this machine.
         fetch: fetches replicas for `cluster`; `spark_fetch.SparkFetch` does so in tasks.
+        history: of a scheduled audit: it says what is read first, and when to stop.
 
     A directory that cannot be read is a finding.
 
@@ -67,13 +70,18 @@ def run_audit(
         for place in listing.places
         if place not in kept
     }
-    for place, replica in workers(
-        list(before),
-        jobs=jobs,
-        pause_ms=second_look_ms,
-        bytes_per_second=bytes_per_second,
-        on_progress=on_progress,
-    ):
+    force = _Force(workers, jobs, second_look_ms, bytes_per_second, on_progress)
+    if history is None:
+        read = force.read(list(before))
+    else:
+        read = _scrubbed(
+            history,
+            list(before),
+            force,
+            # A broker may have started, stopped, moved or compacted since the first listing.
+            lambda: list_audit(paths, policies, checks_records=checks_records).places,
+        )
+    for place, replica in read:
         audited.append(replica)
         if progress is not None and replica is not None:
             progress.add(before[place], replica)
@@ -104,3 +112,41 @@ def _kept(
         return {}
     found = {place: progress.find(place) for place in listing.places}
     return {place: replica for place, replica in found.items() if replica is not None}
+
+
+class _Force(NamedTuple):
+    """The workers of an audit, and how they read."""
+
+    workers: AuditWorkers
+    jobs: int
+    pause_ms: int
+    bytes_per_second: int | None
+    on_progress: Callable[[AuditProgress], None]
+
+    def read(
+        self, places: Sequence[ReplicaPlace]
+    ) -> Iterator[tuple[ReplicaPlace, AuditedReplica | None]]:
+        """Yield each replica with its result, None for one that is gone."""
+        return self.workers(
+            places,
+            jobs=self.jobs,
+            pause_ms=self.pause_ms,
+            bytes_per_second=self.bytes_per_second,
+            on_progress=self.on_progress,
+        )
+
+
+def _scrubbed(
+    history: ScrubHistory,
+    places: Sequence[ReplicaPlace],
+    force: _Force,
+    present: Callable[[], Sequence[ReplicaPlace]],
+) -> Iterator[tuple[ReplicaPlace, AuditedReplica | None]]:
+    """Yield the replicas that a scheduled audit reads in its time, with their results."""
+    for group in history.groups(places, force.jobs):
+        begun_ms = history.now_ms()
+        now = {place.path: place for place in present()}
+        for place, replica in force.read([now[p.path] for p in group if p.path in now]):
+            if replica is not None:
+                history.add(replica, begun_ms)
+            yield place, replica

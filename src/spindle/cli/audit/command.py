@@ -14,6 +14,7 @@ from spindle.cli.audit.cluster import audited_cluster, cluster_documents, cluste
 from spindle.cli.audit.request import AuditRequest, states_before_repairs
 from spindle.cli.audit.running import run_requested
 from spindle.cli.audit.screen import report_document, report_lines
+from spindle.cli.audit.scrub import scrub_document, scrub_lines
 from spindle.cli.client_options import COMMAND_CONFIG
 from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
@@ -72,6 +73,28 @@ class _AuditCommand(click.Command):
     metavar="FILE",
     help="Keep results in FILE, and go on from those that an interrupted audit left there. "
     "With --spark it is a folder.",
+)
+@click.option(
+    "--history",
+    "history_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Note in FILE when each replica was read, and read those first that wait longest: for "
+    "audits that a timer starts.",
+)
+@click.option(
+    "--minutes",
+    type=WholeRange(min=1),
+    metavar="N",
+    help="With --history: begin no replica after N minutes; the next audit goes on there.",
+)
+@click.option(
+    "--overdue-days",
+    type=WholeRange(min=1),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="With --history: name the files that were not read for N days.",
 )
 @click.option(
     "--spark",
@@ -140,9 +163,11 @@ def _audit(request: AuditRequest) -> int:
     with audited_cluster(
         request.servers, request.file, fetches_replicas=request.fetches_replicas
     ) as cluster:
-        report, seconds = run_requested(request, roots, cluster)
+        report, seconds, scrub = run_requested(request, roots, cluster)
     now_ms = time.time_ns() // 1_000_000
     document = report_document(report, seconds, now_ms, cluster_documents(cluster))
+    if scrub is not None:
+        document["scrub"] = scrub_document(scrub)
     if request.html is not None:
         write_page(request.html, audit_page(document))
     if request.quarantine is not None:
@@ -156,10 +181,12 @@ def _audit(request: AuditRequest) -> int:
         _print_plan(report)
     else:
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        show([*map(Line, cluster_lines(cluster, width)), *report_lines(report, seconds, width)])
+        lines = [*map(Line, cluster_lines(cluster, width)), *report_lines(report, seconds, width)]
+        show(lines if scrub is None else [*lines, *scrub_lines(scrub, width)])
         if request.html is not None:
             click.echo(f"\nDrew {request.html}")
-    return _exit_code(report)
+    is_known_damaged = scrub is not None and bool(scrub.earlier)
+    return _exit_code(report) or (_DAMAGED if is_known_damaged else 0)
 
 
 def _print_plan(report: "AuditReport") -> None:

@@ -18,6 +18,9 @@ class AuditRequest:
     checks_records: bool
     bytes_per_second: int | None
     progress_path: Path | None
+    history_path: Path | None
+    minutes: int | None
+    overdue_days: int
     spark_master: str | None
     servers: str | None
     file: str | None
@@ -42,6 +45,11 @@ class AuditRequest:
             raise ValueError("--json prints the findings, --repair-plan a script: give one")
         if not self.paths and self.servers is None:
             raise ValueError("which log directories? Give their paths, or --bootstrap-server")
+        if self.history_path is None and self.minutes is not None:
+            raise ValueError("--minutes needs --history FILE, which notes where to go on")
+        others = (self.progress_path, self.spark_master, self.quarantine)
+        if self.history_path is not None and any(each is not None for each in others):
+            raise ValueError("--history reads a part: give neither --resume, --spark nor --apply")
         if self.spark_master is None and self.progress_path and self.progress_path.is_dir():
             path = self.progress_path
             raise ValueError(f"--resume {path} is a folder: give a file, or --spark, too")
@@ -56,7 +64,7 @@ class AuditRequest:
         if reasons and all(reasons.values()):
             raise ValueError("\n".join(filter(None, reasons.values())))
         roots = list(dict.fromkeys(Path(text).resolve() for text in reasons))
-        for file in (self.progress_path, self.html, self.quarantine):
+        for file in (self.progress_path, self.history_path, self.html, self.quarantine):
             if file is not None and any(file.resolve().is_relative_to(root) for root in roots):
                 raise ValueError(f"{file} must be outside of the log directories")
         return roots

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spindle.cli.audit.request import AuditRequest
 from spindle.cli.audit.screen import progress_bar
+from spindle.log.formats.meta_properties import META_PROPERTIES
 
 if TYPE_CHECKING:
     from spindle.audit.cluster_audit import ClusterAudit
     from spindle.audit.fetched_replicas import ReplicaFetch
     from spindle.audit.progress_file import ProgressFile
     from spindle.audit.report import AuditReport
+    from spindle.audit.scrub_history import ScrubHistory
     from spindle.audit.workers import AuditWorkers
+    from spindle.cli.audit.scrub import ScrubResult
 
 
 class _Workforce(NamedTuple):
@@ -28,14 +31,16 @@ class _Workforce(NamedTuple):
 
 def run_requested(
     request: AuditRequest, roots: list[Path], cluster: "ClusterAudit | None"
-) -> "tuple[AuditReport, float]":
-    """Run the audit; return the report and the seconds that it took."""
+) -> "tuple[AuditReport, float, ScrubResult | None]":
+    """Run the audit; return the report, the seconds that it took, and what a history says then."""
     from spindle.audit.run import run_audit
     from spindle.cli.audit.metadata import load_placement
+    from spindle.cli.audit.scrub import ScrubResult
 
     load = partial(load_placement, roots) if cluster is None else cluster.load_placement
-    with _workforce(request, roots, cluster) as force:
+    with _workforce(request, roots, cluster) as force, _history(request, roots) as history:
         started = time.monotonic()
+        begun_ms = _now_ms()
         with progress_bar(not request.prints_for_programs) as show:
             report = run_audit(
                 roots,
@@ -48,8 +53,33 @@ def run_requested(
                 progress=force.progress,
                 workers=force.workers,
                 fetch=force.fetch,
+                history=history,
             )
-        return report, time.monotonic() - started
+        places = [place for each in report.directories for place in each.replicas]
+        result = None if history is None else ScrubResult.of(history, places, begun_ms, request)
+        return report, time.monotonic() - started, result
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def _history(request: AuditRequest, roots: list[Path]) -> "Iterator[ScrubHistory | None]":
+    from spindle.audit.scrub_history import scrub_history
+
+    if request.history_path is None:
+        yield None
+        return
+
+    def may_be_there(replica: Path) -> bool:
+        # A disk that is not mounted now, and one that this audit does not read, keep theirs.
+        root = replica.parent
+        return replica.exists() or root not in roots or not (root / META_PROPERTIES).exists()
+
+    until_ms = None if request.minutes is None else _now_ms() + request.minutes * 60_000
+    with scrub_history(request.history_path, may_be_there, _now_ms, until_ms) as history:
+        yield history
 
 
 @contextmanager

@@ -1,0 +1,231 @@
+"""The history of a scheduled audit (scrub): when each replica was read, and what was found then.
+
+A run reads the replicas first that were read longest ago, and begins no new one after its time is
+over, so that the next run goes on where it stopped. The file has one line of JSON for each replica
+that was read, appended as soon as it is read; a run begins with writing it anew with the last line
+of each replica. A kill leaves at most the last line incomplete, which is dropped.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+from spindle.audit.findings import AuditFinding, is_unread
+from spindle.audit.part_documents import finding_rows, findings_of
+from spindle.audit.progress_file import locked_file
+from spindle.audit.replica import AuditedReplica, ReplicaPlace
+
+_HEAD: Final = b'{"spindle scrub": 1}\n'
+_NEW_SUFFIX: Final = ".new"
+_DAY_MS: Final = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubbedReplica:
+    """The history of one replica.
+
+    Attributes:
+        path: its directory.
+        seen_ms: when a run saw it for the first time, in ms since 1970.
+        read_ms: when the last complete reading of it began; None if there was none.
+        findings: of the last complete reading.
+    """
+
+    path: Path
+    seen_ms: int
+    read_ms: int | None = None
+    findings: tuple[AuditFinding, ...] = ()
+
+    @property
+    def checked_ms(self) -> int:
+        """When it was read last, or seen first if it was never read."""
+        return self.seen_ms if self.read_ms is None else self.read_ms
+
+
+@dataclass(frozen=True, slots=True)
+class OverdueReplica:
+    """A replica that was not read for too long, and its segments, which may be damaged unseen."""
+
+    path: Path
+    days: int
+    was_read: bool
+    files: tuple[str, ...]
+
+
+class ScrubHistory:
+    """The history of the replicas of some log directories.
+
+    Args:
+        file: the open file, at its end.
+        known: its entries, by the directory of the replica.
+        clock_ms: returns the time in ms since 1970.
+        until_ms: no replica is begun from then on; None for no limit.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        known: dict[Path, ScrubbedReplica],
+        clock_ms: Callable[[], int],
+        until_ms: int | None,
+    ) -> None:
+        self._descriptor = descriptor
+        self._known = known
+        self._clock_ms = clock_ms
+        self._until_ms = until_ms
+        self.unread_count = 0
+
+    def groups(self, places: Sequence[ReplicaPlace], size: int) -> Iterator[list[ReplicaPlace]]:
+        """Yield the replicas to read, some at a time: the one that waits longest first.
+
+        The directories take turns, so that all disks are read side by side. It ends when the time
+        is over, but not before the first ones were read.
+
+        Args:
+            size: the most of one log directory in a group.
+        """
+        now_ms = self._clock_ms()
+        for place in places:
+            if place.path not in self._known:
+                self._note(ScrubbedReplica(place.path, now_ms))
+        lanes: dict[Path, list[ReplicaPlace]] = {}
+        for place in sorted(places, key=self._order):
+            lanes.setdefault(place.path.parent, []).append(place)
+        groups = [
+            [lane[at : at + size] for at in range(0, len(lane), size)] for lane in lanes.values()
+        ]
+        self.unread_count = len(places)
+        for turn in zip_longest(*groups, fillvalue=()):
+            group = list(chain.from_iterable(turn))
+            is_first = self.unread_count == len(places)
+            if not is_first and self._until_ms is not None and self._clock_ms() >= self._until_ms:
+                return
+            self.unread_count -= len(group)
+            yield group
+
+    def _order(self, place: ReplicaPlace) -> tuple[bool, int, str]:
+        known = self._known[place.path]
+        return known.read_ms is not None, known.checked_ms, str(place.path)
+
+    def add(self, replica: AuditedReplica, begun_ms: int) -> None:
+        """Note that a replica was read; one that could not be read in full waits on."""
+        path = replica.place.path
+        if not is_unread(replica.findings):
+            self._note(replace(self._known[path], read_ms=begun_ms, findings=replica.findings))
+
+    def now_ms(self) -> int:
+        """Return the time in ms since 1970."""
+        return self._clock_ms()
+
+    def _note(self, replica: ScrubbedReplica) -> None:
+        self._known[replica.path] = replica
+        _write(self._descriptor, _line(replica))
+
+    def earlier_findings(self, places: Sequence[ReplicaPlace], begun_ms: int) -> list[AuditFinding]:
+        """Return the findings of replicas that are there and were not read in this run."""
+        found: list[AuditFinding] = []
+        for place in places:
+            known = self._known.get(place.path)
+            if known is not None and known.read_ms is not None and known.read_ms < begun_ms:
+                found += known.findings
+        return found
+
+    def overdue(self, places: Sequence[ReplicaPlace], days: int) -> list[OverdueReplica]:
+        """Return the replicas that were not read for some days, the longest wait first."""
+        now_ms = self._clock_ms()
+        late = []
+        for place in places:
+            known = self._known.get(place.path)
+            if known is None or now_ms - known.checked_ms < days * _DAY_MS:
+                continue
+            try:
+                files = sorted(path.name for path in place.path.glob("*.log"))
+            except OSError:
+                files = []  # a finding of the listing
+            waited = (now_ms - known.checked_ms) // _DAY_MS
+            late.append(OverdueReplica(place.path, waited, known.read_ms is not None, tuple(files)))
+        return sorted(late, key=lambda each: (-each.days, each.path))
+
+
+@contextmanager
+def scrub_history(
+    path: Path, present: Callable[[Path], bool], clock_ms: Callable[[], int], until_ms: int | None
+) -> Iterator[ScrubHistory]:
+    """Open or begin a history.
+
+    Args:
+        present: whether a replica may still be there; the others are forgotten. A directory that
+            is not mounted says nothing about its replicas.
+
+    Raises:
+        ValueError: the file is something else, or another audit is using it.
+        OSError: the disk refuses.
+    """
+    earlier = locked_file(path)
+    try:
+        known = {each.path: each for each in _entries(earlier, path) if present(each.path)}
+        descriptor = _written_anew(path, known)
+    finally:
+        os.close(earlier)
+    try:
+        yield ScrubHistory(descriptor, known, clock_ms, until_ms)
+    finally:
+        os.close(descriptor)
+
+
+def _entries(descriptor: int, path: Path) -> Iterator[ScrubbedReplica]:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        head = file.readline(len(_HEAD))
+        if not _HEAD.startswith(head):
+            raise ValueError(f"{path} is no history of an audit; give another name")
+        for line in file:
+            try:
+                entry = json.loads(line if line.endswith(b"\n") else b"")
+                yield ScrubbedReplica(
+                    Path(entry["path"]),
+                    int(entry["seenMs"]),
+                    None if entry["readMs"] is None else int(entry["readMs"]),
+                    findings_of(entry["findings"]),
+                )
+            except (KeyError, TypeError, ValueError):
+                return
+
+
+def _line(replica: ScrubbedReplica) -> bytes:
+    entry: Mapping[str, Any] = {
+        "path": str(replica.path),
+        "seenMs": replica.seen_ms,
+        "readMs": replica.read_ms,
+        "findings": finding_rows(replica.findings),
+    }
+    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+
+
+def _written_anew(path: Path, known: Mapping[Path, ScrubbedReplica]) -> int:
+    """Replace the file by one with a line for each replica; return its descriptor, locked.
+
+    It is locked before it gets the name, so no other audit can use it in between.
+    """
+    copy = path.with_name(path.name + _NEW_SUFFIX)
+    descriptor = os.open(copy, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _write(descriptor, b"".join([_HEAD, *map(_line, known.values())]))
+        os.fsync(descriptor)
+        os.replace(copy, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
