@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.state_text import hangs, silence_text
+from spindle.cli.disks.state_text import hangs, health_text, silence_text
 from spindle.cli.disks.survey import BrokerReport, Survey
 from spindle.cli.notification import Notifier, Targets, changes_of
 from spindle.cli.numbers import FiniteRange, WholeRange
@@ -136,6 +136,9 @@ def _broker_problems(report: BrokerReport) -> Iterator[Problem]:
 
 
 def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
+    health = health_text(disk)
+    if health:
+        yield Problem(f"device {place}", "devices with errors", f"{place} on {health}")
     if disk.failure is not None:
         text = f"{place} is offline: {disk.failure}"
         yield Problem(f"offline {place}", "offline directories", text)

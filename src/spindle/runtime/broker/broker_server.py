@@ -214,6 +214,7 @@ class BrokerServer:
             metadata=self.metadata,
             replicas=self.replicas,
             capacities=self.capacities.ask,
+            device_health=env.device_health,
             alter_disks=lambda action, path: self.directory_changes.change(action, path),
             move_replica=self.mover.alter,
             controller=env.channel,
