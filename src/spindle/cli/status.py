@@ -31,7 +31,8 @@ from spindle.common.sizes import size_text
 
 NEEDS_ATTENTION: Final = 3
 """The exit code if something needs attention; 1 is that of a command that could not look."""
-_FULL: Final = 0.9
+FULL: Final = 0.9
+"""The used share of a file system above which a directory needs attention."""
 _MOST_SHOWN: Final = 10
 
 
@@ -145,10 +146,10 @@ def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
         return
     if hangs(disk):
         yield Problem(f"hangs {place}", "hanging directories", f"{place} does not answer")
-    if disk.total_bytes > 0 and disk.used_bytes > _FULL * disk.total_bytes:
+    if disk.total_bytes > 0 and disk.used_bytes > FULL * disk.total_bytes:
         text = f"{place} is {disk.used_bytes / disk.total_bytes:.1%} full"
         text += f", {size_text(disk.usable_bytes)} are free"
-        yield Problem(f"full {place}", f"directories above {_FULL:.0%}", text)
+        yield Problem(f"full {place}", f"directories above {FULL:.0%}", text)
     if disk.stray_count:
         text = (
             f"{place} has {counted(disk.stray_count, 'stray log')} with "
