@@ -1,4 +1,4 @@
-"""What the system says about the block device below a log directory."""
+"""The health of the block device below a log directory, as the system reports it."""
 
 from dataclasses import dataclass
 

@@ -49,7 +49,7 @@ class RollingMoves:
             size_bytes = size_of(move)
             has_room = move.target not in left or left[move.target] >= size_bytes
             if move.target in left:
-                # What is too large now keeps its room from the moves after it.
+                # A move that is too large now keeps its room from the moves after it.
                 left[move.target] -= size_bytes
             new = tuple(self._lanes(move)) if has_room else ()
             if (
