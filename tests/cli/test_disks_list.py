@@ -18,6 +18,7 @@ from spindle.client.admin.cluster import ClusterDescription, ClusterNode
 from spindle.client.disks import CordonView
 from spindle.client.errors import UnsupportedByPeer
 from spindle.client.wire.cluster import WireClient
+from spindle.disks.device_health import DeviceHealth
 
 NOW_MS = int(datetime(2026, 3, 4, 14, 5, 0).timestamp()) * 1000
 AT_MS = int(datetime(2026, 3, 4, 14, 2, 11).timestamp()) * 1000
@@ -37,7 +38,7 @@ def test_the_table_has_a_row_for_each_directory() -> None:
     assert lines[3].split(maxsplit=10)[-1] == "fenced, no answer: Connection refused"
 
 
-@pytest.mark.parametrize(("width", "titles"), [(120, 11), (90, 9), (80, 8), (70, 7), (58, 7)])
+@pytest.mark.parametrize(("width", "titles"), [(120, 11), (90, 9), (80, 8), (70, 7), (64, 7)])
 def test_a_narrow_terminal_lacks_the_less_important_columns(width: int, titles: int) -> None:
     offline = disk("/data/kafka/2", failure="EIO while writing t-3/0.log", failed_at_ms=AT_MS)
     lines = list_lines([report(disk("/data/kafka/1"), offline)], NOW_MS, width)
@@ -61,6 +62,14 @@ def test_a_broker_of_kafka_is_remarked() -> None:
     lines = list_lines([foreign], NOW_MS, None)
     assert lines[1].split()[-2:] == ["-", "online"]
     assert lines[-1].startswith("Broker 5 is not of Spindle")
+
+
+def test_the_state_names_errors_of_the_device_and_stray_logs() -> None:
+    worn = disk(health=DeviceHealth("sda", 3, False, 1), stray_count=1, stray_bytes=MIB)
+    assert state_text(worn, (), NOW_MS) == (
+        "online, 1 stray log with 1.0 MiB, sda: SMART: failing, 1 media error, 3 I/O errors"
+    )
+    assert state_text(disk(health=DeviceHealth("sda", 0, True, None)), (), NOW_MS) == "online"
 
 
 def test_the_state_names_everything_that_is_unusual() -> None:

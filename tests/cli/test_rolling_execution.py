@@ -1,8 +1,14 @@
 """Moves of an execution that begin one by one, its throttle, and its waits, without a cluster."""
 
+from pathlib import Path
+from typing import cast
+
 import pytest
 
+from spindle.cli.execution import executor as executor_module
 from spindle.cli.execution import settling as settling_module
+from spindle.cli.execution.execution_file import ExecutionFile
+from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.moves_under_way import MovesUnderWay
 from spindle.cli.execution.plan_under_way import PlanUnderWay
 from spindle.cli.execution.settling import Settling
@@ -10,10 +16,12 @@ from spindle.cli.execution.steps import ExecutionStep, Remarks
 from spindle.cli.execution.throttle_backoff import ThrottleBackoff, lagging_partitions
 from spindle.cli.execution.topic_throttles import entries_of
 from spindle.cli.plan.snapshot import ClusterSnapshot
-from spindle.cli.tools.reassignment_plan import Plan, Replica
+from spindle.cli.tools.reassignment_moves import Places
+from spindle.cli.tools.reassignment_plan import Plan, Replica, plan_json
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.cluster import ClusterView, PartitionView, TopicView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
+from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
@@ -119,6 +127,31 @@ def test_a_first_plan_waits_once_for_what_brokers_do_not_report(
     assert [settling.is_over(snapshot, plan) for _ in range(2)] == [True, False]
     assert slept == [60.0]
     assert told[0].text.startswith("waiting 60 s: 1:/a has bytes that are no replicas, and brokers")
+
+
+def test_a_copy_that_arrives_while_it_is_ended_does_not_move_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    replica, sent = Replica(1, FIRST), []
+    looks = iter(
+        [Places({replica: "/a"}, {replica: "/b"}), Places({replica: "/b"}, {replica: "/a"})]
+    )
+
+    def move(
+        _: object, broker: int, wanted: dict[TopicPartition, str]
+    ) -> dict[TopicPartition, None]:
+        sent.append((broker, wanted))
+        return dict.fromkeys(wanted)
+
+    monkeypatch.setattr(executor_module, "places_of", lambda _: next(looks))
+    monkeypatch.setattr(executor_module, "move_replicas", move)
+    monkeypatch.setattr(executor_module, "list_reassignments", lambda *_: {})
+    monkeypatch.setattr(executor_module, "alter_reassignments", lambda *_: {})
+    text = plan_json({FIRST: (1,)}, {replica: "/b"})
+    file = ExecutionFile(tmp_path / "drain.json", "id", "drain", round=text)
+    executor = RoundExecutor(cast("WireClient", None), file, LIMITS, lambda _: None)
+    executor.stop_moves()
+    assert sent == [(1, {FIRST: "/a"}), (1, {FIRST: "/b"})]
 
 
 def test_throttled_replicas_of_ended_moves_are_found_by_their_partition() -> None:

@@ -278,6 +278,23 @@ class TestDeletion:
         again.load(config_of, NOW_MS)
         assert again.deleted_at_start[0].topic_id is None
 
+    def test_deleted_bytes_are_those_that_are_not_gone_yet(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        log = directory.logs[A0]
+        append(log, "some bytes")
+        size_bytes = log.size_bytes
+        assert size_bytes > 0
+        directory.delete_later(log, UNIQUE, NOW_MS)
+        assert directory.storage.deleted_bytes == size_bytes
+        again = DirectoryStore(files, ROOT)
+        again.load(config_of, NOW_MS)
+        assert again.storage.deleted_bytes >= size_bytes
+        for each in (directory, again):
+            each.delete_expired(NOW_MS + 100)
+            assert each.storage.deleted_bytes == 0
+
     def test_work_that_comes_after_the_files_are_gone_is_refused(self) -> None:
         """A dead disk would report a missing file as well; this one is fine."""
         files = MemoryFileSystem()

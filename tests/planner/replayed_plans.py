@@ -24,7 +24,7 @@ class Replay:
     places: list[list[int]] = field(init=False)
     used: list[int] = field(init=False)
     deleted: list[tuple[int, int, int]] = field(init=False)
-    """Replicas that left directories and still have their space: until when in ms, where, bytes."""
+    """Replicas that have left and still have their space: until when in ms, where, and bytes."""
     time_ms: int = 0
 
     def __post_init__(self) -> None:

@@ -68,6 +68,7 @@ class ServingScenario(BrokerScenario):
             config=config,
             loop=self.loop,
             now_ms=lambda: NOW_MS,
+            device_health=lambda _: {},
             steady_ms=self.steady_ms,
             random=Random(1),
             metadata=self.metadata,

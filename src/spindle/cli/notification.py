@@ -278,7 +278,7 @@ def post(url: str, document: Document, limit_s: float) -> None:
         timer.cancel()
         connection.close()
     if time.monotonic() >= deadline:
-        # What was cut off looks like a whole answer.
+        # A cut answer looks like a whole one.
         raise _too_late(limit_s)
     if not 200 <= answer.status < 300:
         raise NotDelivered(f"the answer was {answer.status}")

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.state_text import hangs, silence_text
+from spindle.cli.disks.state_text import hangs, health_text, silence_text
 from spindle.cli.disks.survey import BrokerReport, Survey
 from spindle.cli.examples import examples
 from spindle.cli.notification import Notifier, Targets, changes_of
@@ -32,7 +32,8 @@ from spindle.common.sizes import size_text
 
 NEEDS_ATTENTION: Final = 3
 """The exit code if something needs attention; 1 is that of a command that could not look."""
-_FULL: Final = 0.9
+FULL: Final = 0.9
+"""The used share of a file system above which a directory needs attention."""
 _MOST_SHOWN: Final = 10
 _MOST_NAMED: Final = 5
 
@@ -138,16 +139,19 @@ def _broker_problems(report: BrokerReport) -> Iterator[Problem]:
 
 
 def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
+    health = health_text(disk)
+    if health:
+        yield Problem(f"device {place}", "devices with errors", f"{place} on {health}")
     if disk.failure is not None:
         text = f"{place} is offline: {disk.failure}"
         yield Problem(f"offline {place}", "offline directories", text)
         return
     if hangs(disk):
         yield Problem(f"hangs {place}", "hanging directories", f"{place} does not answer")
-    if disk.total_bytes > 0 and disk.used_bytes > _FULL * disk.total_bytes:
+    if disk.total_bytes > 0 and disk.used_bytes > FULL * disk.total_bytes:
         text = f"{place} is {disk.used_bytes / disk.total_bytes:.1%} full"
         text += f", {size_text(disk.usable_bytes)} are free"
-        yield Problem(f"full {place}", f"directories above {_FULL:.0%}", text)
+        yield Problem(f"full {place}", f"directories above {FULL:.0%}", text)
     if disk.stray_count:
         text = (
             f"{place} has {counted(disk.stray_count, 'stray log')} with "

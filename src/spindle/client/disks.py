@@ -9,6 +9,7 @@ from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, is_reserved_directory_id
+from spindle.disks.device_health import DeviceHealth
 from spindle.protocol.messages.describe_disks import DescribeDisksResponse
 
 UNKNOWN_EPOCH: Final = -1
@@ -68,6 +69,7 @@ class DiskView:
             broker does not report them.
         stray_count, stray_bytes: logs (`-stray`) that the metadata does not place here, and that
             nothing removes.
+        health: of the block device, as the node itself sees it; None if it is unknown.
     """
 
     path: str
@@ -85,6 +87,7 @@ class DiskView:
     deleted_bytes: int | None = None
     stray_count: int = 0
     stray_bytes: int = 0
+    health: DeviceHealth | None = None
 
     @property
     def used_bytes(self) -> int:
@@ -196,6 +199,18 @@ def _disk(disk: DescribeDisksResponse.Disk) -> DiskView:
         deleted_bytes=disk.deleted_bytes if disk.deleted_bytes >= 0 else None,
         stray_count=disk.stray_count,
         stray_bytes=disk.stray_bytes,
+        health=_health(disk),
+    )
+
+
+def _health(disk: DescribeDisksResponse.Disk) -> DeviceHealth | None:
+    if disk.device is None:
+        return None
+    return DeviceHealth(
+        disk.device,
+        disk.device_errors if disk.device_errors >= 0 else None,
+        bool(disk.smart_status) if disk.smart_status >= 0 else None,
+        disk.media_errors if disk.media_errors >= 0 else None,
     )
 
 

@@ -650,9 +650,7 @@ class Log:
         """Mark the files of a segment that left the log as deleted, to be removed at `due_ms`."""
         paths = segment.mark_deleted()
         snapshot = self.producers.mark_snapshot_deleted(segment.base_offset)
-        self.delete_later(paths, due_ms, segment.size_bytes)
-        if snapshot is not None:
-            self.delete_later([snapshot], due_ms)
+        self.delete_later([*paths, *([snapshot] if snapshot else [])], due_ms, segment.size_bytes)
 
     def delete_later(self, paths: Sequence[str], due_ms: int, size_bytes: int = 0) -> None:
         """Remove files of the log, which have so many bytes together, at `due_ms`."""

@@ -8,14 +8,16 @@ import asyncio
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
 from spindle.common.errors import ConfigError, LogDirectoryFailed
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, uuid_from_random
+from spindle.disks.device_health import DeviceHealth
 from spindle.disks.executor import DirectoryExecutor
+from spindle.runtime.disks.device_healths import DeviceHealths
 from spindle.runtime.disks.directory_lock import DirectoryLock
 from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.disks.measured_files import MeasuredFileSystem
@@ -74,6 +76,10 @@ class Machine(Protocol):
         """Return how many descriptors the process may have."""
         ...
 
+    def device_health(self, directories: Sequence[str]) -> Mapping[str, DeviceHealth]:
+        """Return what is known of the devices below directories, by path. Does not wait."""
+        ...
+
     async def listen(self, name: str, host: str, port: int) -> Any:
         """Return a bound socket for `create_server`, which queues connections until then.
 
@@ -90,6 +96,7 @@ class LocalMachine:
         self.random = Random(secrets.randbits(64))
         self._offset_ns = time.time_ns() - time.monotonic_ns()
         self._files = MeasuredFileSystem()
+        self._device_healths = DeviceHealths()
 
     def wall_clock_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -116,6 +123,9 @@ class LocalMachine:
 
     def open_files_limit(self) -> int:
         return open_files_limit()
+
+    def device_health(self, directories: Sequence[str]) -> Mapping[str, DeviceHealth]:
+        return self._device_healths.of(directories)
 
     async def listen(self, name: str, host: str, port: int) -> socket.socket:
         loop = asyncio.get_running_loop()

@@ -310,6 +310,7 @@ class Node:
             authorizer=self._authorizer,
             peers=peers,
             now_ms=self._machine.wall_clock_ms,
+            device_health=self._machine.device_health,
             new_uuid=self._machine.new_uuid,
             random=self._machine.random,
             on_fatal=self.fail,

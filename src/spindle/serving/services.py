@@ -11,6 +11,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
 from spindle.coordinator.transactions.port import TransactionCoordinatorPort
 from spindle.disks.alteration import AlteredDirectory, DirectoryAction
+from spindle.disks.device_health import DeviceHealth
 from spindle.disks.log_directory import LogDirectory
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.partition import Partition
@@ -40,6 +41,7 @@ class BrokerServices:
         fetch_memory, replica_memory: for fetches of consumers and of followers.
         check_listeners: refuses dynamic values that leave a listener without a key or users.
         capacities: total and usable bytes of directories by path, where they are known.
+        device_health: what is known of the devices below directories, by path.
         move_throttle: for moves between directories (KIP-113).
         leader_throttle: for what throttled followers fetch (KIP-73).
         is_rack_aware: consumers are sent to replicas in their rack (KIP-392).
@@ -55,6 +57,7 @@ class BrokerServices:
     metadata: MetadataView
     replicas: Replicas
     capacities: Callable[[Sequence[LogDirectory]], Awaitable[Mapping[str, tuple[int, int]]]]
+    device_health: Callable[[Sequence[str]], Mapping[str, DeviceHealth]]
     alter_disks: Callable[
         [DirectoryAction, str, Collection[TopicPartition]], Awaitable[AlteredDirectory]
     ]

@@ -1,1 +1,1 @@
-"""`spindle balance`: fills all log directories equally, round by round."""
+"""`spindle balance`: fills all log directories equally."""

@@ -45,8 +45,21 @@ def disk_document(disk: DiskView) -> dict[str, Any]:
         "deletedBytes": disk.deleted_bytes,
         "strayLogs": disk.stray_count,
         "strayBytes": disk.stray_bytes,
+        "device": _health_document(disk),
         "cordons": [_cordon_document(each) for each in disk.cordons],
         "work": _work_document(disk.work) if disk.work is not None else None,
+    }
+
+
+def _health_document(disk: DiskView) -> dict[str, Any] | None:
+    health = disk.health
+    if health is None:
+        return None
+    return {
+        "name": health.device,
+        "ioErrors": health.errors,
+        "smartPassed": health.smart_passed,
+        "mediaErrors": health.media_errors,
     }
 
 

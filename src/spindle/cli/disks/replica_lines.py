@@ -77,7 +77,7 @@ def stray_lines(client: WireClient, broker: int, path: str) -> list[str]:
                 return [
                     "",
                     f"{path} has {stray_text(disk)}: the metadata places them elsewhere. The "
-                    "broker keeps them in folders whose names end with -stray, and never deletes "
-                    "them: look whether they are needed, and delete them.",
+                    "broker keeps them in folders whose names end with -stray, and deletes none: "
+                    "look whether they are needed, and delete them.",
                 ]
     return []

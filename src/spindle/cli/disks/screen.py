@@ -13,6 +13,7 @@ from spindle.cli.disks.state_text import (
     fill_text,
     hang_text,
     hangs,
+    health_text,
     offline_text,
     silence_text,
     stray_text,
@@ -205,9 +206,10 @@ def _broker_title(each: BrokerPicture, layout: _Layout) -> str:
 
 
 def _remarks(disk: DiskView, now_ms: int) -> list[Line]:
+    health = [Line(text, BAD)] if (text := health_text(disk)) else []
     if disk.failure is not None:
-        return [Line(offline_text(disk, now_ms), BAD)]
-    lines = [Line(cordon_text(cordon, now_ms), UNUSUAL) for cordon in disk.cordons]
+        return [Line(offline_text(disk, now_ms), BAD), *health]
+    lines = health + [Line(cordon_text(cordon, now_ms), UNUSUAL) for cordon in disk.cordons]
     if hangs(disk):
         lines.append(Line(hang_text(disk), BAD))
     if disk.stray_count:

@@ -50,11 +50,11 @@ def cordon_text(cordon: CordonView, now_ms: int) -> str:
 def state_text(disk: DiskView, moves: Sequence[MoveView], now_ms: int) -> str:
     """Return the state of a directory in one line."""
     if disk.failure is not None:
-        return offline_text(disk, now_ms)
+        return ", ".join(filter(None, [offline_text(disk, now_ms), health_text(disk)]))
     parts = [cordon_text(each, now_ms) for each in disk.cordons] or ["online"]
     if hangs(disk):
         parts.insert(0, hang_text(disk))
-    parts += [moves_text(disk.path, moves), stray_text(disk)]
+    parts += [moves_text(disk.path, moves), stray_text(disk), health_text(disk)]
     return ", ".join(filter(None, parts))
 
 
@@ -81,6 +81,21 @@ def stray_text(disk: DiskView) -> str:
     if not disk.stray_count:
         return ""
     return f"{counted(disk.stray_count, 'stray log')} with {size_text(disk.stray_bytes)}"
+
+
+def health_text(disk: DiskView) -> str:
+    """Return what speaks against the device; empty if nothing does, or nothing is known."""
+    health = disk.health
+    if health is None:
+        return ""
+    parts = []
+    if health.smart_passed is False:
+        parts.append("SMART: failing")
+    if health.media_errors:
+        parts.append(counted(health.media_errors, "media error"))
+    if health.errors:
+        parts.append(counted(health.errors, "I/O error"))
+    return f"{health.device}: {', '.join(parts)}" if parts else ""
 
 
 def silence_text(report: BrokerReport) -> str:

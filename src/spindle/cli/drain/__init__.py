@@ -1,1 +1,1 @@
-"""`spindle drain`: empties a broker or a log directory, round by round."""
+"""`spindle drain`: empties a broker or a log directory."""

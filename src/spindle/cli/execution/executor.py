@@ -23,7 +23,7 @@ from spindle.cli.execution.topic_throttles import (
 )
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.deletions import OwnDeletions, deleted_bytes_of
-from spindle.cli.tools.reassignment_moves import current_replicas, places_of
+from spindle.cli.tools.reassignment_moves import Places, current_replicas, places_of
 from spindle.cli.tools.reassignment_plan import Plan, Replica, parse_plan, plan_json
 from spindle.cli.tools.reassignment_throttles import (
     BETWEEN_BROKERS,
@@ -452,14 +452,29 @@ class RoundExecutor:
         """
         places = places_of(self.client)
         left = {}
+        ended = {}
         for replica, path in plan.directories.items():
             if places.futures.get(replica) == path and replica in places.directories:
                 here = places.directories[replica]
                 back = {replica.partition: here}
                 error = move_replicas(self.client, replica.broker, back)[replica.partition]
-                if error is not None and error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+                if error is None:
+                    ended[replica] = (here, path)
+                elif error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
                     left[replica] = here
+        self._end_moves_back(ended)
         return left
+
+    def _end_moves_back(self, ended: Mapping[Replica, tuple[str, str]]) -> None:
+        """End the moves that began because a copy had arrived before it was ended.
+
+        Args:
+            ended: the directories that replicas were in, and those that their copies went to.
+        """
+        places = places_of(self.client) if ended else Places({}, {})
+        for replica, (here, path) in ended.items():
+            if places.directories.get(replica) == path and places.futures.get(replica) == here:
+                move_replicas(self.client, replica.broker, {replica.partition: path})
 
     def throttle(self) -> None:
         """Set the throttle of this run, also for a round that an earlier run began.

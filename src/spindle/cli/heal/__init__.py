@@ -1,1 +1,1 @@
-"""`spindle heal`: keeps directories within limits, round by round, for as long as it runs."""
+"""`spindle heal`: keeps directories within limits, for as long as it runs."""

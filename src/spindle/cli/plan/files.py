@@ -65,8 +65,8 @@ def round_texts(plan: PlacementPlan) -> list[str]:
 def rollback_texts(plan: PlacementPlan, max_fill: float) -> list[str]:
     """Return a text for each round that brings its replicas back to where they were before it.
 
-    They are executed from the last round to the first one. What had room on the way there has room
-    on the way back, once deleted replicas are gone.
+    They are executed from the last round to the first one. A replica that had room on the way
+    there has room on the way back, once deleted replicas are gone.
 
     Args:
         max_fill: a text waits for deletions if a directory would be fuller than this without.

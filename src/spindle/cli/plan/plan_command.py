@@ -182,15 +182,19 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         if out is not None:
             click.echo(f"\nWrote {counted(len(written), 'file')} to {out}")
         if out is not None and plan.rounds:
-            click.echo(_HOW_TO_EXECUTE)
-            servers = ",".join(map(str, client.settings.bootstrap_servers))
-            click.echo(
-                f"kafka-reassign-partitions --bootstrap-server {servers} --execute "
-                f"--reassignment-json-file {out / round_file_name(1)} "
-                f"--throttle {throttle} --replica-alter-log-dirs-throttle {throttle}"
-            )
+            click.echo(_execution_text(client, out, throttle))
 
     return limit_options(ahead_options(HTML(cluster_command(run))))
+
+
+def _execution_text(client: WireClient, out: Path, throttle: int) -> str:
+    """Return how to execute the written rounds."""
+    servers = ",".join(map(str, client.settings.bootstrap_servers))
+    return (
+        f"{_HOW_TO_EXECUTE}\nkafka-reassign-partitions --bootstrap-server {servers} --execute "
+        f"--reassignment-json-file {out / round_file_name(1)} "
+        f"--throttle {throttle} --replica-alter-log-dirs-throttle {throttle}"
+    )
 
 
 def _deliver(document: dict[str, Any], as_json: bool, html: Path | None) -> None:

@@ -215,6 +215,7 @@ class BrokerServer:
             metadata=self.metadata,
             replicas=self.replicas,
             capacities=self.capacities.ask,
+            device_health=env.device_health,
             alter_disks=lambda *change: self.directory_changes.change(*change),
             move_replica=self.mover.alter,
             controller=env.channel,

@@ -1,6 +1,6 @@
 """The parts of the process that its broker uses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -8,6 +8,7 @@ from spindle.authorization.authorizer import Authorizer
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
 from spindle.config.node_config import NodeConfig
+from spindle.disks.device_health import DeviceHealth
 from spindle.disks.log_directory import LogDirectory
 from spindle.runtime.broker.directory_changes import DirectoryPorts
 from spindle.runtime.network.listener import Listen
@@ -31,6 +32,7 @@ class BrokerEnvironment:
     authorizer: Authorizer
     peers: PeerConnections
     now_ms: Callable[[], int]
+    device_health: Callable[[Sequence[str]], Mapping[str, DeviceHealth]]
     new_uuid: Callable[[], Uuid]
     random: Random
     on_fatal: Callable[[str], None]

@@ -6,6 +6,7 @@ from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.disks.cordons import Cordon
+from spindle.disks.device_health import DeviceHealth
 from spindle.disks.io_counts import DirectoryIo, OperationCounts
 from spindle.disks.log_directory import LogDirectory
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
@@ -35,13 +36,20 @@ async def describe_disks(
         counts.add(partition)
     counts.add_futures(replicas.moves)
     capacities = await services.capacities(replicas.directories)
+    health = services.device_health([each.path for each in replicas.directories])
     own = services.metadata.image.cluster.brokers.get(services.node_id)
     return DescribeDisksResponse(
         broker_epoch=own.epoch if own is not None else _UNKNOWN_EPOCH,
         steady_ms=services.steady_ms(),
         move_limit_bytes_per_second=services.move_throttle.limit_bytes_per_s,
         disks=[
-            _disk(services, each, counts, capacities.get(each.path, _UNKNOWN_SPACE))
+            _disk(
+                services,
+                each,
+                counts,
+                capacities.get(each.path, _UNKNOWN_SPACE),
+                health.get(each.path),
+            )
             for each in replicas.directories
         ],
         moves=[_move(each) for each in replicas.moves],
@@ -53,6 +61,7 @@ def _disk(
     directory: LogDirectory,
     counts: DirectoryCounts,
     capacity: tuple[int, int],
+    health: DeviceHealth | None,
 ) -> Disk:
     executor = directory.executor
     failure, load = executor.failure, executor.load()
@@ -78,8 +87,17 @@ def _disk(
         disk.deleted_bytes = directory.store.storage.deleted_bytes
         disk.stray_count = len(directory.store.stray_logs)
         disk.stray_bytes = directory.store.stray_bytes()
+    if health is not None:
+        disk.device = health.device
+        disk.device_errors = _count(health.errors)
+        disk.smart_status = _count(health.smart_passed)
+        disk.media_errors = _count(health.media_errors)
     disk.cordons = [_cordon(each) for each in services.replicas.cordons_of(directory)]
     return disk
+
+
+def _count(value: int | None) -> int:
+    return -1 if value is None else int(value)
 
 
 def _cordon(cordon: Cordon) -> Disk.Cordon:

@@ -1,11 +1,12 @@
 """A machine of the simulation: what `spindle.runtime.machine` asks for, by seed."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 from spindle.common.uuids import Uuid, uuid_from_random
+from spindle.disks.device_health import DeviceHealth
 from spindle.disks.executor import DirectoryExecutor
 from spindle.runtime.machine import DirectoryFailureListener, Lock
 from spindle.testing.simulation.clock import SkewedClock
@@ -40,6 +41,9 @@ class SimulatedMachine:
         self.retired: set[str] = set()
         self._loop = loop
         self._on_interrupted = on_interrupted
+
+    def device_health(self, directories: Sequence[str]) -> Mapping[str, DeviceHealth]:
+        return {}
 
     def wall_clock_ms(self) -> int:
         return self.clock.wall_ms(self._loop.now_s)
