@@ -93,6 +93,20 @@ def test_the_spark_job_finds_the_same_totals(
     assert run_example("spark_totals.py", node["bootstrap_servers"], where) == TOTALS
 
 
+@pytest.mark.spark
+@pytest.mark.full
+def test_the_delta_table_keeps_up_and_has_the_same_totals(
+    node: dict[str, Any], totals_of_the_application: list[str], tmp_path: Path
+) -> None:
+    words = (str(EXAMPLES / "json_to_delta.py"), node["bootstrap_servers"], str(tmp_path / "t"))
+    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "version 0: 300 orders\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().splitlines() == totals_of_the_application
+    assert process.returncode == 0
+
+
 def test_the_rehearsal_moves_leaders_and_loses_nothing() -> None:
     lines = run_example("disk_rehearsal.py")
     begun = re.fullmatch(r"broker (\d) leads partition \d+ from (\S+), which fails", lines[0])

@@ -1,4 +1,5 @@
-"""Errors for what a source does not support: a streaming read of batch headers, and writes.
+"""Errors for what a source does not support: a streaming read of batch headers, writes, and the
+format `delta` in a session without its jar.
 
 A Python source learns that it is read as a stream, or written to, only when the query starts; it
 cannot tell in `load()`. If `streamReader` fails, PySpark reports an error of its own instead. So
@@ -7,7 +8,9 @@ cannot tell in `load()`. If `streamReader` fails, PySpark reports an error of it
 
 from typing import Any, Final, NoReturn
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamReader,
@@ -30,6 +33,15 @@ _NO_WRITE: Final = (
 )
 
 
+_NO_DELTA: Final = (
+    "this session has no jar of Delta Lake, and tables of topics need none (spindle.pipeline.export, "
+    "docs/export.md): follow_export(spark, ExportJob('delta', path, options, {'source': 'spindle'})) "
+    "writes what topics have and keeps up with them, export_delta(spark, path, options) is one such "
+    "run, and read_delta(spark, path) reads a table"
+)
+_DELTA_CLASS: Final = "org.apache.spark.sql.delta.sources.DeltaDataSource"
+
+
 class BatchReadOnly(PlainErrors, DataSource):
     """A data source for `spark.read`; streams and writes fail with one sentence."""
 
@@ -41,6 +53,29 @@ class BatchReadOnly(PlainErrors, DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         _refuse(_NO_WRITE, self.name())
+
+
+class DeltaWithoutJar(DataSource):
+    """`format("delta")` where Spark has no such source: it names what writes and reads tables."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        raise PySparkNotImplementedError(_NO_DELTA)
+
+    @classmethod
+    def name(cls) -> str:
+        return "delta"
+
+
+def explain_delta(spark: SparkSession) -> None:
+    """Register an error for `format("delta")`, unless the session has the jar of Delta Lake."""
+    try:
+        jvm: Any = spark.sparkContext._jvm
+        has_jar = jvm.org.apache.spark.util.Utils.classIsLoadable(_DELTA_CLASS)
+    except (Py4JError, TypeError, AttributeError):
+        # A version of Spark that keeps this elsewhere has its own error.
+        return
+    if not has_jar:
+        spark.dataSource.register(DeltaWithoutJar)
 
 
 class RefusedStream(DataSourceStreamReader):

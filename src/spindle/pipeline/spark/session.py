@@ -119,11 +119,12 @@ def _added_settings(given: Mapping[str, str], is_new: bool) -> Mapping[str, str]
 
 def register_sources(spark: "SparkSession") -> None:
     """Register `spindle`, `spindle-segments` and `spindle-batches` as formats of any session."""
-    from spindle.pipeline.sources import batches, broker, segments
+    from spindle.pipeline.sources import batches, broker, not_yet, segments
 
     broker.register(spark)
     segments.register(spark)
     batches.register(spark)
+    not_yet.explain_delta(spark)
 
 
 def _compile_kernel() -> None:
