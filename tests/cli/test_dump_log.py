@@ -120,7 +120,7 @@ def test_records_of_share_groups(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_records_of_remote_storage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # As Kafka 4.3.1 writes them.
+    # These bytes were written by Kafka 4.3.1.
     head = "08746f7069632d78000000000000000000000000000000050000000300"
     segment = f"{head}0000000000000000000000000000000700"
     values = [

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from peers.clients import settings
+from confluent_kafka import Consumer, Producer, TopicPartition
+from peers.clients import settings, take
 from peers.compare import Answer, Pair, tool_answer
 from peers.node import Node
 
@@ -85,6 +85,14 @@ class Mover:
             )
             for path in self.paths
         ]
+
+    def producers(self) -> list[list[int]]:
+        """Return (producer id, epoch, last sequence) of the producers of the partition."""
+        server = ("--bootstrap-server", self._node.bootstrap)
+        words = ("describe-producers", "--topic", self._topic, "--partition", "0")
+        result = self._pair.java_tools.run("transactions", *server, *words)
+        rows = [line.split() for line in result.check().lines[1:]]
+        return [[int(row[0]), int(row[1]), int(row[3])] for row in rows]
 
     def until_known(self, number: int) -> None:
         """Wait until the future log has its topic id. Kafka takes one without for a stray log."""
@@ -197,3 +205,118 @@ def test_a_restart_goes_on_with_a_move(pair: Pair, tmp_path: Path, how: str) -> 
         return [names, verified, mover.until_moved(1), mover.reassign(second, "--verify")]
 
     pair.compare(script)
+
+
+# -- a producer, and the metadata
+
+
+def idempotent(node: Node) -> Producer:
+    return Producer(settings(node, enable_idempotence=True, linger_ms=0))
+
+
+def send(producer: Producer, topic: str, begin: int, end: int) -> None:
+    """Send the numbers, each acknowledged before the next, so that each is a batch."""
+    for number in range(begin, end):
+        producer.produce(topic, b"%d" % number, partition=0)
+        assert producer.flush(LIMIT_S) == 0
+
+
+def test_an_idempotent_producer_goes_on_over_a_move_and_a_restart(
+    pair: Pair, tmp_path: Path
+) -> None:
+    """Its state moves with the log: the same producer id, and the sequence of its last batch."""
+
+    def script(node: Node) -> Answer:
+        mover = Mover(pair, node, "produced", tmp_path)
+        second = mover.paths[1]
+        producer = idempotent(node)
+        send(producer, "produced", 0, 100)
+        (first,) = [row for row in mover.producers() if row[2] == 99]
+        mover.reassign(second, "--execute", *SLOW)
+        mover.until_known(1)
+        send(producer, "produced", 100, 200)
+        mover.reassign(second, "--execute", "--additional", *FAST)
+        sent = 200
+        while mover.view() != [["<second>", False, False]]:
+            send(producer, "produced", sent, sent + 20)
+            sent += 20
+        moved = mover.producers()
+        node.stop()
+        node.start()
+        restarted = mover.producers()
+        send(producer, "produced", sent, sent + 100)
+        after = mover.producers()
+        consumer = Consumer(settings(node, group_id="all", auto_offset_reset="earliest"))
+        consumer.assign([TopicPartition("produced", 0, RECORDS)])
+        values = [int(record.value() or b"") for record in take(consumer, sent + 100)]
+        consumer.close()
+        assert values == list(range(sent + 100))
+        return [
+            [
+                [first[0], first[1], last] in rows
+                for rows, last in ((moved, sent - 1), (restarted, sent - 1), (after, sent + 99))
+            ],
+            mover.view(),
+        ]
+
+    answers = pair.compare(script)
+    assert answers[0] == [True, True, True]
+
+
+def metadata(pair: Pair, node: Node, mover: Mover) -> list[Any]:
+    """Return the registrations, their changes, and the directories of the topic in the metadata
+    log, with names in place of ids. The node is stopped."""
+    files = sorted((node.log_dirs[0] / "__cluster_metadata-0").glob("*.log"))
+    result = pair.java_tools.run(
+        *("dump-log", "--cluster-metadata-decoder", "--skip-record-metadata"),
+        *("--files", ",".join(map(str, files))),
+    )
+    text = result.check().stdout
+    for path, name in zip(mover.paths, ("<first>", "<second>", "<third>"), strict=False):
+        properties = dict(
+            line.split("=", 1)
+            for line in (Path(path) / "meta.properties").read_text().splitlines()
+            if "=" in line
+        )
+        text = text.replace(properties["directory.id"], name)
+    rows: list[Any] = []
+    for line in text.splitlines():
+        if not line.startswith("| payload: {"):
+            continue
+        record = json.loads(line.removeprefix("| payload: "))
+        data = record["data"]
+        kept = {key: data[key] for key in ("fenced", "logDirs", "cordonedLogDirs") if key in data}
+        kept = {key: sorted(v) if isinstance(v, list) else v for key, v in kept.items()}
+        if record["type"].startswith(("REGISTER_BROKER", "BROKER_REGISTRATION")) and kept:
+            rows.append([record["type"], record["version"], kept])
+        elif record["type"].startswith("PARTITION") and "<" in str(data.get("directories")):
+            rows.append([record["type"], data["directories"]])
+    return rows
+
+
+def test_a_registration_keeps_the_cordons_and_corrects_a_stale_assignment(
+    pair: Pair, tmp_path: Path
+) -> None:
+    """A replica is moved by hand while the node is down, and a directory is cordoned."""
+
+    def script(node: Node) -> Answer:
+        mover = Mover(pair, node, "stale", tmp_path)
+        first, second = mover.paths[:2]
+        entity = ("--entity-type", "brokers", "--entity-name", "1", "--alter")
+        mover.tool("configs", *entity, "--add-config", f"cordoned.log.dirs={second}")
+        node.stop()
+        shown = metadata(pair, node, mover)
+        (Path(first) / "stale-0").rename(Path(second) / "stale-0")
+        node.start()
+        view = mover.view()
+        node.stop()
+        registered = metadata(pair, node, mover)[len(shown) :]
+        node.start()
+        mover.tool("configs", *entity, "--delete-config", "cordoned.log.dirs")
+        # Heartbeats and the assignment race with each other, in Kafka as well.
+        return [sorted(registered, key=str), view, mover.view()]
+
+    registered, view, _ = pair.compare(script)
+    assert view == [["<second>", False, False]]
+    assert ["PARTITION_CHANGE_RECORD", ["<second>"]] in registered
+    assert [r for r in registered if r[0] == "REGISTER_BROKER_RECORD"]
