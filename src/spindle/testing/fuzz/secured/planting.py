@@ -136,9 +136,7 @@ async def _create_topics(admin: RawConnection, names: list[str]) -> None:
 
 
 def _batch(topic: str) -> ProduceRequest:
-    records = build_batch(
-        [SimpleRecord(value=_HIDDEN_TEXT.encode(), timestamp_ms=1_700_000_000_000)]
-    )
+    records = build_batch([SimpleRecord(value=_HIDDEN_TEXT.encode())])
     data = ProduceRequest.TopicProduceData
     part = data.PartitionProduceData(index=0, records=records)
     return ProduceRequest(
