@@ -519,6 +519,9 @@ async def move_until_dead(
     await broker.until(lambda: work.done() and not broker.mover.is_busy)
     is_over = not broker.is_dead
     disks.power_left = None
+    for directory in broker.directories if broker.is_dead else ():
+        assert isinstance(directory.executor, InlineExecutor)
+        directory.executor.died.set()  # none of them does what the cancellation asks for
     work.cancel()
     await broker.stop()
     return broker, acknowledged, is_over

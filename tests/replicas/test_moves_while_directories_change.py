@@ -128,6 +128,18 @@ def test_a_directory_that_fails_while_a_move_begins_leaves_no_future_log() -> No
     run(scenario)
 
 
+def test_a_request_that_is_dropped_while_its_move_begins_leaves_no_future_log() -> None:
+    async def scenario() -> None:
+        broker, executor, begin = await beginning()
+        begin.cancel()
+        await asyncio.gather(begin, return_exceptions=True)
+        executor.release()
+        await broker.until(lambda: broker.names(1) == ["orders-0-delete"])
+        await check_nothing_moves(broker)
+
+    run(scenario)
+
+
 def test_a_topic_made_again_while_a_move_of_the_first_one_begins_is_hosted_empty() -> None:
     async def scenario() -> None:
         broker, executor, begin = await beginning()

@@ -225,6 +225,8 @@ def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until_each_
                 assert not list(path.iterdir())
             answer = await alter(client, DirectoryAction.READMIT, path, *lost)
             assert (answer.error_code, answer.was_formatted) == (0, True), answer
+            states = [p.state for t in answer.topics for p in t.partitions]
+            assert states == [ReplicaState.BEGUN_ANEW] * 2
             await eventually(lambda: all(_leads(node, where) for where in lost))
 
     run(scenario)

@@ -31,6 +31,8 @@ class ReplicaState(IntEnum):
     """Its log was lost; a new one gets the records of the leader."""
     OFFLINE = 3
     """Its log was lost and not created, or no leader is there that has its records."""
+    BEGUN_ANEW = 4
+    """Its loss was accepted: it is the only replica, with what was left of its records, if any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ leads, follows and deletes replicas, and reports replicas that stand in another 
 metadata records.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
@@ -497,10 +499,17 @@ class Replicas:
         where = partition.topic_partition
         new = NewLog(where, partition.topic_id, partition.log.config)
         with self.moves.about_to_begin(partition, target):
-            try:
-                future = await target.executor.submit(
+            creation = asyncio.ensure_future(
+                target.executor.submit(
                     target.store.create_future, new, self._new_uuid(), self._now_ms()
                 )
+            )
+            try:
+                future = await asyncio.shield(creation)
+            except asyncio.CancelledError:
+                # The client is gone; the disk creates the future log nevertheless.
+                creation.add_done_callback(partial(self._drop_unwanted, target))
+                raise
             except LogDirectoryFailed as failure:
                 log.error("cannot move %s to %s: %s", where, target.path, failure)
                 return ErrorCode.KAFKA_STORAGE_ERROR
@@ -511,6 +520,10 @@ class Replicas:
             return code
         self.moves.begin(partition, target, future, needs_assignment=needs_assignment)
         return ErrorCode.NONE
+
+    def _drop_unwanted(self, target: LogDirectory, creation: asyncio.Future[Log]) -> None:
+        if not creation.cancelled() and creation.exception() is None:
+            self.moves.drop(target, creation.result())
 
     def _why_not_to_move(self, partition: Partition, target: LogDirectory) -> ErrorCode:
         if partition.is_deleted:

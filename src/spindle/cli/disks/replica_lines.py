@@ -20,12 +20,14 @@ _STATES: Final = {
     ReplicaState.FOUND: "found, catches up",
     ReplicaState.CREATED: "created anew, catches up",
     ReplicaState.OFFLINE: "LOST: no other replica leads",
+    ReplicaState.BEGUN_ANEW: "begun anew, its loss is accepted",
 }
 _WORDS: Final = {
     ReplicaState.PRESENT: "present",
     ReplicaState.FOUND: "found",
     ReplicaState.CREATED: "created",
     ReplicaState.OFFLINE: "lost",
+    ReplicaState.BEGUN_ANEW: "begun anew",
 }
 _ADVICE: Final = (
     "No other replica of the lost ones leads, so records may be gone for good. If another replica "

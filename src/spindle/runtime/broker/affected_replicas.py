@@ -44,9 +44,17 @@ class AffectedReplicas:
         )
 
     def states(
-        self, affected: Iterable[TopicPartition], found: Sequence[Log]
+        self,
+        affected: Iterable[TopicPartition],
+        found: Sequence[Log],
+        accepted: Collection[TopicPartition] = (),
     ) -> Mapping[TopicPartition, ReplicaState]:
-        """Return what has become of replicas, in their order; `found` are logs of the directory."""
+        """Return what has become of replicas, in their order.
+
+        Args:
+            found: the logs of the directory.
+            accepted: replicas whose loss is accepted.
+        """
         logs = {id(each): None for each in found}
         known = dict(self._hosted())
         states = {}
@@ -59,6 +67,8 @@ class AffectedReplicas:
                 self._node_id,
             ):
                 states[where] = ReplicaState.CREATED
+            elif partition is not None and where in accepted and len(known[where].replicas) == 1:
+                states[where] = ReplicaState.BEGUN_ANEW
             elif where in known:
                 states[where] = ReplicaState.OFFLINE
         return states

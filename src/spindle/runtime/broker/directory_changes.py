@@ -230,7 +230,7 @@ class DirectoryChanges:
         try:
             await self._announce(opened.directory, failed.directory_id)
             parts.replicas.accept_losses(accepted)
-            return await self._join(opened, failed)
+            return await self._join(opened, failed, accepted)
         finally:
             parts.replicas.accept_losses(())
             self.joining = None
@@ -267,7 +267,7 @@ class DirectoryChanges:
             partition = parts.replicas.lookup(*where)
             if partition is not None:
                 self._ask_for_leader(partition)
-        states = self._affected.states(accepted, ())
+        states = self._affected.states(accepted, (), accepted)
         return AlteredDirectory(directory.path, directory.directory_id, replicas=states)
 
     async def _retire(self, path: str) -> AlteredDirectory:
@@ -421,7 +421,12 @@ class DirectoryChanges:
                 uuid_text(directory_id),
             )
 
-    async def _join(self, opened: _Opened, failed: LogDirectory | None) -> AlteredDirectory:
+    async def _join(
+        self,
+        opened: _Opened,
+        failed: LogDirectory | None,
+        accepted: Collection[TopicPartition] = (),
+    ) -> AlteredDirectory:
         """Take the directory into use, with the replicas that it has or had."""
         parts, directory = self._parts, opened.directory
         replicas = parts.replicas
@@ -454,7 +459,7 @@ class DirectoryChanges:
             directory.path,
             directory.directory_id,
             opened.was_formatted,
-            self._affected.states(affected, opened.logs),
+            self._affected.states(affected, opened.logs, accepted),
         )
 
     async def _host_missing(self) -> None:
