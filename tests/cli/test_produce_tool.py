@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spindle.cli.tools.produce import Batches, NumberedRecord, refusal
+from spindle.cli.tools.produce import Batches, InputLine, refusal
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
@@ -38,12 +38,12 @@ def sent(leader: Any, *values: bytes) -> list[str]:
     """Send values as one batch and return what is said of those that are refused."""
     said: list[str] = []
 
-    def on_refused(where: TopicPartition, lines: Sequence[NumberedRecord], error: ApiError) -> None:
+    def on_refused(where: TopicPartition, lines: Sequence[InputLine], error: ApiError) -> None:
         said.append(refusal(leader, where, lines, error))
 
     batches = Batches(leader, "t", 1, 10_000, on_refused)
     for number, value in enumerate(values, 1):
-        batches.add(NumberedRecord(number, SimpleRecord(None, value, 0)))
+        batches.add(InputLine(number, SimpleRecord(None, value, 0)))
     batches.flush()
     return said
 
@@ -65,8 +65,8 @@ def test_a_limit_that_may_not_be_read_is_still_named() -> None:
 
 def test_other_refusals_have_the_lines_and_the_name_of_the_error() -> None:
     lines = [
-        NumberedRecord(4, SimpleRecord(None, b"x", 0)),
-        NumberedRecord(7, SimpleRecord(None, b"y", 0)),
+        InputLine(4, SimpleRecord(None, b"x", 0)),
+        InputLine(7, SimpleRecord(None, b"y", 0)),
     ]
     error = ApiError(ErrorCode.POLICY_VIOLATION, "produce to partition t-0")
     client: Any = Leader()

@@ -80,7 +80,7 @@ DECLARATION: Final = Declaration(
 )
 
 
-class NumberedRecord(NamedTuple):
+class InputLine(NamedTuple):
     """A record, and the number of its line."""
 
     number: int
@@ -105,18 +105,18 @@ class Batches:
         topic: str,
         partitions: int,
         limit_bytes: int,
-        on_refused: Callable[[TopicPartition, Sequence[NumberedRecord], ApiError], None],
+        on_refused: Callable[[TopicPartition, Sequence[InputLine], ApiError], None],
     ) -> None:
         self._on_refused = on_refused
         self._producer = producer
         self._topic = topic
         self._partitions = partitions
         self._limit_bytes = limit_bytes
-        self._gathered: dict[int, list[NumberedRecord]] = {}
+        self._gathered: dict[int, list[InputLine]] = {}
         self._size_bytes: dict[int, int] = {}
         self._sticky = 0
 
-    def add(self, line: NumberedRecord) -> None:
+    def add(self, line: InputLine) -> None:
         """Take a record, and send its batch if it is full."""
         record = line.record
         partition = self._partition_of(record)
@@ -144,7 +144,7 @@ class Batches:
             self._sticky = (partition + 1) % self._partitions
         self._send_lines(TopicPartition(self._topic, partition), lines)
 
-    def _send_lines(self, where: TopicPartition, lines: Sequence[NumberedRecord]) -> None:
+    def _send_lines(self, where: TopicPartition, lines: Sequence[InputLine]) -> None:
         try:
             self._producer.send(where, [line.record for line in lines])
         except ApiError as error:
@@ -170,7 +170,7 @@ def _run(options: Options) -> int:
     topic = options.text("topic")
     refusals = 0
 
-    def on_refused(where: TopicPartition, lines: Sequence[NumberedRecord], error: ApiError) -> None:
+    def on_refused(where: TopicPartition, lines: Sequence[InputLine], error: ApiError) -> None:
         nonlocal refusals
         refusals += 1
         if not options.is_kafka:
@@ -190,7 +190,7 @@ def _run(options: Options) -> int:
         try:
             for number, line in _lines(batches, linger_s):
                 record = line_format.record(line, number, time.time_ns() // 1_000_000)
-                batches.add(NumberedRecord(number, record))
+                batches.add(InputLine(number, record))
         finally:
             batches.flush()
     # Kafka's tool ends with 0 all the same.
@@ -198,7 +198,7 @@ def _run(options: Options) -> int:
 
 
 def refusal(
-    client: WireClient, where: TopicPartition, lines: Sequence[NumberedRecord], error: ApiError
+    client: WireClient, where: TopicPartition, lines: Sequence[InputLine], error: ApiError
 ) -> str:
     """Return why lines were refused, with their numbers, and the size and limit of one."""
     first, last = lines[0], lines[-1]
