@@ -64,7 +64,10 @@ def test_a_limit_that_may_not_be_read_is_still_named() -> None:
 
 
 def test_other_refusals_have_the_lines_and_the_name_of_the_error() -> None:
-    lines = [InputLine(4, SimpleRecord(None, b"x", 0)), InputLine(7, SimpleRecord(None, b"y", 0))]
+    lines = [
+        InputLine(4, SimpleRecord(None, b"x", 0)),
+        InputLine(7, SimpleRecord(None, b"y", 0)),
+    ]
     error = ApiError(ErrorCode.POLICY_VIOLATION, "produce to partition t-0")
     client: Any = Leader()
     assert refusal(client, HERE, lines, error) == (

@@ -1,5 +1,6 @@
 """`spindle-segments`, exports and checksums in a Spark session."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from log_directory_files import (
     format_directory,
     simple_records,
 )
+from pyspark.errors import AnalysisException
 from row_checksum import checksum_of_batches, checksum_of_frame, checksum_of_table
 
 from spindle.common.errors import CorruptLog
@@ -391,3 +393,33 @@ def test_wrong_arguments_of_an_export(spark: Any, topic: Topic) -> None:
     corrupt.write_text("?")
     with pytest.raises(CorruptLog, match="partition metadata"):
         export_delta(spark, topic.root / "x", topic.options())
+
+
+def test_delta_without_its_jar_names_what_writes_tables(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException, match=r"follow_export.*export_delta.*read_delta"):
+        spark.range(1).write.format("delta").mode("append").save(str(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    ("export", "read"),
+    [(export_delta, read_delta), (export_parquet, read_parquet), (export_iceberg, read_iceberg)],
+)
+def test_every_name_and_partition_value_comes_back(
+    spark: Any, tmp_path: Path, export: Any, read: Any
+) -> None:
+    """`a.b` is no field b of the struct a."""
+    names = ("service.name", "a`b", "a b,c;", "ä", "select", "x.y")
+    texts = ("%41", "a=b/c", " ", "..", "007", "ä", None)
+    rows = [{**dict.fromkeys(names, n), "x": {"z": n}, "p.q": p} for n, p in enumerate(texts)]
+    directory = format_directory(tmp_path / "d")
+    values = [SimpleRecord(b"k", json.dumps(row).encode(), n) for n, row in enumerate(rows)]
+    ReplicaWriter(directory, TopicPartition("t", 0)).append_records(values)
+    (directory / ".kafka_cleanshutdown").touch()
+    options = {
+        "logDirs": str(directory), "subscribe": "t", "columns": "value", "valueFormat": "json",
+        "valueSchema": "infer",
+    }  # fmt: skip
+    table = tmp_path / "a table"
+    assert export(spark, table, options, partition_by="p.q").rows == len(rows)
+    found = [row.asDict(recursive=True) for row in read(spark, table).collect()]
+    assert sorted(found, key=lambda row: row["ä"]) == rows

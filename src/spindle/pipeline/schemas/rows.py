@@ -171,7 +171,7 @@ class RowDecoding:
             if place.field_index is not None
         }
         found = [place for name in self.chosen for place in by_origin.get(name) or [by_field[name]]]
-        # Columns of other options, such as headers, come last.
+        # Columns of other options, such as headers, stand behind.
         others = [name for name in by_origin if name not in self.chosen and name not in parts]
         return [*found, *(place for name in others for place in by_origin[name])]
 

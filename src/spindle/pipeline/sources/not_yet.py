@@ -34,10 +34,10 @@ _NO_WRITE: Final = (
 
 
 _NO_DELTA: Final = (
-    "this session has no jar of Delta Lake, and tables of topics need none "
-    "(spindle.pipeline.export, docs/export.md): follow_export(spark, ExportJob('delta', path, "
-    "options, {'source': 'spindle'})) writes what topics have and keeps up with them, "
-    "export_delta(spark, path, options) is one such run, and read_delta(spark, path) reads a table"
+    "this session has no jar of Delta Lake, and tables of topics need none: "
+    "follow_export(spark, ExportJob('delta', path, options, {'source': 'spindle'})) writes what "
+    "topics have and keeps up with them, export_delta(spark, path, options) is one such run, and "
+    "read_delta(spark, path) reads a table (spindle.pipeline.export; docs/export.md)"
 )
 _DELTA_CLASS: Final = "org.apache.spark.sql.delta.sources.DeltaDataSource"
 
@@ -70,7 +70,8 @@ def explain_delta(spark: SparkSession) -> None:
     """Register an error for `format("delta")`, unless the session has the jar of Delta Lake."""
     try:
         jvm: Any = spark.sparkContext._jvm
-        has_jar = jvm.org.apache.spark.util.Utils.classIsLoadable(_DELTA_CLASS)
+        utils = jvm.org.apache.spark.util.Utils
+        has_jar = utils.classIsLoadable(_DELTA_CLASS)
     except (Py4JError, TypeError, AttributeError):
         # A version of Spark that keeps this elsewhere has its own error.
         return
