@@ -1,0 +1,170 @@
+"""Messages and records have the fields that the schemas in Kafka's jars declare."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+from zipfile import ZipFile
+
+import pytest
+from peers.paths import kafka_libs
+
+from spindle.protocol import messages
+from spindle.protocol.message import Field, Message
+
+Schema = dict[str, Any]
+Span = tuple[int, int]
+
+WITHOUT_CLASS = re.compile(
+    # Keys are read by `dump_records`; the others have formats of their own.
+    r"(?!Describe).*Key$|RequestHeader|ResponseHeader|ControlRecordTypeSchema|EndTxnMarker"
+    r"|QuorumStateData|ProducerSnapshot"
+)
+_COMMENT = re.compile(r"(^|\s)//.*$", re.MULTILINE)
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+KNOWN = {
+    # A share fetch is not served, so its records are never read.
+    "ShareFetchResponse.Responses.Partitions.Records: nullable",
+}
+
+
+class Range(NamedTuple):
+    """The versions in which a field has a property."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def read(cls, text: str, within: Span) -> Range:
+        """Read `3+`, `3`, `3-5` or `none`; only the versions `within` count."""
+        if text == "none":
+            return NEVER
+        first, _, last = text.rstrip("+").partition("-")
+        end = within[1] if text.endswith("+") else int(last or first)
+        return cls.of(int(first), end, within)
+
+    @classmethod
+    def of(cls, first: int, last: int, within: Span) -> Range:
+        span = cls(max(first, within[0]), min(last, within[1]))
+        return span if span.first <= span.last else NEVER
+
+
+NEVER = Range(1, 0)
+
+
+@cache
+def schemas() -> dict[str, Schema]:
+    """Return the schemas by the name of the message."""
+    found = {}
+    for jar in sorted(kafka_libs().glob("kafka-*4.3.1.jar")):
+        with ZipFile(jar) as files:
+            for name in files.namelist():
+                if re.search(r"(^|/)(message|metadata)/\w+\.json$", name):
+                    schema = json.loads(_COMMENT.sub("", files.read(name).decode()))
+                    if schema["validVersions"] != "none":
+                        found[schema["name"]] = schema
+    return found
+
+
+@cache
+def classes() -> dict[str, type[Message]]:
+    modules = [
+        importlib.import_module(f"{messages.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(messages.__path__)
+    ]
+    return {
+        name: each
+        for module in modules
+        for name, each in vars(module).items()
+        if isinstance(each, type) and issubclass(each, Message) and each is not Message
+    }
+
+
+def plain(name: str) -> str:
+    """Return a field's name without the marks in which the generator and Kafka differ."""
+    return _WORD.sub("_", name).lower().replace("_ms", "").replace("_", "")
+
+
+def differences(schema: Schema, cls: type[Message]) -> Iterator[str]:
+    """Yield what differs in the versions that both have."""
+    name = schema["name"]
+    theirs = Range.read(schema["validVersions"], (0, 10**6))
+    if theirs != (cls.FIRST_VERSION, cls.LAST_VERSION):
+        yield f"{name}: versions {theirs}"
+    structs = {each["name"]: each["fields"] for each in schema.get("commonStructs", [])}
+    flexible = Range.read(schema.get("flexibleVersions", "none"), theirs)
+    yield from _differences(name, schema["fields"], cls, (*theirs,), flexible, structs)
+
+
+def _differences(
+    path: str,
+    fields: list[Schema],
+    cls: type[Message],
+    within: Span,
+    flexible: Range,
+    structs: dict[str, list[Schema]],
+) -> Iterator[str]:
+    own = {plain(field.name): field for field in cls.FIELDS}
+    for schema in fields:
+        # A tagged field is there only in flexible versions.
+        span = Range.read(schema.get("versions", "0+"), within)
+        if "tag" in schema:
+            span = Range.of(span.first, span.last, flexible)
+        if span == NEVER:
+            continue
+        where = f"{path}.{schema['name']}"
+        field = own.pop(plain(schema["name"]), None)
+        if field is None:
+            yield f"{where}: missing"
+            continue
+        yield from _field_differences(where, schema, field, span, within)
+        if not isinstance(field.type, str):
+            inner = schema.get("fields") or structs[schema["type"].removeprefix("[]")]
+            yield from _differences(where, inner, field.type, span, flexible, structs)
+    for field in own.values():
+        if Range.of(field.first, field.last, within) != NEVER:
+            yield f"{path}: only here: {field.name}"
+
+
+def _field_differences(
+    where: str, schema: Schema, field: Field, span: Range, within: Span
+) -> Iterator[str]:
+    kind = schema["type"].removeprefix("[]")
+    own_kind = field.type if isinstance(field.type, str) else kind
+    if (kind, schema["type"].startswith("[]")) != (own_kind, field.is_array):
+        yield f"{where}: type {own_kind}"
+    if Range.of(field.first, field.last, within) != span:
+        yield f"{where}: versions {field.first} to {field.last}"
+    if Range.of(field.nullable, 10**6, span) != Range.read(
+        schema.get("nullableVersions", "none"), span
+    ):
+        yield f"{where}: nullable"
+    tagged = Range.read(schema.get("taggedVersions", "none"), span)
+    if Range.of(field.tagged, 10**6, span) != tagged:
+        yield f"{where}: tagged"
+    if tagged != NEVER and field.tag != schema["tag"]:
+        yield f"{where}: tag {field.tag}"
+
+
+def test_every_message_of_kafka_has_a_class() -> None:
+    assert {"BrokerHeartbeatRequest", "RegisterBrokerRecord", "ShareSnapshotValue"} <= {*schemas()}
+    absent = {name for name in schemas() if name not in classes()}
+    assert {name for name in absent if not WITHOUT_CLASS.fullmatch(name)} == set()
+
+
+@pytest.mark.parametrize("kind", ["request", "response", "other"])
+def test_every_field_is_that_of_kafka(kind: str) -> None:
+    compared = 0
+    found: list[str] = []
+    for name, schema in schemas().items():
+        group = schema["type"] if schema["type"] in ("request", "response") else "other"
+        if group == kind and name in classes() and not WITHOUT_CLASS.fullmatch(name):
+            compared += 1
+            found += differences(schema, classes()[name])
+    assert compared > 20
+    assert set(found) - KNOWN == set()
