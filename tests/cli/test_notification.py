@@ -189,5 +189,5 @@ def test_a_look_that_fails_and_a_silent_broker_clear_nothing(
 def test_options_of_notifications_need_the_watch(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(("status", "--notify-command", "true")) == 1
+    assert run(("status", "--notify-command", "true")) == 2
     assert "need --watch" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """A start on directories that are missing, dead, replaced, swapped, or of somebody else."""
 
 import errno
-import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -12,7 +11,9 @@ from node_harness import CLUSTER_ID, Client, Home, batch_of, connected, run, run
 
 from spindle.common.errors import ConfigError, ErrorCode
 from spindle.common.filesystem import OsFileSystem
+from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
+from spindle.disks.alteration import DirectoryAction, ReplicaState
 from spindle.log.formats.meta_properties import META_PROPERTIES
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
@@ -250,10 +251,9 @@ def test_directories_may_change_their_order_and_their_paths(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_a_replaced_directory_gets_the_lost_single_replica_again_empty(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_the_lost_single_replica_of_a_replaced_directory_begins_anew_when_its_loss_is_accepted(
+    tmp_path: Path,
 ) -> None:
-    """No other replica could lose records by it, and the partition can be used again."""
     home = Home(tmp_path).format()
 
     async def scenario() -> None:
@@ -263,15 +263,31 @@ def test_a_replaced_directory_gets_the_lost_single_replica_again_empty(
         home.format("--ignore-formatted")
         async with running(home) as node, connected(node) as client:
             assert node.broker is not None
-            assert await node.broker.metadata.wait_for(
-                lambda image: image.topics.by_name["t"].partitions[lost].leader == 1, 10
+
+            async def wait_for_leaders(leaders: dict[int, int]) -> None:
+                assert node.broker is not None
+                assert await node.broker.metadata.wait_for(
+                    lambda image: (
+                        {
+                            number: partition.leader
+                            for number, partition in image.topics.by_name["t"].partitions.items()
+                        }
+                        == leaders
+                    ),
+                    10,
+                )
+
+            await wait_for_leaders({n: -1 if n == lost else 1 for n in range(3)})
+            altered = await node.broker.directory_changes.change(
+                DirectoryAction.READMIT, str(home.directories[1]), [TopicPartition("t", lost)]
             )
+            assert altered.replicas == {TopicPartition("t", lost): ReplicaState.BEGUN_ANEW}
+            await wait_for_leaders(dict.fromkeys(range(3), 1))
             for partition in range(3):
                 answer = await client.fetch("t", partition, 0, max_wait_ms=0)
                 assert (answer.error_code, answer.high_watermark) == (0, partition != lost)
 
-    with caplog.at_level(logging.WARNING):
-        run(scenario)
+    run(scenario)
 
 
 def test_a_start_does_not_forget_the_added_directories_because_one_file_cannot_be_read(
