@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from log_builders import NOW_MS, append, new_storage, search
+from log_builders import NOW_MS, append, new_storage, search, values
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
@@ -378,6 +378,22 @@ def test_strays_are_kept_but_not_served() -> None:
     assert again.load(config_of, NOW_MS).log_count == 2
     assert again.stray_logs[A0].log_end_offset == 3
     assert again.delete_expired(NOW_MS + 10**9) == 0
+
+
+def test_a_stray_keeps_its_records_below_the_start_of_a_new_log_of_its_name() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, count=3)
+    directory.mark_stray(directory.logs[A0], UNIQUE)
+    log = directory.create(A0, b"n" * 16, CONFIG, NOW_MS)
+    for _ in range(10):
+        append(log, "x" * 100)
+    log.update_high_watermark(10)
+    log.increment_log_start_offset(9)
+    directory.checkpoint_log_starts()
+    again = opened(files)
+    assert again.logs[A0].log_start_offset == 9
+    assert len(values(again.stray_logs[A0])) == 3
 
 
 @pytest.mark.parametrize("goes", ["deleted", "stray"])

@@ -152,9 +152,9 @@ class DirectoryStore:
         found = self._partition_directories()
         was_clean = remove_clean_shutdown(files, self.path)
         self._create_checkpoints()
-        recovery_points = self._read(RECOVERY_POINTS)
-        log_starts = self._read(LOG_STARTS)
-        high_watermarks = self._read(HIGH_WATERMARKS)
+        self._read(RECOVERY_POINTS)
+        self._read(LOG_STARTS)
+        self._read(HIGH_WATERMARKS)
         self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
         to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
         self.deleted_at_start = [
@@ -175,17 +175,26 @@ class DirectoryStore:
                 config_of(topic_partition.topic),
                 now_ms,
                 is_clean=was_clean,
-                recovery_point=recovery_points.get(topic_partition, 0),
-                clean_offset=self._cleaner_offsets.get(topic_partition, 0),
-                log_start_offset=log_starts.get(topic_partition, 0),
+                recovery_point=self._stored_offset(RECOVERY_POINTS, parsed),
+                clean_offset=self._stored_offset(CLEANER_OFFSETS, parsed),
+                log_start_offset=self._stored_offset(LOG_STARTS, parsed),
             )
-            log.update_high_watermark(high_watermarks.get(topic_partition, 0))
+            log.update_high_watermark(self._stored_offset(HIGH_WATERMARKS, parsed))
             self._add(log, parsed.kind)
             if on_progress is not None:
                 on_progress(count, len(to_load))
         self._is_loaded = True
         current = list(self.logs.values())
         return LoadedLogs(was_clean, len(to_load), len(self.deleted_at_start), current)
+
+    def _stored_offset(self, checkpoint: str, name: DirectoryName) -> int:
+        """Return the checkpoint entry of a directory, 0 if it has none.
+
+        The checkpoints know no topic ids: an entry may be of a log that has the name of a stray.
+        """
+        if name.kind is DirectoryKind.STRAY:
+            return 0
+        return self._stored[checkpoint].get(name.topic_partition, 0)
 
     def _keep_offsets(self, where: TopicPartition) -> None:
         """Keep the checkpoint entries of a `-delete` directory until it is decided about."""
