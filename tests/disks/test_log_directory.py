@@ -506,6 +506,20 @@ def test_checkpoints_claim_nothing_of_an_end_that_was_cut_off() -> None:
         assert offsets(files, name) == {A0: 4, A1: other}
 
 
+def test_records_appended_below_a_former_log_start_survive_a_kill() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, count=10)
+    log = directory.logs[A0]
+    log.update_high_watermark(10)
+    log.increment_log_start_offset(9)
+    directory.checkpoint_log_starts()
+    log.truncate_to(4)
+    directory.note_truncated([log])
+    append(log, "acknowledged")
+    assert values(opened(files).logs[A0]) == [(4, "acknowledged")]
+
+
 def test_a_dead_disk_is_left_alone() -> None:
     files = MemoryFileSystem()
     directory = opened(files)

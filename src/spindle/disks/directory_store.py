@@ -531,6 +531,10 @@ class DirectoryStore:
                 self.set_cleaner_offset(log.topic_partition, log.log_end_offset)
         self.checkpoint_recovery_points()
         self.checkpoint_high_watermarks()
+        starts = self._stored.get(LOG_STARTS, {})
+        if any(starts.get(log.topic_partition, 0) > log.log_start_offset for log in logs):
+            # A start would delete what is appended below the former log start.
+            self.checkpoint_log_starts()
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
         """Return the end of the clean part of a compacted log (exclusive); None if unknown."""
