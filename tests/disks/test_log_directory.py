@@ -278,6 +278,18 @@ class TestDeletion:
         again.load(config_of, NOW_MS)
         assert again.deleted_at_start[0].topic_id is None
 
+    def test_an_operator_may_have_removed_what_a_former_run_left(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        directory.delete_later(directory.logs[A0], UNIQUE, NOW_MS)
+        again = opened(files)
+        (deleted,) = again.deleted_at_start
+        files.remove_tree(f"{ROOT}/{deleted.name}")
+        assert again.bytes_of_deleted(deleted) == 0
+        again.remove_deleted(deleted, NOW_MS)
+        assert again.delete_expired(NOW_MS) == 0
+
     def test_deleted_bytes_are_those_that_are_not_gone_yet(self) -> None:
         files = MemoryFileSystem()
         directory = opened(files)

@@ -379,10 +379,15 @@ class DirectoryStore:
         self.storage.delete_later(f"{self.path}/{deleted.name}", due_ms, size_bytes)
 
     def bytes_of_deleted(self, deleted: DeletedLog) -> int:
-        """Return the bytes of the segments in a `-delete` directory that `load` found."""
+        """Return the bytes of the segments in a `-delete` directory that `load` found; 0 if it is
+        gone: an operator may have removed it.
+        """
         files, path = self.storage.file_system, f"{self.path}/{deleted.name}"
-        names = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
-        return sum(files.size(f"{path}/{name}") for name in names)
+        try:
+            names = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
+            return sum(files.size(f"{path}/{name}") for name in names)
+        except FileNotFoundError:
+            return 0
 
     def restore(
         self, deleted: DeletedLog, where: TopicPartition, config: LogConfig, now_ms: int
