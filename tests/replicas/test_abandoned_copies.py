@@ -268,6 +268,22 @@ def test_a_source_is_put_back_when_the_disk_with_its_copy_was_replaced() -> None
     run(scenario)
 
 
+def test_a_copy_is_not_whole_any_more_once_its_source_was_put_back() -> None:
+    async def scenario() -> None:
+        before = await cut_short((OTHER, BROKER))
+        before.cluster.change("orders", isr=[OTHER])
+        broker = MovingBroker(before.disks, before.cluster, 1, uuids=count(10**6))
+        await broker.start()
+        assert broker.partition.directory is broker.directories[0]
+        returned = after(before).directories[1]
+        returned.store.load(lambda _: broker.config, NOW_MS)
+        broker.replicas.futures.add(returned)
+        assert len(broker.replicas.futures.of(WHERE, broker.partition.topic_id)) == 1
+        assert not broker.replicas.futures.has_whole(WHERE, broker.partition.topic_id)
+
+    run(scenario)
+
+
 def test_a_replica_whose_source_is_damaged_stays_offline_and_the_source_is_kept() -> None:
     async def scenario() -> None:
         before = await cut_short((OTHER, BROKER))

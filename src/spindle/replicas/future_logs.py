@@ -260,6 +260,8 @@ class FutureLogs:
             directory.store.restore, deleted, where, config, self._now_ms()
         )
         self._deleted.remove(chosen)
+        # From now on it gets records that its future log, if that comes back, does not have.
+        self._names_of_deleted.discard(deleted.name)
         log.warning(
             "%s: nothing is left of its log but %s in %s, which is put back with end offset %d",
             where,
