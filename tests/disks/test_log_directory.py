@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from log_builders import NOW_MS, append, new_storage, search
+from log_builders import NOW_MS, append, new_storage, search, values
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
@@ -278,6 +278,18 @@ class TestDeletion:
         again.load(config_of, NOW_MS)
         assert again.deleted_at_start[0].topic_id is None
 
+    def test_an_operator_may_have_removed_what_a_former_run_left(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        directory.delete_later(directory.logs[A0], UNIQUE, NOW_MS)
+        again = opened(files)
+        (deleted,) = again.deleted_at_start
+        files.remove_tree(f"{ROOT}/{deleted.name}")
+        assert again.bytes_of_deleted(deleted) == 0
+        again.remove_deleted(deleted, NOW_MS)
+        assert again.delete_expired(NOW_MS) == 0
+
     def test_deleted_bytes_are_those_that_are_not_gone_yet(self) -> None:
         files = MemoryFileSystem()
         directory = opened(files)
@@ -378,6 +390,22 @@ def test_strays_are_kept_but_not_served() -> None:
     assert again.load(config_of, NOW_MS).log_count == 2
     assert again.stray_logs[A0].log_end_offset == 3
     assert again.delete_expired(NOW_MS + 10**9) == 0
+
+
+def test_a_stray_keeps_its_records_below_the_start_of_a_new_log_of_its_name() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, count=3)
+    directory.mark_stray(directory.logs[A0], UNIQUE)
+    log = directory.create(A0, b"n" * 16, CONFIG, NOW_MS)
+    for _ in range(10):
+        append(log, "x" * 100)
+    log.update_high_watermark(10)
+    log.increment_log_start_offset(9)
+    directory.checkpoint_log_starts()
+    again = opened(files)
+    assert again.logs[A0].log_start_offset == 9
+    assert len(values(again.stray_logs[A0])) == 3
 
 
 @pytest.mark.parametrize("goes", ["deleted", "stray"])
@@ -488,6 +516,20 @@ def test_checkpoints_claim_nothing_of_an_end_that_was_cut_off() -> None:
         ("cleaner-offset-checkpoint", 8),
     ):
         assert offsets(files, name) == {A0: 4, A1: other}
+
+
+def test_records_appended_below_a_former_log_start_survive_a_kill() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, count=10)
+    log = directory.logs[A0]
+    log.update_high_watermark(10)
+    log.increment_log_start_offset(9)
+    directory.checkpoint_log_starts()
+    log.truncate_to(4)
+    directory.note_truncated([log])
+    append(log, "acknowledged")
+    assert values(opened(files).logs[A0]) == [(4, "acknowledged")]
 
 
 def test_a_dead_disk_is_left_alone() -> None:

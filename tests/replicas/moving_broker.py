@@ -139,6 +139,10 @@ class View:
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
 
+    @property
+    def newest(self) -> MetadataImage:
+        return self.image
+
     def when_applied(self, callback: Callable[[], None]) -> None:
         raise NotImplementedError
 

@@ -268,6 +268,44 @@ def test_a_source_is_put_back_when_the_disk_with_its_copy_was_replaced() -> None
     run(scenario)
 
 
+def test_a_copy_is_not_whole_any_more_once_its_source_was_put_back() -> None:
+    async def scenario() -> None:
+        before = await cut_short((OTHER, BROKER))
+        before.cluster.change("orders", isr=[OTHER])
+        broker = MovingBroker(before.disks, before.cluster, 1, uuids=count(10**6))
+        await broker.start()
+        assert broker.partition.directory is broker.directories[0]
+        returned = after(before).directories[1]
+        returned.store.load(lambda _: broker.config, NOW_MS)
+        broker.replicas.futures.add(returned)
+        assert len(broker.replicas.futures.of(WHERE, broker.partition.topic_id)) == 1
+        assert not broker.replicas.futures.has_whole(WHERE, broker.partition.topic_id)
+
+    run(scenario)
+
+
+def test_a_replica_whose_source_is_damaged_stays_offline_and_the_source_is_kept() -> None:
+    async def scenario() -> None:
+        before = await cut_short((OTHER, BROKER))
+        before.cluster.change("orders", isr=[OTHER])
+        lose(before, "/disk1")
+        before.record(directory_of(BROKER, 9))
+        source = next(n for n in before.disks.list_directory("/disk0") if "orders" in n)
+        epochs = f"/disk0/{source}/leader-epoch-checkpoint"
+        whole = before.disks.read_bytes(epochs)
+        before.disks.write_atomically(epochs, b"damaged")
+        broker = await after(before).start()
+        broker.expire()
+        assert broker.replicas.lookup(*WHERE) is None
+        assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], [])
+        assert not broker.directories[0].is_offline
+        broker.disks.write_atomically(epochs, whole)
+        await broker.follow_metadata()
+        assert len(values(broker.partition.log)) == 13
+
+    run(scenario)
+
+
 def test_a_source_of_a_replica_that_was_reassigned_meanwhile_is_removed() -> None:
     async def scenario() -> None:
         before = await cut_short()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import cast
 
 import pytest
@@ -9,6 +10,7 @@ from cluster_image import directory_of
 from log_builders import values
 from moving_broker import (
     BROKER,
+    NOW_MS,
     WHERE,
     Disks,
     HangingExecutor,
@@ -18,6 +20,7 @@ from moving_broker import (
 
 from spindle.common.errors import ErrorCode
 from spindle.disks.alteration import DirectoryInUse, ReplicaState
+from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.log_directory import LogDirectory
 from spindle.replication.replica_move import MoveState
 from spindle.runtime.broker.affected_replicas import AffectedReplicas
@@ -239,5 +242,24 @@ def test_a_move_whose_source_failed_goes_on_when_the_source_is_re_admitted() -> 
         await broker.until_moved()
         assert values(broker.partition.log) == expected
         assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0"])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_same_topic", [True, False])
+def test_a_log_of_a_deleted_topic_does_not_count_as_the_lost_log_of_its_name(
+    is_same_topic: bool,
+) -> None:
+    async def scenario() -> None:
+        broker = await MovingBroker(Disks(), new_cluster(2)).start()
+        failed = broker.partition.directory
+        topic_id = broker.partition.topic_id if is_same_topic else b"o" * 16
+        failed.executor.fail("dead")
+        readmitted = DirectoryStore(Disks(), "/disk9")
+        readmitted.storage.file_system.make_directories("/disk9")
+        log = readmitted.create(WHERE, topic_id, broker.config, NOW_MS)
+        expected = nullcontext() if is_same_topic else pytest.raises(DirectoryInUse)
+        with expected:
+            affected(broker).check_losses(failed, failed.directory_id, [log], ())
 
     run(scenario)

@@ -36,13 +36,25 @@ def test_one_function_runs_at_a_time_in_order_and_not_on_the_event_loop() -> Non
 
     async def scenario() -> None:
         decoding = RecordDecoding()
-        waiting = [asyncio.ensure_future(decoding.run(decode, number)) for number in range(3)]
+        waiting = [asyncio.ensure_future(decoding.run("t", decode, number)) for number in range(3)]
         await asyncio.sleep(0)
         may_end.set()
         assert await asyncio.gather(*waiting) == [0, 1, 2]
 
     asyncio.run(scenario())
     assert done == [0, 1, 2]
+
+
+def test_a_topic_with_many_batches_lets_the_batch_of_another_topic_go_before() -> None:
+    done: list[str] = []
+
+    async def scenario() -> None:
+        decoding = RecordDecoding()
+        topics = ["hostile"] * 3 + ["honest"]
+        await asyncio.gather(*(decoding.run(topic, done.append, topic) for topic in topics))
+
+    asyncio.run(scenario())
+    assert done == ["hostile", "hostile", "honest", "hostile"]
 
 
 @pytest.mark.usefixtures("without_collector")
@@ -59,7 +71,7 @@ def test_a_refusal_keeps_nothing_of_the_batch_alive() -> None:
 
     async def scenario() -> None:
         with pytest.raises(ApiError):
-            await RecordDecoding().run(decode)
+            await RecordDecoding().run("t", decode)
 
     asyncio.run(scenario())
     assert unpacked[0]() is None
@@ -68,7 +80,7 @@ def test_a_refusal_keeps_nothing_of_the_batch_alive() -> None:
 def test_an_unexpected_error_keeps_its_place_in_the_program() -> None:
     async def scenario() -> None:
         with pytest.raises(ZeroDivisionError) as caught:
-            await RecordDecoding().run(lambda: 1 // 0)
+            await RecordDecoding().run("t", lambda: 1 // 0)
         assert "1 // 0" in str(caught.traceback[-1].statement)
 
     asyncio.run(scenario())

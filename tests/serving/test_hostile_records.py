@@ -89,9 +89,9 @@ def test_a_batch_that_is_not_small_is_searched_and_not_on_the_directory_thread(
     run = s.replicas.decoding.run
     run_elsewhere = []
 
-    def noted(function: Any, *args: Any) -> Any:
+    def noted(topic: str, function: Any, *args: Any) -> Any:
         run_elsewhere.append(function.__name__)
-        return run(function, *args)
+        return run(topic, function, *args)
 
     monkeypatch.setattr(s.replicas.decoding, "run", noted)
     assert s.offset_at(NOW_MS).offset == 1

@@ -152,9 +152,9 @@ class DirectoryStore:
         found = self._partition_directories()
         was_clean = remove_clean_shutdown(files, self.path)
         self._create_checkpoints()
-        recovery_points = self._read(RECOVERY_POINTS)
-        log_starts = self._read(LOG_STARTS)
-        high_watermarks = self._read(HIGH_WATERMARKS)
+        self._read(RECOVERY_POINTS)
+        self._read(LOG_STARTS)
+        self._read(HIGH_WATERMARKS)
         self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
         to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
         self.deleted_at_start = [
@@ -175,17 +175,26 @@ class DirectoryStore:
                 config_of(topic_partition.topic),
                 now_ms,
                 is_clean=was_clean,
-                recovery_point=recovery_points.get(topic_partition, 0),
-                clean_offset=self._cleaner_offsets.get(topic_partition, 0),
-                log_start_offset=log_starts.get(topic_partition, 0),
+                recovery_point=self._stored_offset(RECOVERY_POINTS, parsed),
+                clean_offset=self._stored_offset(CLEANER_OFFSETS, parsed),
+                log_start_offset=self._stored_offset(LOG_STARTS, parsed),
             )
-            log.update_high_watermark(high_watermarks.get(topic_partition, 0))
+            log.update_high_watermark(self._stored_offset(HIGH_WATERMARKS, parsed))
             self._add(log, parsed.kind)
             if on_progress is not None:
                 on_progress(count, len(to_load))
         self._is_loaded = True
         current = list(self.logs.values())
         return LoadedLogs(was_clean, len(to_load), len(self.deleted_at_start), current)
+
+    def _stored_offset(self, checkpoint: str, name: DirectoryName) -> int:
+        """Return the checkpoint entry of a directory, 0 if it has none.
+
+        The checkpoints know no topic ids: an entry may be of a log that has the name of a stray.
+        """
+        if name.kind is DirectoryKind.STRAY:
+            return 0
+        return self._stored[checkpoint].get(name.topic_partition, 0)
 
     def _keep_offsets(self, where: TopicPartition) -> None:
         """Keep the checkpoint entries of a `-delete` directory until it is decided about."""
@@ -370,10 +379,15 @@ class DirectoryStore:
         self.storage.delete_later(f"{self.path}/{deleted.name}", due_ms, size_bytes)
 
     def bytes_of_deleted(self, deleted: DeletedLog) -> int:
-        """Return the bytes of the segments in a `-delete` directory that `load` found."""
+        """Return the bytes of the segments in a `-delete` directory that `load` found; 0 if it is
+        gone: an operator may have removed it.
+        """
         files, path = self.storage.file_system, f"{self.path}/{deleted.name}"
-        names = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
-        return sum(files.size(f"{path}/{name}") for name in names)
+        try:
+            names = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
+            return sum(files.size(f"{path}/{name}") for name in names)
+        except FileNotFoundError:
+            return 0
 
     def restore(
         self, deleted: DeletedLog, where: TopicPartition, config: LogConfig, now_ms: int
@@ -522,6 +536,10 @@ class DirectoryStore:
                 self.set_cleaner_offset(log.topic_partition, log.log_end_offset)
         self.checkpoint_recovery_points()
         self.checkpoint_high_watermarks()
+        starts = self._stored.get(LOG_STARTS, {})
+        if any(starts.get(log.topic_partition, 0) > log.log_start_offset for log in logs):
+            # A start would delete what is appended below the former log start.
+            self.checkpoint_log_starts()
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
         """Return the end of the clean part of a compacted log (exclusive); None if unknown."""

@@ -237,6 +237,10 @@ class FutureLogs:
         """Make a `-delete` log of the replica the current one again; None if there is none.
 
         To be called in place of the creation of an empty log, when no other log can be there.
+
+        Raises:
+            CorruptLog: a small file of the log is malformed.
+            LogDirectoryFailed: the directory that has it failed.
         """
         where, topic_id = instruction.topic_partition, instruction.topic_id
         own = [
@@ -246,20 +250,18 @@ class FutureLogs:
             and self._replica_of(deleted) == where
             and not at.is_offline
         ]
-        try:
-            sizes = [await at.executor.submit(at.store.bytes_of_deleted, each) for each, at in own]
-            if not any(sizes):
-                return None
-            chosen = own[sizes.index(max(sizes))]
-            deleted, directory = chosen
-            config = self._settings_of(where.topic).log_config
-            restored = await directory.executor.submit(
-                directory.store.restore, deleted, where, config, self._now_ms()
-            )
-        except LogDirectoryFailed as failure:
-            log.error("%s was not put back: %s", where, failure)
+        sizes = [await at.executor.submit(at.store.bytes_of_deleted, each) for each, at in own]
+        if not any(sizes):
             return None
+        chosen = own[sizes.index(max(sizes))]
+        deleted, directory = chosen
+        config = self._settings_of(where.topic).log_config
+        restored = await directory.executor.submit(
+            directory.store.restore, deleted, where, config, self._now_ms()
+        )
         self._deleted.remove(chosen)
+        # From now on it gets records that its future log, if that comes back, does not have.
+        self._names_of_deleted.discard(deleted.name)
         log.warning(
             "%s: nothing is left of its log but %s in %s, which is put back with end offset %d",
             where,

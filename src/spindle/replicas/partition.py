@@ -358,6 +358,7 @@ class Partition:
                 append.callback(None, error)
 
         self._context.decoding.call(
+            self.topic_partition.topic,
             decoded,
             validate_for_append,
             writable(append.records),

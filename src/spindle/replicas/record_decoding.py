@@ -2,14 +2,15 @@
 
 A batch of a few kilobytes can unpack to `decoded_bytes_limit` and take a second of the interpreter.
 A broker decodes one such batch at a time, so their memory does not add up, and all clients together
-take no more than one thread's share of the processor.
+take no more than one thread's share of the processor. Topics take turns: one request may bring such
+a batch for each of a thousand partitions, and producers of other topics do not wait for all.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, TypeVarTuple, cast
+from typing import Any, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from spindle.common.errors import ApiError, CorruptRecords
 from spindle.disks.executor import Callback
@@ -18,23 +19,27 @@ from spindle.protocol.records.compression import in_turn
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+_Job: TypeAlias = tuple[Callback[Any], Callable[..., Any], tuple[Any, ...]]
+
 
 class RecordDecoding:
-    """Runs functions that decode batches on a thread, one after another."""
+    """Runs functions that decode batches on a thread, one after another, of one topic in order."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Callback[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._waiting: dict[str, deque[_Job]] = {}
         self._is_busy = False
 
-    def call(self, callback: Callback[T], function: Callable[[*Ts], T], *args: *Ts) -> None:
-        """Run `function(*args)` when its turn comes, then `callback` on the event loop.
+    def call(
+        self, topic: str, callback: Callback[T], function: Callable[[*Ts], T], *args: *Ts
+    ) -> None:
+        """Run `function(*args)` when its topic's turn comes, then `callback` on the event loop.
 
         The function must not use the event loop or files.
         """
-        self._waiting.append((callback, function, args))
+        self._waiting.setdefault(topic, deque()).append((callback, function, args))
         self._begin_next()
 
-    async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+    async def run(self, topic: str, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """Return the result of `function(*args)`; see `call`."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -46,14 +51,18 @@ class RecordDecoding:
             else:
                 future.set_exception(error)
 
-        self.call(settle, function, *args)
+        self.call(topic, settle, function, *args)
         return await future
 
     def _begin_next(self) -> None:
         if self._is_busy or not self._waiting:
             return
         self._is_busy = True
-        callback, function, args = self._waiting.popleft()
+        topic = next(iter(self._waiting))
+        jobs = self._waiting.pop(topic)
+        callback, function, args = jobs.popleft()
+        if jobs:
+            self._waiting[topic] = jobs  # behind the other topics
         running = asyncio.get_running_loop().run_in_executor(None, in_turn, function, *args)
         running.add_done_callback(partial(self._end, callback))
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import Final
 
-from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.errors import ApiError, CorruptLog, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import ZERO_UUID, UuidSource, uuid_text
 from spindle.disks.cordons import Cordon
@@ -334,7 +334,11 @@ class Replicas:
                 continue
             restored = None
             if self._choose(where, instruction.partition) is not None:
-                restored = await self.futures.restore(instruction)
+                try:
+                    restored = await self.futures.restore(instruction)
+                except (CorruptLog, LogDirectoryFailed) as failure:
+                    log.error("%s stays offline: what is left of its log: %s", where, failure)
+                    continue
             if restored is None:
                 missing.append(instruction)
                 continue

@@ -123,14 +123,17 @@ class AffectedReplicas:
         Raises:
             DirectoryInUse: names the replicas that are not accepted.
         """
-        here = {log.topic_partition for log in found}
+        # The log of a deleted topic of the same name is none of them.
+        here = {(log.topic_partition, log.topic_id) for log in found}
         candidates = self.lost_with(failed)
         if directory_id is not None:
             candidates += self.recorded_in(directory_id)
         lost = [
             where
             for where in sorted(dict.fromkeys(candidates))
-            if where not in here and where not in accepted and self._is_last(where, failed)
+            if (where, self._topic_id(where)) not in here
+            and where not in accepted
+            and self._is_last(where, failed)
         ]
         if lost:
             what = "is empty" if directory_id is None else "does not have all logs"
@@ -167,8 +170,9 @@ class AffectedReplicas:
             return False
         return not self._replicas.futures.has_whole(where, self._topic_id(where))
 
-    def _topic_id(self, where: TopicPartition) -> Uuid:
-        return self._metadata.newest.topics.by_name[where.topic].topic_id
+    def _topic_id(self, where: TopicPartition) -> Uuid | None:
+        topic = self._metadata.newest.topics.by_name.get(where.topic)
+        return None if topic is None else topic.topic_id
 
     def check_empty(self, directory: LogDirectory) -> None:
         """Refuse if replicas are in the directory, move there, or may have their only log there.

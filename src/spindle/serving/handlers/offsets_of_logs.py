@@ -181,7 +181,7 @@ async def _search(
     search = TimestampSearch(None if timestamp == MAX_TIMESTAMP else timestamp)
     while not search.is_over:
         if search.must_decode:
-            await services.replicas.decoding.run(search.decode)
+            await services.replicas.decoding.run(partition.topic_partition.topic, search.decode)
         else:
             await partition.directory.executor.submit(partition.log.advance_search, search)
     return search.result
