@@ -312,11 +312,16 @@ class DiskNemesis:
             await self.alter(node, DirectoryAction.READMIT, path)
         await self._wait(2.0)
         await self._end(node)
-        with disks.observed():
-            is_formatted = disks.exists(meta_properties_path(path))
-        if not is_formatted:
-            node.lose_disk(path, self._cluster.cluster_id)
+        self.format_empty(node)
         await self._nemesis.restart(node, self._random.uniform(0.05, 1.0))
+
+    def format_empty(self, node: SimulatedNode) -> None:
+        """Format the disks that replaced others and were not re-admitted: no start would."""
+        disks = node.machine.disks
+        with disks.observed():
+            paths = [p for p in node.data_directories if not disks.exists(meta_properties_path(p))]
+        for path in paths:
+            node.lose_disk(path, self._cluster.cluster_id)
 
     def _add(self) -> None:
         node = self._nemesis.any_up()

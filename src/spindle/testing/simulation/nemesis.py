@@ -77,6 +77,7 @@ class Nemesis:
             if disks.is_sick or node.offline_directories:
                 disks.heal_all()
                 node.kill()
+            self._disks.format_empty(node)
             if node.is_stopping:
                 self.later(self.restart(node, 0.0))
             elif not node.is_up:
