@@ -138,6 +138,17 @@ def test_nothing_is_made_that_may_stand_in_a_dead_directory() -> None:
     assert s.replicas.absent_error("t", 0, MISSING) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_a_directory_named_by_a_client_gets_no_empty_log_of_a_replica_in_a_dead_one() -> None:
+    """The controller would elect it as soon as its directory is reported."""
+    s = BrokerScenario(directories=2)
+    s.fail_disk(0)
+    s.replicas.remember_directory(TopicPartition("t", 0), s.directories[1])
+    s.cluster.create("t", [1], directories=[[directory_of(1, 0)]])
+    s.publish()
+    assert s.replicas.lookup("t", 0) is None
+    assert s.misplaced == []
+
+
 def test_a_dead_directory_stops_the_followers_in_it_and_no_others() -> None:
     s = BrokerScenario(directories=2)
     s.create("a", [2, 1])

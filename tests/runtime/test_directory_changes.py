@@ -77,6 +77,21 @@ def test_directories_that_must_not_be_used_are_refused_and_left_as_they_were(
     run(scenario)
 
 
+def test_a_separate_metadata_log_directory_is_refused_and_stays_in_use(tmp_path: Path) -> None:
+    metadata = tmp_path / "metadata"
+    home = Home(tmp_path, 1, metadata_log_dir=str(metadata)).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            answer = await add(client, metadata)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            assert f"{metadata} holds the metadata log" in answer.error_message
+            await client.create_topic("t", 1)
+            assert not node.is_stopping
+
+    run(scenario)
+
+
 def test_a_directory_of_another_node_and_one_in_use_are_refused(tmp_path: Path) -> None:
     home = Home(tmp_path, 1).format()
     place = tmp_path / "other"

@@ -28,25 +28,32 @@ def choose_directory(
     Args:
         directories: all of the broker, in the order of `log.dirs`.
         recorded: the directory id in the partition's registration.
-        preferred: named before by AlterReplicaLogDirs; outranks the recorded one.
+        preferred: named before by AlterReplicaLogDirs; outranks a recorded one that is online. A
+            wish of a client does not show that the records of an offline directory are lost.
         cordoned: paths that take no new replicas.
 
     Returns:
         None if every directory is offline, or if the replica may already exist in an offline one:
         its recorded directory is none of those that are online.
     """
-    if preferred is not None and not preferred.is_offline:
-        return preferred
-    for directory in directories:
-        if directory.directory_id == recorded and not directory.is_offline:
-            return directory
-    if recorded != DIRECTORY_UNASSIGNED and any(d.is_offline for d in directories):
+    in_place = next(
+        (d for d in directories if d.directory_id == recorded and not d.is_offline), None
+    )
+    if (
+        in_place is None
+        and recorded != DIRECTORY_UNASSIGNED
+        and any(d.is_offline for d in directories)
+    ):
         log.warning(
             "not creating %s: it is recorded in directory %s and a directory is offline",
             where,
             uuid_text(recorded),
         )
         return None
+    if preferred is not None and not preferred.is_offline:
+        return preferred
+    if in_place is not None:
+        return in_place
     return least_loaded(directories, cordoned)
 
 

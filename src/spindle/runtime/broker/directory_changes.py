@@ -206,6 +206,11 @@ class DirectoryChanges:
         if known is not None:
             advice = "; `spindle disks readmit` brings it back" if known.is_offline else ""
             raise _refused(f"{path} is a log directory of broker {parts.node_id} already{advice}")
+        if path == self._ports.metadata_log_dir:
+            # A second thread on it would release its lock, and end the node if it were refused.
+            raise _refused(
+                f"{path} holds the metadata log; name it in log.dirs and restart the broker"
+            )
         _check_answering(path, self._ports.open_directories.hangs(path))
         open_files = self._ports.share_open_files(len(parts.replicas.directories) + 1)
         opened = await self._open(path, open_files, None)

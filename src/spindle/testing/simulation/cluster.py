@@ -78,6 +78,22 @@ class SimulatedNode:
         quorum = None if self.node is None else self.node.quorum
         return quorum.core if quorum is not None and quorum.is_started else None
 
+    @property
+    def offline_directories(self) -> dict[str, LogDirectoryFailed]:
+        """The failures of the directories that the running process uses, by path.
+
+        A directory that is not in use yet, or not any more, has not failed: a stop breaks off its
+        addition or retirement, and whoever asked for that does not learn how far it came.
+        """
+        executors = self.machine.executors
+        broker = None if self.node is None else self.node.broker
+        if broker is not None:
+            metadata_log_dir = self.config.metadata_log_dir
+            used = {d.path: d.executor for d in broker.replicas.directories}
+            executors = {metadata_log_dir: executors[metadata_log_dir], **used}
+        failures = {path: executor.failure for path, executor in executors.items()}
+        return {path: failure for path, failure in failures.items() if failure is not None}
+
     def format(
         self,
         cluster_id: str,
@@ -149,7 +165,6 @@ class SimulatedNode:
         self.is_stopping = False
         self.is_down.clear()
         self.machine.executors.clear()
-        self.machine.retired.clear()
         self.machine.disks.broken.clear()
         life = Life(self.host, self._lives, self.machine.clock)
         self.life = life

@@ -61,12 +61,19 @@ class ConsumerGroupTruth:
     Attributes:
         members: all that live.
         fenced: errors after which a member owns nothing, and joins again.
+        leader_epoch: returns the present leader epoch of the group's partition of
+            `__consumer_offsets`: a new leader loads the group.
     """
 
     def __init__(
-        self, group_id: str, verdict: Verdict, fenced: tuple[ErrorCode, ...] = _FENCED
+        self,
+        group_id: str,
+        verdict: Verdict,
+        fenced: tuple[ErrorCode, ...] = _FENCED,
+        leader_epoch: Callable[[], int] = lambda: 0,
     ) -> None:
         self.group_id = group_id
+        self.leader_epoch = leader_epoch
         self.members: list[GroupOwner] = []
         self.fenced = fenced
         self._verdict = verdict

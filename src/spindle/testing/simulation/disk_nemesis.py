@@ -56,7 +56,6 @@ class DiskNemesis:
         self._invariants = invariants
         self._history = history
         self._random = random
-        self._altering: dict[SimulatedNode, asyncio.Lock] = {}
 
     def actions(self) -> tuple[tuple[float, Callable[[], None]], ...]:
         """Return each fault with its chance."""
@@ -297,7 +296,7 @@ class DiskNemesis:
         """Re-admit or retire a directory; a restart brings back what cannot be re-admitted."""
         disks, life = node.machine.disks, node.life
         await self._wait(3.0)
-        is_lost = path in node.machine.offline_directories and self._random.random() < 0.5
+        is_lost = path in node.offline_directories and self._random.random() < 0.5
         is_lost = is_lost and self._can_spare(node) and node.life is life
         if is_lost and self._random.random() < 0.5:
             await self.alter(node, DirectoryAction.RETIRE, path)
@@ -313,11 +312,16 @@ class DiskNemesis:
             await self.alter(node, DirectoryAction.READMIT, path)
         await self._wait(2.0)
         await self._end(node)
-        with disks.observed():
-            is_formatted = disks.exists(meta_properties_path(path))
-        if not is_formatted:
-            node.lose_disk(path, self._cluster.cluster_id)
+        self.format_empty(node)
         await self._nemesis.restart(node, self._random.uniform(0.05, 1.0))
+
+    def format_empty(self, node: SimulatedNode) -> None:
+        """Format the disks that replaced others and were not re-admitted: no start would."""
+        disks = node.machine.disks
+        with disks.observed():
+            paths = [p for p in node.data_directories if not disks.exists(meta_properties_path(p))]
+        for path in paths:
+            node.lose_disk(path, self._cluster.cluster_id)
 
     def _add(self) -> None:
         node = self._nemesis.any_up()
@@ -337,28 +341,16 @@ class DiskNemesis:
 
     async def alter(self, node: SimulatedNode, action: DirectoryAction, path: str) -> None:
         """Let a running node change its directories, and wait a while for the end of that."""
-        # One after the other, as the broker does it: so it is known which of them are retired.
-        async with self._altering.setdefault(node, asyncio.Lock()):
-            await self._alter(node, action, path)
-
-    async def _alter(self, node: SimulatedNode, action: DirectoryAction, path: str) -> None:
         if node.node is None or node.node.broker is None or node.life is None:
             return
         self._history.note(f"{node} is to {action.name} {path}")
-        machine = node.machine
-        was_retired = path in machine.retired
-        if action is DirectoryAction.RETIRE:
-            machine.retired.add(path)
         task = self._loop.create_task(
             _refusal(node.node.broker.directory_changes.change(action, path)),
             context=node.life.context(),
         )
         await asyncio.wait([task], timeout=_CHANGED_S)
         if task.done() and not task.cancelled():
-            error = task.result()
-            if not was_retired if error is not None else action is DirectoryAction.ADD:
-                machine.retired.discard(path)
-            self._history.note(f"{node}: {action.name} {path}: {error or 'done'}")
+            self._history.note(f"{node}: {action.name} {path}: {task.result() or 'done'}")
 
     # -- parts of several faults
 

@@ -170,7 +170,7 @@ class Invariants:
     def has_given_up(self, simulated: SimulatedNode, path: str) -> None:
         """Note that a directory has hung for longer than the limit."""
         self._verdict.check(
-            path in simulated.machine.offline_directories,
+            path in simulated.offline_directories,
             f"{simulated} still uses {path}, which has hung for longer than the limit",
         )
 
@@ -191,12 +191,11 @@ class Invariants:
         self._verdict.raise_if_violated()
 
     def _look_at_directories(self, watched: _Watched) -> None:
-        machine = watched.simulated.machine
-        for path in machine.offline_directories:
+        simulated = watched.simulated
+        for path, failure in simulated.offline_directories.items():
             self._verdict.check(
-                path in machine.disks.broken,
-                f"{watched.simulated} has given up {path}, whose disk works: "
-                f"{machine.executors[path].failure}",
+                path in simulated.machine.disks.broken,
+                f"{simulated} has given up {path}, whose disk works: {failure}",
             )
 
     def _look_at_quorum(self, watched: _Watched, core: QuorumCore) -> None:

@@ -22,7 +22,6 @@ class SimulatedMachine:
 
     Attributes:
         executors: of the present life, by path of the directory.
-        retired: directories that the present life was asked to use no longer.
     """
 
     def __init__(
@@ -38,7 +37,6 @@ class SimulatedMachine:
         self.clock = clock
         self.disks = SimulatedDisks(self.wall_clock_ms, random)
         self.executors: dict[str, SimulatedDirectory] = {}
-        self.retired: set[str] = set()
         self._loop = loop
         self._on_interrupted = on_interrupted
 
@@ -69,15 +67,6 @@ class SimulatedMachine:
         if path not in self.disks.directories:
             self.disks.directories = (*self.disks.directories, path)
         return executor
-
-    @property
-    def offline_directories(self) -> list[str]:
-        """Paths of the directories that the present life has given up."""
-        return [
-            path
-            for path, executor in self.executors.items()
-            if executor.failure is not None and path not in self.retired
-        ]
 
     def lock_directory(self, path: str) -> Lock:
         return _NoLock()

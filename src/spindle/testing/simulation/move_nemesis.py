@@ -158,7 +158,7 @@ class MoveNemesis:
     async def _readmit_later(self, node: SimulatedNode, path: str) -> None:
         await asyncio.sleep(self._random.uniform(0.5, 3.0))
         node.machine.disks.heal(path)
-        if path in node.machine.offline_directories:
+        if path in node.offline_directories:
             await self._disks.alter(node, DirectoryAction.READMIT, path)
 
     # -- parts

@@ -74,9 +74,10 @@ class Nemesis:
             disks.lose_power_after(None)
             disks.slowness_s.clear()
             disks.release_all()
-            if disks.is_sick or node.machine.offline_directories:
+            if disks.is_sick or node.offline_directories:
                 disks.heal_all()
                 node.kill()
+            self._disks.format_empty(node)
             if node.is_stopping:
                 self.later(self.restart(node, 0.0))
             elif not node.is_up:
@@ -281,7 +282,7 @@ class Nemesis:
                 self._invariants.has_given_up(node, path)
         disks.release(path)
         self._history.note(f"{node}: {path} works again")
-        if node.machine.offline_directories:
+        if node.offline_directories:
             node.kill()
         await self.restart(node, self._random.uniform(0.05, 1.0))
 

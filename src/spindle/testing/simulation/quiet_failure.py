@@ -60,7 +60,7 @@ class QuietFailure:
         directory_id = self._directory_id(node, path)
         before = self._registrations()
         self._break(node, path)
-        failed = await self._wait(lambda: path in node.machine.offline_directories, _NOTICED_S)
+        failed = await self._wait(lambda: path in node.offline_directories, _NOTICED_S)
         if failed:
             await self._check_shrunk(node, directory_id)
             await self._check_answered()
@@ -148,7 +148,7 @@ class QuietFailure:
     ) -> None:
         """Check that nothing changed for the replicas in other directories."""
         broker_id = node.plan.node_id
-        offline = node.machine.offline_directories
+        offline = list(node.offline_directories)
         self._verdict.check(
             node.is_up and offline == [path],
             f"{path} of {node} failed; the node is {'up' if node.is_up else 'down'} without "
@@ -171,7 +171,7 @@ class QuietFailure:
         """Restart the node with the same directory or, if it had failed, with an empty one."""
         self._invariants.will_die(node)
         disks = node.machine.disks
-        if path in node.machine.offline_directories and self._random.random() < 0.5:
+        if path in node.offline_directories and self._random.random() < 0.5:
             self._invariants.will_lose(node)
             node.lose_disk(path, self._cluster.cluster_id)
         else:

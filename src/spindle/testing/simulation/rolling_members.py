@@ -78,6 +78,8 @@ class ClassicLife:
         self._random = random
         self._now_s = now_s
         self._must_join = True
+        self._synced_epoch = -1
+        """The leader epoch in which the coordinator answered the last SyncGroup."""
         truth.members.append(self)
 
     async def live(self, is_rough: Callable[[], bool]) -> None:
@@ -144,7 +146,7 @@ class ClassicLife:
         await self._sync(joined)
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
-        asked_s = self._now_s()
+        asked_s, asked_epoch = self._now_s(), self._truth.leader_epoch()
         kind = SyncGroupRequest.SyncGroupRequestAssignment
         shares = self._shares(joined) if joined.leader == self.member_id else {}
         answer = await self._ask(
@@ -161,6 +163,7 @@ class ClassicLife:
         if answer is None:
             self._must_join = True
             return
+        self._synced_epoch = asked_epoch
         owned = frozenset((self._topic.topic_id, index) for index in _read(answer.assignment))
         new = GivenPartition(asked_s, self._now_s())
         self.given |= dict.fromkeys(owned - self.owned, new)
@@ -194,7 +197,9 @@ class ClassicLife:
         )
         if answer is not None:
             self.confirmed_s = self._now_s()
-        if answer is not None or self._must_join:
+        # As in Kafka, a coordinator that loads the group answers each heartbeat without an error.
+        is_loaded = self._truth.leader_epoch() == self._synced_epoch
+        if (answer is not None and is_loaded) or self._must_join:
             # It goes on reading until it has joined again; one that was lost owns nothing now.
             self._truth.confirmed(self, asked_s)
 

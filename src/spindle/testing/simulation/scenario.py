@@ -384,6 +384,8 @@ def draw_cleaning(seed: int) -> Scenario:
         deeds=deeds,
         properties=properties,
         rough_s=random.choice((4.0, 8.0)),
+        # Before eligible leader replicas, the only member of an ISR leads without what it lost.
+        release=None if chances.is_lossy else base.release,
     )
 
 

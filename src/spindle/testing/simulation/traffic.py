@@ -5,7 +5,8 @@ from collections.abc import Collection, Coroutine
 from random import Random
 from typing import Any, Final
 
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
+from spindle.coordinator.partitioning import partition_for
 from spindle.raft.ready import Destination
 from spindle.testing.simulation.admin import Admin
 from spindle.testing.simulation.client import SimulatedClient
@@ -382,7 +383,9 @@ class SimulatedTraffic:
         """Start four members that change their protocol, with a topic of their own."""
         random = Random(f"{self._cluster.scenario.seed}: {group_id}")
         topic = await self._admin.create(group_id, random.randint(2, 5), factor, {})
-        truth = ConsumerGroupTruth(group_id, self._verdict, FENCED_BY_CONVERSION)
+        truth = ConsumerGroupTruth(
+            group_id, self._verdict, FENCED_BY_CONVERSION, lambda: self._leader_epoch(group_id)
+        )
         for number in range(4):
             name = f"{group_id}{number}"
             source = Random(random.randbytes(8))
@@ -392,6 +395,13 @@ class SimulatedTraffic:
             member = RollingMember(name, truth, client, topic, source, self._verdict)
             self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
         self._consumer_groups.append(ConsumerGroupMembers(truth, [topic.name]))
+
+    def _leader_epoch(self, group_id: str) -> int:
+        """Return the leader epoch of the partition that has the group; -1 before there is one."""
+        topic = self._invariants.metadata.newest.topics.by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            return -1
+        return topic.partitions[partition_for(group_id, len(topic.partitions))].leader_epoch
 
     def _life_of(self, node_id: int) -> object:
         return self._cluster.nodes[node_id].life
