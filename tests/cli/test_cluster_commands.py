@@ -283,6 +283,31 @@ def test_the_status_counts_what_needs_attention() -> None:
     ]
 
 
+def test_the_status_names_replicas_on_lost_disks_apart_from_those_of_brokers_that_are_away() -> (
+    None
+):
+    nodes = (ClusterNode(1, "a", 9092, None, False), ClusterNode(2, "b", 9092, None, True))
+    partitions = {
+        0: PartitionView(0, -1, 3, (1,), (1,), (1,)),
+        1: PartitionView(1, -1, 3, (1, 2), (1, 2), (1, 2)),
+        2: PartitionView(2, -1, 3, (1,), (1,), ()),
+        3: PartitionView(3, -1, 3, (1,), (), (1,)),
+    }
+    found = Status(
+        ClusterDescription("id", 1, nodes),
+        QuorumDescription(1, 4, 9, (), (), {}),
+        ClusterView(topics={"t": TopicView("t", ZERO_UUID, False, partitions)}),
+        (report(disk("/d", failure="EIO")), silent(2)),
+    )
+    assert found.leaderless_on_lost_disks == {TopicPartition("t", 0): (1,)}
+    lines = status_lines(found)
+    assert (
+        "            t-0: broker 1 would lead, but the replica is on no directory that is online; "
+        "bring its disk back, then run `spindle disks readmit`."
+    ) in lines
+    assert any(line.startswith("            t-1, t-2, t-3: led again when") for line in lines)
+
+
 def test_the_status_counts_moves_between_directories() -> None:
     found = Status(
         ClusterDescription("id", 1, (ClusterNode(1, "a", 9092, None, False),)),

@@ -189,5 +189,8 @@ def test_a_look_that_fails_and_a_silent_broker_clear_nothing(
 def test_options_of_notifications_need_the_watch(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(("status", "--notify-command", "true")) == 2
-    assert "need --watch" in capsys.readouterr().err
+    for option in ("--notify-command=true", "--interval=3", "--count=1"):
+        assert run(("status", option)) == 2
+        assert "need --watch" in capsys.readouterr().err
+    assert run(("status", "--watch", "--notify-command", " ")) == 2
+    assert "--notify-command is empty" in capsys.readouterr().err

@@ -136,6 +136,20 @@ def test_a_spread_that_whole_replicas_cannot_reach_is_a_remark() -> None:
     )
 
 
+@pytest.mark.parametrize(("used", "remarks"), [(504, 0), (506, 1)])
+def test_a_spread_that_is_shown_as_the_wanted_one_needs_no_remark(used: int, remarks: int) -> None:
+    whole = 10_000 * GIB
+    cluster = ClusterModel(
+        three_brokers(),
+        [
+            directory(0, used=used, capacity_bytes=whole),
+            directory(1, used=0, capacity_bytes=whole),
+        ],
+        [partition(0, size=used)],
+    )
+    assert len(balance(cluster, PlanLimits()).remarks) == remarks
+
+
 def test_full_replication_keeps_the_brokers_apart() -> None:
     cluster = ClusterModel(
         three_brokers(None, None),

@@ -90,8 +90,10 @@ class Targets:
         """Return the targets of the options.
 
         Raises:
-            click.UsageError: the address is not one of http or https.
+            click.UsageError: the command is empty, or the address is not one of http or https.
         """
+        if command is not None and not command.strip():
+            raise click.UsageError("--notify-command is empty")
         if url is not None:
             try:
                 parts = urlsplit(url)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.state_text import hangs, health_text, silence_text
@@ -93,6 +94,21 @@ class Status(NamedTuple):
         """The partitions that no live broker leads."""
         live = {each.node_id for each in self.cluster.nodes if not each.is_fenced}
         return [where for where, each in self.partitions() if each.leader not in live]
+
+    @property
+    def leaderless_on_lost_disks(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The partitions without a leader whose in-sync brokers all run, but lack the replica.
+
+        Its log directory is offline, or was replaced. The values are those brokers.
+        """
+        live = {each.node_id for each in self.cluster.nodes if not each.is_fenced}
+        return {
+            where: each.isr
+            for where, each in self.partitions()
+            if each.leader not in live
+            and each.isr
+            and live.intersection(each.offline_replicas).issuperset(each.isr)
+        }
 
     @property
     def under_replicated(self) -> list[TopicPartition]:
@@ -202,15 +218,18 @@ def status(
 ) -> int:
     """Show brokers, log directories and partitions, and what needs attention.
 
-    The exit code is 0 if nothing needs attention, 3 if something does, and 1 if the cluster could
-    not be asked. Cordoned directories and moves do not count. With --watch, each change of what
-    needs attention is a line, and can be sent: a target that fails or hangs gets the changes later
-    and never holds up the next look.
+    The exit code is 0 if nothing needs attention, 3 if something does, 1 if the cluster could not
+    be asked, and 2 if the command line is wrong. Cordoned directories and moves do not count. With
+    --watch, each change of what needs attention is a line, and can be sent: a target that fails or
+    hangs gets the changes later and never holds up the next look.
     """
     targets = Targets.of(notify_command, notify_url)
     if not watch:
-        if targets.are_there or count is not None:
-            raise click.UsageError("--notify-command, --notify-url and --count need --watch")
+        interval = click.get_current_context().get_parameter_source("interval_s")
+        if targets.are_there or count is not None or interval is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                "--interval, --count, --notify-command and --notify-url need --watch"
+            )
         with Survey(client) as survey:
             found = take_status(client, survey)
         click.echo(
@@ -378,16 +397,26 @@ def _explanations(found: Status) -> Iterator[str]:
             f"{indent}A killed broker that was started again registers when its old session ends: "
             "broker.session.timeout.ms, 9 s by default."
         )
-    if found.leaderless:
+    on_lost_disks = found.leaderless_on_lost_disks
+    if on_lost_disks:
+        brokers = sorted({node_id for replicas in on_lost_disks.values() for node_id in replicas})
+        noun = "broker" if len(brokers) == 1 else "brokers"
         yield (
-            f"{indent}{_named(list(map(str, found.leaderless)))}: led again when a broker is back "
+            f"{indent}{_named(list(on_lost_disks))}: {noun} {_named(brokers)} would lead, "
+            "but the replica is on no directory that is online; "
+            "bring its disk back, then run `spindle disks readmit`."
+        )
+    waiting = [where for where in found.leaderless if where not in on_lost_disks]
+    if waiting:
+        yield (
+            f"{indent}{_named(waiting)}: led again when a broker is back "
             "that is known to have all records, or was the last leader."
         )
 
 
-def _named(names: Sequence[str]) -> str:
+def _named(names: Sequence[object]) -> str:
     more = len(names) - _MOST_NAMED
-    shown = ", ".join(names[:_MOST_NAMED])
+    shown = ", ".join(map(str, names[:_MOST_NAMED]))
     return f"{shown} and {more} more" if more > 0 else shown
 
 

@@ -89,6 +89,23 @@ class Machine(Protocol):
         ...
 
 
+class _HeldDirectory(DirectoryLock):
+    """The lock of a directory, whose files must stay on one file system while it is held."""
+
+    def __init__(self, path: str, files: MeasuredFileSystem) -> None:
+        super().__init__(path)
+        self._directory, self._files = path, files
+        try:
+            files.hold(path)
+        except OSError:
+            super().release()
+            raise
+
+    def release(self) -> None:
+        self._files.let_go(self._directory)
+        super().release()
+
+
 class LocalMachine:
     """The machine that this process runs on."""
 
@@ -119,7 +136,7 @@ class LocalMachine:
         return DirectoryThread(path, loop, on_failure, hang_limit_s, io, self.wall_clock_ms)
 
     def lock_directory(self, path: str) -> Lock:
-        return DirectoryLock(path)
+        return _HeldDirectory(path, self._files)
 
     def open_files_limit(self) -> int:
         return open_files_limit()

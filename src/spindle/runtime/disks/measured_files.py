@@ -4,6 +4,8 @@ An `OSError` gets a note that names the operation and the file, because its own 
 operation, and of an open file also the name.
 """
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
@@ -98,6 +100,7 @@ class MeasuredFileSystem(OsFileSystem):
     def __init__(self, directories: Sequence[str] = ()) -> None:
         self.by_directory: dict[str, DirectoryIo] = {}
         self._prefixes: list[tuple[str, DirectoryIo]] = []
+        self._devices: dict[str, int] = {}
         for path in directories:
             self.of(path)
 
@@ -108,6 +111,31 @@ class MeasuredFileSystem(OsFileSystem):
             io = self.by_directory[directory] = DirectoryIo(directory)
             self._prefixes.append((directory.rstrip("/") + "/", io))
         return io
+
+    def hold(self, directory: str) -> None:
+        """Remember the file system of a directory, until `let_go`.
+
+        Open files outlive the unmounting of their disk, but a new file would land on the disk of
+        the mount point. So checkpoints, new logs and `capacity` raise ESTALE from then on.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        self._devices[directory] = os.stat(directory).st_dev
+
+    def let_go(self, directory: str) -> None:
+        """Forget the file system of a directory: another disk may be mounted there."""
+        self._devices.pop(directory, None)
+
+    def _check_device(self, directory: str) -> None:
+        device = self._devices.get(directory)
+        if device is not None and os.stat(directory).st_dev != device:
+            error = OSError(errno.ESTALE, os.strerror(errno.ESTALE), directory)
+            error.add_note(
+                f"because {directory} is on another file system than before: its disk was "
+                "unmounted, or another one was mounted over it"
+            )
+            raise error
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         with _noting("opening", path):
@@ -122,6 +150,7 @@ class MeasuredFileSystem(OsFileSystem):
 
     def write_atomically(self, path: str, data: bytes) -> None:
         with _noting(_WRITING, path):
+            self._check_device(os.path.dirname(path))
             super().write_atomically(path, data)
 
     def list_directory(self, path: str) -> list[str]:
@@ -130,7 +159,13 @@ class MeasuredFileSystem(OsFileSystem):
 
     def capacity(self, path: str) -> tuple[int, int]:
         with _noting("measuring", path):
+            self._check_device(path)
             return super().capacity(path)
+
+    def make_directories(self, path: str) -> None:
+        with _noting("creating", path):
+            self._check_device(os.path.dirname(path))
+            super().make_directories(path)
 
     def rename(self, source: str, target: str) -> None:
         with _noting("renaming", source):
