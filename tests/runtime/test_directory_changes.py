@@ -132,7 +132,7 @@ def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) -> Non
             path = home.directories[1]
             before = registered(node)
             refused = await alter(client, DirectoryAction.READMIT, path)
-            assert "is online: there is nothing to re-admit" in refused.error_message
+            assert "no replica of this broker is lost: nothing to re-admit" in refused.error_message
             fail(node, path)
             await eventually(lambda: len(registered(node)) == 1)
             answer = await alter(client, DirectoryAction.READMIT, path)
@@ -250,7 +250,7 @@ def test_the_only_replica_of_a_directory_that_was_replaced_before_the_start_wait
             assert node.broker.replicas.lookup(*where) is None
             path = home.directories[1]
             other = await alter(client, DirectoryAction.READMIT, path, TopicPartition("t", 7))
-            assert "t-7 is no lost replica" in str(other.error_message)
+            assert "t-7 is not a lost replica" in str(other.error_message)
             asked = await alter(client, DirectoryAction.READMIT, path)
             assert [t.partitions[0].partition_index for t in asked.topics] == [where.partition]
             answer = await alter(client, DirectoryAction.READMIT, path, where)

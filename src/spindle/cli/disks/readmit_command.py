@@ -31,7 +31,7 @@ class _Replica(click.ParamType[TopicPartition]):
             return value
         topic, _, partition = str(value).rpartition("-")
         if not topic or not partition.isdecimal():
-            self.fail(f"{value!r} is no topic and partition, like orders-3", param, ctx)
+            self.fail(f"{value!r} is not TOPIC-PARTITION, such as orders-3", param, ctx)
         return TopicPartition(topic, int(partition))
 
 
@@ -47,7 +47,7 @@ REPLICA = _Replica()
     metavar="TOPIC-PARTITION",
     multiple=True,
     type=REPLICA,
-    help="A replica that may begin anew without its records. May be repeated.",
+    help="Create this replica empty, although its records are lost. May be repeated.",
 )
 @cluster_command
 @click.pass_context
@@ -76,7 +76,7 @@ def readmit_command(
         click.echo(json.dumps(altered_document(broker, altered)))
         return
     if accepted and not altered.was_formatted:
-        click.echo(f"Broker {broker} begins replicas anew whose records were lost.")
+        click.echo(f"Broker {broker} creates replicas whose records were lost:")
         for line in replica_lines(altered.replicas):
             click.echo(line)
         return

@@ -20,7 +20,7 @@ _STATES: Final = {
     ReplicaState.FOUND: "found, catches up",
     ReplicaState.CREATED: "created anew, catches up",
     ReplicaState.OFFLINE: "LOST: no other replica leads",
-    ReplicaState.BEGUN_ANEW: "begun anew, its loss is accepted",
+    ReplicaState.BEGUN_ANEW: "created empty, its loss is accepted",
 }
 _WORDS: Final = {
     ReplicaState.PRESENT: "present",
@@ -67,9 +67,9 @@ def replica_documents(replicas: Mapping[TopicPartition, ReplicaState]) -> list[d
 
 
 def stray_lines(client: WireClient, broker: int, path: str) -> list[str]:
-    """Return a line about logs in a directory that the metadata does not place there.
+    """Return a line about the stray logs of a directory: the metadata places them elsewhere.
 
-    The change has succeeded: without an answer of the broker there is nothing to add.
+    Without a response there is no line, because the change itself has succeeded.
     """
     with suppress(*FAILURES):
         address = client.metadata(()).broker(str(broker))
@@ -78,8 +78,8 @@ def stray_lines(client: WireClient, broker: int, path: str) -> list[str]:
             if disk.path == path and disk.stray_count:
                 return [
                     "",
-                    f"{path} has {stray_text(disk)}: the metadata places them elsewhere. The "
-                    "broker keeps them in folders whose names end with -stray, and deletes none: "
-                    "look whether they are needed, and delete them.",
+                    f"{path} has {stray_text(disk)}: the metadata places their replicas "
+                    "elsewhere. The broker keeps them in folders with the suffix -stray: delete "
+                    "those that you do not need.",
                 ]
     return []

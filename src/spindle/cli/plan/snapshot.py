@@ -40,7 +40,7 @@ class ClusterSnapshot:
     Attributes:
         remarks: about brokers and directories of which too little is known.
         cluster_id: None if the cluster does not tell it.
-        silent: the remarks about brokers and topics of which nothing is known.
+        silent: remarks about brokers that did not respond and topics that this user may not see.
         unexplained: directories of brokers that do not report deletions, in which more than
             `_FEW_BYTES` are neither replicas nor known to be deleted. They may be deleted replicas.
     """
@@ -179,7 +179,7 @@ def snapshot_of(
     for broker in sorted(racks):
         answer = answers.get(broker, "it is not running")
         if isinstance(answer, str):
-            silent.append(f"broker {broker} does not tell its directories: {answer}")
+            silent.append(f"broker {broker} does not report its directories: {answer}")
             answer = ()
         for found in answer:
             for where, replica in found.replicas.items():
@@ -249,8 +249,8 @@ def _deletion_remarks(directories: Sequence[DirectoryModel]) -> list[str]:
     most = max(found, key=lambda each: each.deleted_bytes)
     span = span_text(max(each.deletion_delay_ms for each in found) / 1000)
     return [
-        f"deleted files still have {total} ({size_text(most.deleted_bytes)} in {most}), for up to "
-        f"{span} after their deletion: fills are shown without them, and copies wait for that space"
+        f"deleted files still use {total} ({size_text(most.deleted_bytes)} in {most}), for up to "
+        f"{span} after their deletion: fills do not count them, and copies wait for that space"
     ]
 
 
