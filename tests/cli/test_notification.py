@@ -77,7 +77,7 @@ def test_changes_say_what_came_and_what_went() -> None:
     assert changes_of(problem("a"), problem("a"), "id", 5) is None
 
 
-def test_what_comes_and_goes_while_a_target_hangs_is_left_out() -> None:
+def test_a_problem_that_ends_while_a_target_hangs_is_not_sent() -> None:
     gone = changes_of(problem("a"), {}, "id", 6)
     assert gone is not None
     assert merged(raised("a"), gone)["raised"] == []
@@ -167,7 +167,7 @@ def status_of(*reports: Any) -> Status:
     return Status(ClusterDescription("id", 1, nodes), "refused", ClusterView(), reports)
 
 
-def test_a_look_that_fails_and_a_silent_broker_clear_nothing(
+def test_a_failed_check_or_an_unresponsive_broker_clears_no_problem(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def take(*_: object) -> Status:

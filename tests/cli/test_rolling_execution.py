@@ -162,7 +162,7 @@ def test_throttled_replicas_of_ended_moves_are_found_by_their_partition() -> Non
     assert entries_of(entries, [TopicPartition("v", 0)]) == {}
 
 
-def test_a_remark_is_told_again_only_after_it_was_gone() -> None:
+def test_a_remark_is_reported_again_only_after_a_plan_without_it() -> None:
     told: list[ExecutionStep] = []
     remarks = Remarks(told.append)
     for each in (["a", "b"], ["a"], ["a", "b"]):

@@ -226,7 +226,7 @@ def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until_each_
             answer = await alter(client, DirectoryAction.READMIT, path, *lost)
             assert (answer.error_code, answer.was_formatted) == (0, True), answer
             states = [p.state for t in answer.topics for p in t.partitions]
-            assert states == [ReplicaState.BEGUN_ANEW] * 2
+            assert states == [ReplicaState.CREATED_EMPTY] * 2
             await eventually(lambda: all(_leads(node, where) for where in lost))
 
     run(scenario)

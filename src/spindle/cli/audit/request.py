@@ -75,7 +75,7 @@ class AuditRequest:
 
 
 def _reason_against(text: str) -> str:
-    """Return why a path is no log directory, empty if it is one."""
+    """Return why a path is not a log directory; empty if it is one."""
     path = Path(text).resolve()
     try:
         names = os.listdir(path)

@@ -25,7 +25,7 @@ UNREADABLE: Final = "(unreadable)"
 """The path of replicas whose directory no broker tells."""
 _MOST_NAMED: Final = 5
 _FEW_BYTES: Final = 0.01
-"""The share of a directory's capacity that matters to no plan."""
+"""The share of a directory's capacity that is too small to matter for a plan."""
 _OWN_SIZES: Final = "; --capacity gives each a size of its own"
 
 
@@ -65,7 +65,7 @@ def read_snapshot(
         capacity_bytes: of each directory, which then holds its replicas only; None to believe the
             brokers.
         is_for_plan: refuse replicas on the move, and name an option of plans in the remarks.
-        own: the replicas that this execution has moved away.
+        own: the replicas that this execution moved away.
 
     Raises:
         ReplicasMoving: replicas are on the move, so a plan would be wrong soon.
@@ -121,10 +121,10 @@ def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
 def hidden_topics(
     view: ClusterView, answers: Mapping[int, Sequence[LogDirView] | str]
 ) -> list[str]:
-    """Return the topics that brokers hold and the metadata does not show.
+    """Return the topics of which brokers have replicas and that the metadata does not show.
 
-    Metadata has only the topics that a user may describe, and log directories show all. A topic
-    that was deleted a moment ago is among them, too.
+    Metadata has only the topics that a user may describe; DescribeLogDirs has all. A topic that was
+    just deleted is among them, too.
     """
     held = {
         where.topic
@@ -161,8 +161,8 @@ def snapshot_of(
 
     Args:
         answers: the log directories of each broker, or the reason why it did not answer.
-        spaces: what is deleted in them, for the brokers of which that is known.
-        own: the replicas that this execution has moved away.
+        spaces: the space of deleted replicas, for brokers that responded.
+        own: the replicas that this execution moved away.
 
     Raises:
         CommandFailed: the answers contradict each other.
@@ -224,7 +224,7 @@ def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> Di
 def _with_deletions(
     model: DirectoryModel, found: LogDirView, space: BrokerSpace, own: OwnDeletions
 ) -> DirectoryModel:
-    """Return a directory with what is deleted in it: no more than is used beside its replicas."""
+    """Return a directory with its deleted bytes, at most the bytes that no replica accounts for."""
     deleted = own.bytes_of((model.broker_id, model.path))
     if space.deleted_bytes is not None:
         deleted = space.deleted_bytes.get(model.path, 0)

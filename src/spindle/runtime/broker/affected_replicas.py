@@ -69,7 +69,7 @@ class AffectedReplicas:
             ):
                 states[where] = ReplicaState.CREATED
             elif partition is not None and where in accepted and len(known[where].replicas) == 1:
-                states[where] = ReplicaState.BEGUN_ANEW
+                states[where] = ReplicaState.CREATED_EMPTY
             elif where in known:
                 states[where] = ReplicaState.OFFLINE
         return states
