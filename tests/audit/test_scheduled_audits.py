@@ -49,7 +49,9 @@ def scrubbed(root: Path, history: Path, clock: Clock, until_ms: int | None = Non
     return [replica.place.path.name for replica in report.replicas]
 
 
-def test_the_next_run_goes_on_where_the_time_was_over(root: Path, tmp_path: Path) -> None:
+def test_the_next_run_continues_where_the_time_limit_was_reached(
+    root: Path, tmp_path: Path
+) -> None:
     history = tmp_path / "history"
     names = [f"{PLAIN.topic}-{number}" for number in range(REPLICAS)]
     clock = Clock(0, step_ms=100)
@@ -151,7 +153,7 @@ def test_findings_of_earlier_runs_are_shown_until_the_replica_is_read_again(
     ("options", "complaint"),
     [
         (["--minutes", "5"], "--minutes needs --history"),
-        (["--history", "h", "--resume", "r"], "neither --resume"),
+        (["--history", "h", "--resume", "r"], "--history excludes --resume"),
         (["--history", "{root}/h"], "outside of the log directories"),
     ],
 )
@@ -168,5 +170,5 @@ def test_a_file_that_is_no_history_is_refused(
     other = tmp_path / "notes"
     other.write_text("something else\n")
     assert run(["audit", str(root), "--history", str(other)]) == 2
-    assert "is no history of an audit" in capsys.readouterr().err
+    assert "is not a history of an audit" in capsys.readouterr().err
     assert other.read_text() == "something else\n"

@@ -263,18 +263,18 @@ def test_the_status_counts_what_needs_attention() -> None:
         "controller  1 leads in epoch 4, voters 1",
         "topics      1 with 2 partitions",
         "attention   partitions without a leader: 1, offline directories: 1, directories above "
-        "90%: 1, directories with stray logs: 1, fenced brokers: 1, silent brokers: 1, "
+        "90%: 1, directories with stray logs: 1, fenced brokers: 1, unresponsive brokers: 1, "
         "under-replicated partitions: 1",
         "            1:/d is offline: [Errno 5] EIO",
         "            1:/f is 100.0% full, 404.0 KiB are free",
-        "            1:/f has 2 stray logs with 3.0 MiB: the metadata places them elsewhere; look "
-        "at the folders whose names end with -stray, and delete what is not needed",
+        "            1:/f has 2 stray logs with 3.0 MiB: the metadata places their replicas "
+        "elsewhere; look at the folders with the suffix -stray, and delete what you do not need",
         "            broker 2: fenced, no answer: Connection refused",
         "            broker 2 has no session with the controller: stopped, cut off, or starting.",
-        "            A killed broker that was started again registers when its old session ends: "
+        "            A broker that restarts after a kill registers when its old session ends: "
         "broker.session.timeout.ms, 9 s by default.",
-        "            t-1: led again when a broker is back that is known to have all records, or "
-        "was the last leader.",
+        "            t-1: a leader is elected when a broker returns that has all records or was "
+        "the last leader.",
         "cordoned    1 directory",
         "",
         "BROKER  ADDRESS  RACK  STATE    REPLICAS  LEADS  DIRECTORIES        FREE",

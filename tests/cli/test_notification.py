@@ -20,7 +20,7 @@ from spindle.cli.notification import (
     Notifier,
     Targets,
     changes_of,
-    joined,
+    merged,
     post,
     run_command,
 )
@@ -77,12 +77,12 @@ def test_changes_say_what_came_and_what_went() -> None:
     assert changes_of(problem("a"), problem("a"), "id", 5) is None
 
 
-def test_what_comes_and_goes_while_a_target_hangs_is_left_out() -> None:
+def test_a_problem_that_ends_while_a_target_hangs_is_not_sent() -> None:
     gone = changes_of(problem("a"), {}, "id", 6)
     assert gone is not None
-    assert joined(raised("a"), gone)["raised"] == []
-    assert joined(raised("a"), gone)["cleared"] == []
-    assert [each["key"] for each in joined(raised("a"), raised("b"))["raised"]] == ["a", "b"]
+    assert merged(raised("a"), gone)["raised"] == []
+    assert merged(raised("a"), gone)["cleared"] == []
+    assert [each["key"] for each in merged(raised("a"), raised("b"))["raised"]] == ["a", "b"]
 
 
 def test_an_answer_of_success_is_delivered() -> None:
@@ -101,13 +101,13 @@ def drip(peer: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (lambda peer: peer.sendall(b"HTTP/1.1 500 No\r\n\r\n"), "the answer was 500"),
+        (lambda peer: peer.sendall(b"HTTP/1.1 500 No\r\n\r\n"), "the response was status 500"),
         (
             lambda peer: peer.sendall(b"HTTP/1.1 302 No\r\nLocation: file:///etc/passwd\r\n\r\n"),
-            "the answer was 302",
+            "the response was status 302",
         ),
-        (lambda peer: b"".join(iter(lambda: peer.recv(65_536), b"")), "no answer within"),
-        (drip, "no answer within"),
+        (lambda peer: b"".join(iter(lambda: peer.recv(65_536), b"")), "no response within"),
+        (drip, "no response within"),
     ],
     ids=["error", "redirection", "hangs", "drips"],
 )
@@ -134,7 +134,7 @@ def test_a_command_gets_the_document_and_its_failure_is_named(tmp_path: Path) ->
     out = tmp_path / "out"
     run_command(f"cat > {out}", raised("a"), 5.0)
     assert json.loads(out.read_text()) == raised("a")
-    with pytest.raises(NotDelivered, match="it ended with 7"):
+    with pytest.raises(NotDelivered, match="it exited with code 7"):
         run_command("exit 7", raised("a"), 5.0)
     with pytest.raises(NotDelivered, match=r"it took longer than 0\.3 s"):
         run_command("sleep 60 & sleep 60", raised("a"), LIMIT_S)
@@ -158,7 +158,7 @@ def test_a_document_that_was_not_delivered_is_sent_again_with_the_next_one(tmp_p
     "url", ["file:///etc/passwd", "http://", "http://h:99999/", "http://h/\r\nX: y", "http://[::/"]
 )
 def test_other_addresses_are_refused(url: str) -> None:
-    with pytest.raises(click.UsageError, match="not an address of http or https"):
+    with pytest.raises(click.UsageError, match="must be an http:// or https:// URL"):
         Targets.of(None, url)
 
 
@@ -167,7 +167,7 @@ def status_of(*reports: Any) -> Status:
     return Status(ClusterDescription("id", 1, nodes), "refused", ClusterView(), reports)
 
 
-def test_a_look_that_fails_and_a_silent_broker_clear_nothing(
+def test_a_failed_check_or_an_unresponsive_broker_clears_no_problem(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def take(*_: object) -> Status:

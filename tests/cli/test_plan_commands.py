@@ -84,7 +84,9 @@ def test_answers_of_brokers_become_a_model() -> None:
     assert [each.used_bytes // GIB for each in found.model.directories] == [20, 10, 4, 6]
     assert [each.directories for each in found.model.partitions] == [(0, 2), (3, 1)]
     assert found.model.partitions[1].size_bytes == (6 * GIB, 6 * GIB)
-    assert found.remarks == ["broker 3 does not tell its directories: cannot connect to host:9093"]
+    assert found.remarks == [
+        "broker 3 does not report its directories: cannot connect to host:9093"
+    ]
 
 
 def test_answers_that_contradict_each_other_end_with_one_line() -> None:
@@ -243,8 +245,8 @@ def test_deleted_replicas_do_not_count_as_fill_and_are_named() -> None:
     assert (directory.fill, directory.deletion_delay_ms) == (0.05, 90_000)
     assert found.unexplained == []
     assert found.remarks == [
-        "deleted files still have 5.0 GiB (5.0 GiB in 1:/a), for up to 90 s after their deletion: "
-        "fills are shown without them, and copies wait for that space"
+        "deleted files still use 5.0 GiB (5.0 GiB in 1:/a), for up to 90 s after their deletion: "
+        "fills do not count them, and copies wait for that space"
     ]
 
 
@@ -271,7 +273,7 @@ def test_a_slash_at_the_end_of_a_directory_means_the_same_directory() -> None:
 
 
 def test_a_directory_of_a_broker_that_does_not_answer_is_not_called_unknown() -> None:
-    with pytest.raises(CommandFailed, match="broker 3 does not tell its log directories"):
+    with pytest.raises(CommandFailed, match="broker 3 does not report its log directories"):
         find_directories(three_brokers().model, 3, "/a")
     with pytest.raises(CommandFailed, match="broker 2 has no log directory /b; it has /a"):
         find_directories(three_brokers().model, 2, "/b")
@@ -300,7 +302,7 @@ def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
     [(50, False, False), (80, True, False), (100, False, True), (140, True, True)],
 )
 def test_the_screen_fits_into_a_terminal(width: int, has_bars: bool, has_paths: bool) -> None:
-    remarks = ["broker 3 does not tell its directories: " + "there is no answer " * 9]
+    remarks = ["broker 3 does not report its directories: " + "there is no answer " * 9]
     found = plan_lines("empty 1:/a", drained(f"/{'long' * 9}"), LIMITS, remarks, width)
     lines = [line.text for line in found]
     assert max(map(len, lines)) <= width

@@ -52,15 +52,17 @@ def test_a_record_that_is_too_large_is_named_and_the_others_are_sent_in_their_or
     leader = Leader()
     (text,) = sent(leader, b"1", b"2" * 60, b"3" * 101, b"4" * 60, b"5")
     assert text == (
-        "line 3 was refused: its record has 101 bytes; max.message.bytes of the topic is 100, with "
-        "some bytes around a record"
+        "line 3 was refused: its record has 101 bytes; max.message.bytes of the topic is 100, "
+        "which includes the overhead of a batch"
     )
     assert [value[:1] for values in leader.taken for value in values] == [b"1", b"2", b"4", b"5"]
 
 
 def test_a_limit_that_may_not_be_read_is_still_named() -> None:
     (text,) = sent(Leader(limit=None), b"x" * 101)
-    assert text.endswith("its record has 101 bytes; max.message.bytes of the topic is less")
+    assert text.endswith(
+        "its record has 101 bytes; more than max.message.bytes of the topic allows"
+    )
 
 
 def test_other_refusals_have_the_lines_and_the_name_of_the_error() -> None:

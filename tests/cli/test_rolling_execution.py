@@ -6,12 +6,12 @@ from typing import cast
 import pytest
 
 from spindle.cli.execution import executor as executor_module
-from spindle.cli.execution import settling as settling_module
+from spindle.cli.execution import planning as planning_module
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.moves_under_way import MovesUnderWay
 from spindle.cli.execution.plan_under_way import PlanUnderWay
-from spindle.cli.execution.settling import Settling
+from spindle.cli.execution.planning import DeletionWait
 from spindle.cli.execution.steps import ExecutionStep, Remarks
 from spindle.cli.execution.throttle_backoff import ThrottleBackoff, lagging_partitions
 from spindle.cli.execution.topic_throttles import entries_of
@@ -59,7 +59,7 @@ def test_a_move_ends_when_the_replica_is_in_its_directory_and_the_next_one_begin
     before = {1: [shown("/a", 70 * MIB, FIRST, SECOND), shown("/b", 100 * MIB)]}
     (move,) = under_way.due(Plan({}), IDLE, before)
     assert under_way.partition(move) == FIRST
-    under_way.has_begun()
+    under_way.note_begun()
     copying = MovesUnderWay({}, {Replica(1, FIRST): 1}, {}, {})
     assert under_way.ended(copying, before) == {}
     after = {1: [shown("/a", 70 * MIB, SECOND), shown("/b", 80 * MIB, FIRST)]}
@@ -72,7 +72,7 @@ def test_a_move_that_never_appears_is_given_up_and_not_taken_for_done() -> None:
     under_way = PlanUnderWay(two_moves(), LIMITS, 0.95)
     here = {1: [shown("/a", 70 * MIB, FIRST, SECOND), shown("/b", 100 * MIB)]}
     (move,) = under_way.due(Plan({}), IDLE, here)
-    under_way.has_begun()
+    under_way.note_begun()
     looks = [under_way.ended(IDLE, here) for _ in range(3)]
     assert looks == [{}, {}, {move: False}]
 
@@ -92,13 +92,13 @@ def test_the_throttle_halves_while_replicas_are_behind_and_comes_back() -> None:
     backoff = ThrottleBackoff(80 * MIB)
     rates = []
     for lagging in ([FIRST], [FIRST], [FIRST], [FIRST], [], [], [], []):
-        backoff.see(lagging)
+        backoff.update(lagging)
         rates.append(backoff.bytes_per_second // MIB)
     assert rates == [40, 20, 10, 10, 20, 40, 80, 80]
-    step = backoff.see([FIRST, SECOND])
+    step = backoff.update([FIRST, SECOND])
     assert step is not None
     assert step.text == (
-        "replicas of 2 partitions are behind (t-0, t-1): the throttle falls to 40.0 MiB/s"
+        "replicas of 2 partitions are out of sync (t-0, t-1): the throttle falls to 40.0 MiB/s"
     )
 
 
@@ -118,15 +118,17 @@ def test_a_first_plan_waits_once_for_what_brokers_do_not_report(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(settling_module.time, "sleep", slept.append)
+    monkeypatch.setattr(planning_module.time, "sleep", slept.append)
     told: list[ExecutionStep] = []
     plan = two_moves()
     snapshot = ClusterSnapshot(plan.cluster, unexplained=[plan.cluster.directories[0]])
-    settling = Settling(told.append)
-    assert not settling.is_over(ClusterSnapshot(plan.cluster), plan)
-    assert [settling.is_over(snapshot, plan) for _ in range(2)] == [True, False]
+    deletion_wait = DeletionWait(told.append)
+    assert not deletion_wait.wait_once(ClusterSnapshot(plan.cluster), plan)
+    assert [deletion_wait.wait_once(snapshot, plan) for _ in range(2)] == [True, False]
     assert slept == [60.0]
-    assert told[0].text.startswith("waiting 60 s: 1:/a has bytes that are no replicas, and brokers")
+    assert told[0].text.startswith(
+        "waiting 60 s: 1:/a uses space that no replica accounts for, and brokers"
+    )
 
 
 def test_a_copy_that_arrives_while_it_is_ended_does_not_move_back(
@@ -160,7 +162,7 @@ def test_throttled_replicas_of_ended_moves_are_found_by_their_partition() -> Non
     assert entries_of(entries, [TopicPartition("v", 0)]) == {}
 
 
-def test_a_remark_is_told_again_only_after_it_was_gone() -> None:
+def test_a_remark_is_reported_again_only_after_a_plan_without_it() -> None:
     told: list[ExecutionStep] = []
     remarks = Remarks(told.append)
     for each in (["a", "b"], ["a"], ["a", "b"]):

@@ -100,7 +100,7 @@ def test_a_killed_node_of_several_comes_back_by_the_lines(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_secure", [False, True])
-def test_nothing_scrolls_away_on_a_small_terminal(
+def test_a_small_terminal_shows_all_addresses(
     tmp_path: Path, is_secure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "spindle-12345678"

@@ -177,7 +177,7 @@ def test_options_that_contradict_the_folder(
     ("arguments", "message"),
     [
         (["--nodes", "0"], "0 is not in the range 1<=x<=64"),
-        (["--racks", "2"], "--racks 2: at most --nodes, which is 1"),
+        (["--racks", "2"], "--racks 2 is more than --nodes 1"),
         (["--nodes", "3", "--port", "65535"], "--port 65535: 6 ports are needed, up to 65540"),
         (["--override", "log.segment.bytes=x"], "log.segment.bytes"),
         (["--data", "/proc/nowhere"], "cannot make /proc/nowhere"),

@@ -160,7 +160,7 @@ def test_a_malformed_checkpoint_of_log_starts_is_reported() -> None:
     "content", [b"0\n2\na 0 5\n", b"\xff\xfe\x00", b"0\n1\na zero 5\n", b"7\n0\n"]
 )
 @pytest.mark.parametrize("name", ["recovery-point", "replication"])
-def test_a_malformed_checkpoint_is_written_anew_if_nothing_is_lost_with_it(
+def test_a_malformed_checkpoint_is_replaced_if_no_record_depends_on_it(
     name: str, content: bytes
 ) -> None:
     files = MemoryFileSystem()
@@ -229,7 +229,7 @@ class TestDeletion:
         assert not files.exists(f"{ROOT}/{name}")
         create(directory, A0)
 
-    def test_what_a_former_run_left_goes_when_it_is_known_not_to_be_needed(self) -> None:
+    def test_logs_of_an_earlier_run_are_removed_once_they_are_known_to_be_unneeded(self) -> None:
         files = MemoryFileSystem()
         directory = opened(files)
         create(directory, A0)

@@ -221,7 +221,7 @@ def send(producer: Producer, topic: str, begin: int, end: int) -> None:
         assert producer.flush(LIMIT_S) == 0
 
 
-def test_an_idempotent_producer_goes_on_over_a_move_and_a_restart(
+def test_an_idempotent_producer_continues_after_a_move_and_a_restart(
     pair: Pair, tmp_path: Path
 ) -> None:
     """Its state moves with the log: the same producer id, and the sequence of its last batch."""

@@ -265,5 +265,5 @@ def test_a_cordoned_directory_receives_nothing(
 def test_a_dead_broker_is_planned_empty(trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
     trio.nodes[3].kill()
     found = plan(trio, capsys, "decommission", "3")
-    assert any("broker 3 does not tell its directories" in each for each in found["remarks"])
+    assert any("broker 3 does not report its directories" in each for each in found["remarks"])
     assert {move["fromBroker"] for each in found["rounds"] for move in each["moves"]} == {3}

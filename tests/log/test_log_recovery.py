@@ -187,7 +187,7 @@ class TestGaps:
 
     @pytest.mark.parametrize("policy", ["delete", "compact"])
     @pytest.mark.parametrize("is_clean", [False, True])
-    def test_what_follows_a_gap_stays_and_the_gap_is_unverified(
+    def test_segments_after_a_gap_stay_and_the_gap_is_unverified(
         self, policy: str, is_clean: bool
     ) -> None:
         files = MemoryFileSystem()
@@ -247,7 +247,9 @@ class TestGaps:
                 loaded.adopt_state(whole.state_for_copy())
             assert loaded.unverified_gaps == (), change
 
-    def test_what_may_have_no_gap_ends_there_and_keeps_the_rest_aside(self) -> None:
+    def test_a_log_that_must_not_have_gaps_ends_at_the_first_and_sets_later_segments_aside(
+        self,
+    ) -> None:
         files = MemoryFileSystem()
         bases = self.with_gap(files, SMALL)
         content = files.read_bytes(f"{PATH}/{bases[3]:020d}.log")

@@ -275,7 +275,7 @@ def test_a_lost_log_that_may_have_the_only_copy_of_records_is_not_made_anew(role
     assert s.fetchers.leaders == {("t", 0): 2}
 
 
-def test_the_lost_log_of_the_only_replica_is_made_anew_when_the_loss_is_accepted() -> None:
+def test_the_lost_log_of_an_only_replica_is_created_empty_when_the_loss_is_accepted() -> None:
     s = BrokerScenario()
     s.cluster.create("alone", [1], directories=[[GONE]])
     s.publish()
@@ -286,7 +286,7 @@ def test_the_lost_log_of_the_only_replica_is_made_anew_when_the_loss_is_accepted
     assert s.partition("alone").log.log_end_offset == 0
 
 
-def test_a_lost_log_is_made_anew_where_no_other_replica_needs_it() -> None:
+def test_a_lost_log_is_created_empty_where_no_other_replica_needs_it() -> None:
     s = BrokerScenario()
     s.cluster.create("out-of-sync", [2, 1], directories=[[directory_of(2), GONE]])
     s.cluster.change("out-of-sync", isr=[2])

@@ -107,7 +107,7 @@ def test_a_move_that_waits_while_its_target_is_re_admitted_goes_to_the_directory
     run(scenario)
 
 
-def test_a_replica_that_is_let_go_while_its_move_begins_leaves_no_future_log() -> None:
+def test_a_replica_that_is_removed_while_its_move_begins_leaves_no_future_log() -> None:
     async def scenario() -> None:
         broker, executor, begin = await beginning()
         broker.replicas.remove_directory(broker.directories[0])
@@ -180,7 +180,7 @@ def test_the_logs_of_a_busy_replica_are_no_strays() -> None:
     run(scenario)
 
 
-def test_a_directory_is_let_go_after_the_swaps_of_its_replicas() -> None:
+def test_a_directory_is_removed_after_the_swaps_of_its_replicas() -> None:
     async def scenario() -> None:
         broker, executor, begin = await beginning()
         executor.release()
@@ -224,7 +224,7 @@ def test_a_directory_with_the_only_log_of_an_offline_replica_is_not_retired() ->
     run(scenario)
 
 
-def test_a_move_whose_source_failed_goes_on_when_the_source_is_re_admitted() -> None:
+def test_a_move_whose_source_failed_continues_when_the_source_is_re_admitted() -> None:
     async def scenario() -> None:
         broker = await MovingBroker(Disks(), new_cluster()).start()
         expected = await broker.fill()

@@ -251,7 +251,7 @@ def test_directories_may_change_their_order_and_their_paths(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_the_lost_single_replica_of_a_replaced_directory_begins_anew_when_its_loss_is_accepted(
+def test_the_only_replica_of_a_replaced_directory_is_created_empty_when_its_loss_is_accepted(
     tmp_path: Path,
 ) -> None:
     home = Home(tmp_path).format()
@@ -281,7 +281,7 @@ def test_the_lost_single_replica_of_a_replaced_directory_begins_anew_when_its_lo
             altered = await node.broker.directory_changes.change(
                 DirectoryAction.READMIT, str(home.directories[1]), [TopicPartition("t", lost)]
             )
-            assert altered.replicas == {TopicPartition("t", lost): ReplicaState.BEGUN_ANEW}
+            assert altered.replicas == {TopicPartition("t", lost): ReplicaState.CREATED_EMPTY}
             await wait_for_leaders(dict.fromkeys(range(3), 1))
             for partition in range(3):
                 answer = await client.fetch("t", partition, 0, max_wait_ms=0)

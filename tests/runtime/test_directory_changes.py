@@ -147,7 +147,7 @@ def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) -> Non
             path = home.directories[1]
             before = registered(node)
             refused = await alter(client, DirectoryAction.READMIT, path)
-            assert "is online: there is nothing to re-admit" in refused.error_message
+            assert "no replica of this broker is lost: nothing to re-admit" in refused.error_message
             fail(node, path)
             await eventually(lambda: len(registered(node)) == 1)
             answer = await alter(client, DirectoryAction.READMIT, path)
@@ -241,7 +241,7 @@ def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until_each_
             answer = await alter(client, DirectoryAction.READMIT, path, *lost)
             assert (answer.error_code, answer.was_formatted) == (0, True), answer
             states = [p.state for t in answer.topics for p in t.partitions]
-            assert states == [ReplicaState.BEGUN_ANEW] * 2
+            assert states == [ReplicaState.CREATED_EMPTY] * 2
             await eventually(lambda: all(_leads(node, where) for where in lost))
 
     run(scenario)
@@ -265,7 +265,7 @@ def test_the_only_replica_of_a_directory_that_was_replaced_before_the_start_wait
             assert node.broker.replicas.lookup(*where) is None
             path = home.directories[1]
             other = await alter(client, DirectoryAction.READMIT, path, TopicPartition("t", 7))
-            assert "t-7 is no lost replica" in str(other.error_message)
+            assert "t-7 is not a lost replica" in str(other.error_message)
             asked = await alter(client, DirectoryAction.READMIT, path)
             assert [t.partitions[0].partition_index for t in asked.topics] == [where.partition]
             answer = await alter(client, DirectoryAction.READMIT, path, where)

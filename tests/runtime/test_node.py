@@ -407,7 +407,7 @@ def test_a_node_that_is_not_ready_in_time_ends(
     assert "not ready within server.max.startup.time.ms (0.001 s)" in caplog.text
 
 
-def test_a_node_that_was_ready_in_time_goes_on(tmp_path: Path) -> None:
+def test_a_node_that_was_ready_in_time_keeps_running(tmp_path: Path) -> None:
     async def scenario() -> None:
         home = Home(tmp_path, server_max_startup_time_ms="61234").format()
         loop = asyncio.get_running_loop()

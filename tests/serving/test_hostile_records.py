@@ -110,7 +110,7 @@ def test_a_search_decodes_a_limited_number_of_batches_that_lie() -> None:
     assert (found.error_code, found.offset, found.timestamp) == (ErrorCode.NONE, 0, NOW_MS)
 
 
-def test_a_search_goes_on_behind_a_batch_that_lies() -> None:
+def test_a_search_continues_after_a_batch_with_a_wrong_header() -> None:
     s = Scenario()
     s.write(forge(sound(NOW_MS), max_timestamp=NOW_MS + 1000))
     s.write(sound(NOW_MS + 700))

@@ -83,15 +83,15 @@ class DigestBuilder:
 
 
 def digest_document(digest: LogDigest) -> list[list[list[int]]]:
-    """Return a digest for JSON."""
+    """Return the JSON form of a digest."""
     return [[list(each) for each in digest.sums.items()], [list(each) for each in digest.tail]]
 
 
 def digest_of(document: Any) -> LogDigest:
-    """Return the digest that a document holds.
+    """Parse the JSON form of a digest.
 
     Raises:
-        TypeError, ValueError: it is no such document.
+        TypeError, ValueError: the document has another form.
     """
     sums, tail = document
     return LogDigest(

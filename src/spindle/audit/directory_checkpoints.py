@@ -24,7 +24,7 @@ _WITH_ALL_LOGS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS)
 """The checkpoints into which a broker writes each log when it stops in order."""
 _NAMED: Final = 3
 _CHECKPOINT_MARGIN_S: Final = 1.0
-"""A broker gathers the offsets of a checkpoint a moment before it writes the file."""
+"""A broker collects the offsets of a checkpoint shortly before it writes the file."""
 _MAX_MISSING: Final = 1000
 """The most missing replicas that a checkpoint adds as findings."""
 _NO_OFFSETS: Final[Mapping[TopicPartition, int]] = {}
@@ -122,7 +122,7 @@ class DirectoryCheckpoints:
                 )
 
     def check_after_kill(self, created: Mapping[TopicPartition, float]) -> None:
-        """Look for recovery points that are older than the file which has them.
+        """Report recovery points that are older than their file.
 
         A broker writes the entries of all logs at once, so the file has those of the logs that were
         there before it; and compaction reads only what is on the device, so a recovery point that

@@ -12,9 +12,9 @@ from spindle.metadata_log.snapshots import check_snapshot, parse_snapshot_file_n
 
 
 def check_quorum_state(findings: Collector, folder: Path, runs: Sequence[EpochRun]) -> None:
-    """Check the file that says for whom a node has voted, against the epochs of the batches.
+    """Compare the vote in `quorum-state` with the epochs of the batches.
 
-    A node notes an epoch there before it appends a batch of it.
+    A node writes an epoch there before it appends a batch of that epoch.
     """
     if not runs:
         return

@@ -392,7 +392,7 @@ class ReplicaPass:
             path = place.path.parent / CLEANER_OFFSETS
             return place.partition in read_offset_checkpoint(FILE_SYSTEM, str(path))
         except (CorruptLog, OSError):
-            return True  # nothing says that there was none
+            return True  # a pass may have ended; the file does not exclude it
 
     def _check_epochs(self, batches: JoinedBatches, log_start: int, end: int) -> int | None:
         """Compare the epochs with the batches; return where they begin, None if not known."""

@@ -50,12 +50,12 @@ def right_replica(
         return not any(f.kind.severity is Severity.ERROR for f in group[index].findings)
 
     def goes_on(index: int) -> tuple[bool, bool, int]:
-        """Return how much says that the history of a replica is the one that went on."""
+        """Return the evidence that the history of a replica is the one that continued."""
         node = group[index].place.node_id
         return node is not None and node == leader, node in in_sync, group[index].latest_epoch
 
     def is_better(index: int, rival: int) -> str:
-        """Return why a replica is right and its rival is not, empty if nothing says so.
+        """Return why a replica is right and its rival is not; empty without a reason.
 
         Damage of its own, or another history, is no reason against records that more replicas have.
         """

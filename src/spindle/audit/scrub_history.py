@@ -50,7 +50,7 @@ class ScrubbedReplica:
 
 @dataclass(frozen=True, slots=True)
 class OverdueReplica:
-    """A replica that was not read for too long, and its segments, which may be damaged unseen."""
+    """A replica that was not read for too long, and the names of its segments."""
 
     path: Path
     days: int
@@ -65,7 +65,7 @@ class ScrubHistory:
         file: the open file, at its end.
         known: its entries, by the directory of the replica.
         clock_ms: returns the time in ms since 1970.
-        until_ms: no replica is begun from then on; None for no limit.
+        until_ms: no reading starts after this time; None for no limit.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class ScrubHistory:
         self.unread_count = 0
 
     def groups(self, places: Sequence[ReplicaPlace], size: int) -> Iterator[list[ReplicaPlace]]:
-        """Yield the replicas to read, some at a time: the one that waits longest first.
+        """Yield groups of replicas to read, first those that were read longest ago.
 
         The directories take turns, so that all disks are read side by side. It ends when the time
         is over, but not before the first ones were read.
 
         Args:
-            size: the most of one log directory in a group.
+            size: maximum number of replicas of one log directory in a group.
         """
         now_ms = self._clock_ms()
         for place in places:
@@ -114,7 +114,7 @@ class ScrubHistory:
         return known.read_ms is not None, known.checked_ms, str(place.path)
 
     def add(self, replica: AuditedReplica, begun_ms: int) -> None:
-        """Note that a replica was read; one that could not be read in full waits on."""
+        """Record that a replica was read, unless parts of it could not be read."""
         path = replica.place.path
         if not is_unread(replica.findings):
             self._note(replace(self._known[path], read_ms=begun_ms, findings=replica.findings))
@@ -137,7 +137,7 @@ class ScrubHistory:
         return found
 
     def overdue(self, places: Sequence[ReplicaPlace], days: int) -> list[OverdueReplica]:
-        """Return the replicas that were not read for some days, the longest wait first."""
+        """Return the replicas that were not read for `days` days, the oldest reading first."""
         now_ms = self._clock_ms()
         late = []
         for place in places:
@@ -183,7 +183,9 @@ def _entries(descriptor: int, path: Path) -> Iterator[ScrubbedReplica]:
     with os.fdopen(os.dup(descriptor), "rb") as file:
         head = file.readline(len(_HEAD))
         if not _HEAD.startswith(head):
-            raise ValueError(f"{path} is no history of an audit; give another name")
+            raise ValueError(
+                f"{path} is not a history of an audit: give another FILE with --history"
+            )
         for line in file:
             try:
                 entry = json.loads(line if line.endswith(b"\n") else b"")

@@ -1,7 +1,7 @@
-"""The script `spindle`: loads the command line, and runs it.
+"""The script `spindle`: import the command line, and run it.
 
-Loading takes some tenths of a second. Ctrl-C ends the process meanwhile as it ends any program that
-does not handle it, without a trace of Python.
+The import takes some tenths of a second. Until then Ctrl-C ends the process by the signal, without
+a traceback.
 """
 
 import signal

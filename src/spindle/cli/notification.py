@@ -1,8 +1,8 @@
-"""Sends what needs attention to a command or a web address, beside the work of the caller.
+"""Sends notifications to a command or a URL, in the background.
 
-A thread for each target sends one document at a time, within a time limit. Documents that come
-meanwhile are joined into one, so a target that hangs costs neither time nor memory. A document that
-could not be sent is joined with the next one and sent again.
+Each target has a thread that sends one document at a time, within a time limit. Documents that are
+added meanwhile are merged into one, so a target that hangs costs neither time nor memory. A
+document that could not be sent is merged with the next one and sent again.
 """
 
 import http.client
@@ -23,19 +23,19 @@ from urllib.parse import SplitResult, urlsplit
 
 import click
 
-_LIMIT_S: Final = 10.0
+_TIMEOUT_S: Final = 10.0
 """The time that a target has for one document."""
 _RETRY_S: Final = 30.0
-_LAST_S: Final = 3.0
+_SHUTDOWN_S: Final = 3.0
 """The time at the end of the program in which a document may still be sent."""
-_MOST_READ: Final = 65_536
+_MAX_READ_BYTES: Final = 65_536
 Document = dict[str, Any]
 
 
 def changes_of(
     before: Mapping[str, Any], now: Mapping[str, Any], cluster_id: str, time_ms: int
 ) -> Document | None:
-    """Return the document about problems that have come or gone; None without any.
+    """Return a document about problems that appeared or ended; None if there are none.
 
     Args:
         before, now: problems with `key`, `kind` and `text`, by key.
@@ -58,8 +58,8 @@ def _shown(problem: Any) -> dict[str, str]:
     return {"key": problem.key, "kind": problem.kind, "text": problem.text}
 
 
-def joined(earlier: Document | None, later: Document) -> Document:
-    """Return one document in place of two: what came and went in between is left out."""
+def merged(earlier: Document | None, later: Document) -> Document:
+    """Merge two documents; problems that appeared and ended in between are left out."""
     if earlier is None:
         return later
     raised = {each["key"]: each for each in earlier["raised"]}
@@ -87,10 +87,10 @@ class Targets:
 
     @classmethod
     def of(cls, command: str | None, url: str | None) -> Self:
-        """Return the targets of the options.
+        """Return the targets that the options name.
 
         Raises:
-            click.UsageError: the command is empty, or the address is not one of http or https.
+            click.UsageError: the command is empty, or the URL is not an http or https URL.
         """
         if command is not None and not command.strip():
             raise click.UsageError("--notify-command is empty")
@@ -102,11 +102,13 @@ class Targets:
             except ValueError:
                 is_right = False
             if not is_right or any(each <= " " or each == "\x7f" for each in url):
-                raise click.UsageError("--notify-url is not an address of http or https")
+                raise click.UsageError(
+                    "--notify-url must be an http:// or https:// URL with a host"
+                )
         return cls(command, url)
 
     @property
-    def are_there(self) -> bool:
+    def any_given(self) -> bool:
         return self.command is not None or self.url is not None
 
 
@@ -119,7 +121,7 @@ class Notifier:
     """
 
     def __init__(
-        self, targets: Targets, *, limit_s: float = _LIMIT_S, retry_s: float = _RETRY_S
+        self, targets: Targets, *, limit_s: float = _TIMEOUT_S, retry_s: float = _RETRY_S
     ) -> None:
         self._senders = []
         if targets.command is not None:
@@ -141,14 +143,14 @@ class Notifier:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        deadline = time.monotonic() + _LAST_S
+        deadline = time.monotonic() + _SHUTDOWN_S
         for each in self._senders:
             each.stop()
         for each in self._senders:
             each.join(max(0.0, deadline - time.monotonic()))
 
     def send(self, document: Document) -> None:
-        """Hand a document over; return at once."""
+        """Queue a document for each target; do not wait."""
         for each in self._senders:
             each.send(document)
 
@@ -171,7 +173,7 @@ class _Sender:
 
     def send(self, document: Document) -> None:
         with self._changed:
-            self._next = joined(self._next, document)
+            self._next = merged(self._next, document)
             self._changed.notify()
 
     def failures(self) -> list[str]:
@@ -202,7 +204,7 @@ class _Sender:
                 if reason is None:
                     continue
                 later = self._next
-                self._next = document if later is None else joined(document, later)
+                self._next = document if later is None else merged(document, later)
                 self._failures = [f"a notification was not delivered to {self._name}: {reason}"]
                 if self._is_stopped:
                     return
@@ -218,7 +220,7 @@ class _Sender:
 
 
 class NotDelivered(Exception):
-    """A target has refused a document, or took too long."""
+    """A target refused a document or took too long."""
 
 
 def run_command(command: str, document: Document, limit_s: float) -> None:
@@ -248,22 +250,22 @@ def run_command(command: str, document: Document, limit_s: float) -> None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode != 0:
-        raise NotDelivered(f"it ended with {process.returncode}")
+        raise NotDelivered(f"it exited with code {process.returncode}")
 
 
 def post(url: str, document: Document, limit_s: float) -> None:
-    """Send a document to a web address. Redirections are not followed.
+    """POST a document to a URL. Redirections are not followed.
 
     Raises:
-        NotDelivered: the answer is no success, or came too late.
-        OSError, HTTPException: the address could not be reached, or its answer is none of HTTP.
+        NotDelivered: the response has no 2xx status, or came too late.
+        OSError, HTTPException: the server could not be reached, or its response is not HTTP.
     """
     parts = urlsplit(url)
     deadline = time.monotonic() + limit_s
     connection = _connection(parts, limit_s)
     connection.connect()
     # A peer that sends a byte now and then never runs into the limit of a single read.
-    timer = threading.Timer(deadline - time.monotonic(), _shut, (connection.sock,))
+    timer = threading.Timer(deadline - time.monotonic(), _shut_down, (connection.sock,))
     timer.daemon = True
     timer.start()
     try:
@@ -271,7 +273,7 @@ def post(url: str, document: Document, limit_s: float) -> None:
         headers = {"Content-Type": "application/json", "Connection": "close"}
         connection.request("POST", path, json.dumps(document).encode(), headers)
         answer = connection.getresponse()
-        answer.read(_MOST_READ)
+        answer.read(_MAX_READ_BYTES)
     except (OSError, http.client.HTTPException) as error:
         if time.monotonic() >= deadline:
             raise _too_late(limit_s) from error
@@ -280,10 +282,10 @@ def post(url: str, document: Document, limit_s: float) -> None:
         timer.cancel()
         connection.close()
     if time.monotonic() >= deadline:
-        # A cut answer looks like a whole one.
+        # A truncated response looks like a complete one.
         raise _too_late(limit_s)
     if not 200 <= answer.status < 300:
-        raise NotDelivered(f"the answer was {answer.status}")
+        raise NotDelivered(f"the response was status {answer.status}")
 
 
 def _connection(parts: SplitResult, limit_s: float) -> http.client.HTTPConnection:
@@ -295,10 +297,10 @@ def _connection(parts: SplitResult, limit_s: float) -> http.client.HTTPConnectio
 
 
 def _too_late(limit_s: float) -> NotDelivered:
-    return NotDelivered(f"no answer within {limit_s:g} s")
+    return NotDelivered(f"no response within {limit_s:g} s")
 
 
-def _shut(peer: socket.socket) -> None:
-    """End a connection on which another thread waits."""
+def _shut_down(peer: socket.socket) -> None:
+    """Wake the thread that waits for a response on this connection."""
     with suppress(OSError):
         peer.shutdown(socket.SHUT_RDWR)

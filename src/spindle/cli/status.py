@@ -35,16 +35,16 @@ NEEDS_ATTENTION: Final = 3
 """The exit code if something needs attention; 1 is that of a command that could not look."""
 FULL: Final = 0.9
 """The used share of a file system above which a directory needs attention."""
-_MOST_SHOWN: Final = 10
-_MOST_NAMED: Final = 5
+_MAX_SHOWN: Final = 10
+_MAX_NAMED: Final = 5
 
 
 class Problem(NamedTuple):
-    """A problem. Its key stays the same while it lasts.
+    """Something that needs attention. Its key stays the same while it lasts.
 
     Attributes:
-        kind: counted with others of its kind on the first screen.
-        broker_id: the broker that knows it; None if the whole cluster does.
+        kind: the screen shows the number of problems of each kind.
+        broker_id: the broker that reported it; None if it came from the metadata.
     """
 
     key: str
@@ -57,8 +57,8 @@ class Status(NamedTuple):
     """The answers of the cluster.
 
     Attributes:
-        quorum: the description, or the reason why there is none.
-        reports: what each broker says about its directories, or why it does not.
+        quorum: the description, or the error of the request.
+        reports: the directories of each broker, or the error of its request.
     """
 
     cluster: ClusterDescription
@@ -118,7 +118,7 @@ class Status(NamedTuple):
     def problems(self) -> list[Problem]:
         """Return everything that needs attention, the worst first.
 
-        Cordons and moves are the wish of an operator, and no problem.
+        Cordons and moves are intended, so they are no problems.
         """
         found = [
             Problem(f"leaderless {where}", "partitions without a leader", f"{where} has no leader")
@@ -127,7 +127,11 @@ class Status(NamedTuple):
         for report in self.reports:
             found += _broker_problems(report)
         if isinstance(self.quorum, str):
-            found.append(Problem("quorum", "unknown quorum", f"the quorum: {self.quorum}"))
+            found.append(
+                Problem(
+                    "quorum", "unknown quorum", f"the quorum cannot be described: {self.quorum}"
+                )
+            )
         found += [
             Problem(
                 f"under-replicated {where}",
@@ -146,7 +150,7 @@ def _broker_problems(report: BrokerReport) -> Iterator[Problem]:
         yield Problem(f"fenced {node.node_id}", "fenced brokers", f"{name} is fenced")
     if report.disks is None:
         text = f"{name}: {silence_text(report)}"
-        kind = "brokers that refuse" if report.is_refused else "silent brokers"
+        kind = "brokers that refuse access" if report.is_refused else "unresponsive brokers"
         yield Problem(f"silent {node.node_id}", kind, text)
         return
     for disk in report.disks.disks:
@@ -171,8 +175,8 @@ def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
     if disk.stray_count:
         text = (
             f"{place} has {counted(disk.stray_count, 'stray log')} with "
-            f"{size_text(disk.stray_bytes)}: the metadata places them elsewhere; look at the "
-            "folders whose names end with -stray, and delete what is not needed"
+            f"{size_text(disk.stray_bytes)}: the metadata places their replicas elsewhere; look "
+            "at the folders with the suffix -stray, and delete what you do not need"
         )
         yield Problem(f"stray {place}", "directories with stray logs", text)
 
@@ -185,7 +189,7 @@ def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
         "spindle status --watch --notify-url https://example.org/hook",
     ),
 )
-@click.option("--watch", is_flag=True, help="Look again and again until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C, and print the changes.")
 @click.option(
     "--interval",
     "interval_s",
@@ -193,9 +197,9 @@ def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
     default=10.0,
     show_default=True,
     metavar="S",
-    help="Seconds between two looks.",
+    help="Seconds between checks.",
 )
-@click.option("--count", type=WholeRange(min=1), metavar="N", help="End after N looks.")
+@click.option("--count", type=WholeRange(min=1), metavar="N", help="Stop after N checks.")
 @click.option(
     "--notify-command",
     metavar="COMMAND",
@@ -220,13 +224,13 @@ def status(
 
     The exit code is 0 if nothing needs attention, 3 if something does, 1 if the cluster could not
     be asked, and 2 if the command line is wrong. Cordoned directories and moves do not count. With
-    --watch, each change of what needs attention is a line, and can be sent: a target that fails or
-    hangs gets the changes later and never holds up the next look.
+    --watch, a line is printed for each problem that appears or ends, and a notification can be
+    sent. A target that fails or hangs receives the changes later, and never delays the next check.
     """
     targets = Targets.of(notify_command, notify_url)
     if not watch:
         interval = click.get_current_context().get_parameter_source("interval_s")
-        if targets.are_there or count is not None or interval is ParameterSource.COMMANDLINE:
+        if targets.any_given or count is not None or interval is ParameterSource.COMMANDLINE:
             raise click.UsageError(
                 "--interval, --count, --notify-command and --notify-url need --watch"
             )
@@ -267,40 +271,40 @@ def _quorum(client: WireClient) -> QuorumDescription | str:
 def _watch(
     client: WireClient, targets: Targets, interval_s: float, count: int | None, *, as_json: bool
 ) -> int:
-    """Look again and again; tell changes. Return the exit code of the last look."""
+    """Check the cluster at intervals and print changes; return the exit code of the last check."""
     before: Mapping[str, Problem] = {}
-    code, looks = 0, 0
+    code, checks = 0, 0
     with Survey(client) as survey, Notifier(targets) as notifier:
         try:
             while True:
                 due_s = time.monotonic() + interval_s
                 try:
                     found = take_status(client, survey)
-                    now = _with_unseen(found, before)
+                    now = _with_unconfirmed(found, before)
                     cluster_id = found.cluster.cluster_id
                 except FAILURES as error:
                     text = f"the cluster cannot be asked: {failure(error).plainly}"
-                    # Nothing is known of the problems before: they are neither there nor gone.
+                    # The earlier problems may have ended or not, so they stay.
                     now = {**before, "unknown": Problem("unknown", "unknown cluster", text)}
                     cluster_id = ""
                 code = NEEDS_ATTENTION if now else 0
                 document = changes_of(before, now, cluster_id, time.time_ns() // 1_000_000)
-                if document is not None or not looks:
+                if document is not None or not checks:
                     _print_changes(document, as_json=as_json)
                 if document is not None:
                     notifier.send(document)
                 for line in notifier.failures():
                     click.echo(line, err=True)
-                before, looks = now, looks + 1
-                if looks == count:
+                before, checks = now, checks + 1
+                if checks == count:
                     return code
                 time.sleep(max(0.0, due_s - time.monotonic()))
         except KeyboardInterrupt:
             return code
 
 
-def _with_unseen(found: Status, before: Mapping[str, Problem]) -> dict[str, Problem]:
-    """Return the present problems, and those that only a broker knows that does not answer now."""
+def _with_unconfirmed(found: Status, before: Mapping[str, Problem]) -> dict[str, Problem]:
+    """Return the present problems, and earlier ones of brokers that do not respond now."""
     silent = {each.node.node_id for each in found.reports if each.disks is None}
     kept = {key: each for key, each in before.items() if each.broker_id in silent}
     return {**kept, **{each.key: each for each in found.problems()}}
@@ -338,16 +342,16 @@ def status_lines(found: Status) -> list[str]:
     ]
     problems = found.problems()
     shown = [each.text for each in problems if each.kind not in _COUNTED_ONLY]
-    more = len(shown) - _MOST_SHOWN
+    more = len(shown) - _MAX_SHOWN
     return [
         f"cluster     {found.cluster.cluster_id}",
         f"controller  {_quorum_text(found.quorum)}",
         f"topics      {len(found.view.topics)} with {counted(len(replicas), 'partition')}",
         f"attention   {_attention(problems)}",
-        *(f"            {text}" for text in shown[:_MOST_SHOWN]),
+        *(f"            {text}" for text in shown[:_MAX_SHOWN]),
         *([f"            and {more} more (--json shows all)"] if more > 0 else []),
         *_explanations(found),
-        *_wish_lines(found),
+        *_operation_lines(found),
         "",
         *table_lines(head, rows),
     ]
@@ -367,8 +371,8 @@ def _quorum_text(quorum: QuorumDescription | str) -> str:
     return f"{quorum.leader_id} leads in epoch {quorum.leader_epoch}, voters {voters}"
 
 
-def _wish_lines(found: Status) -> list[str]:
-    """Return lines about what operators have begun."""
+def _operation_lines(found: Status) -> list[str]:
+    """Return lines about cordons and moves."""
     cordoned = sum(
         bool(disk.cordons) for node in found.cluster.nodes for disk in found.disks_of(node.node_id)
     )
@@ -386,7 +390,7 @@ def _attention(problems: Sequence[Problem]) -> str:
 
 
 def _explanations(found: Status) -> Iterator[str]:
-    """Yield what fenced brokers and partitions without a leader wait for."""
+    """Yield what fenced brokers and leaderless partitions wait for."""
     indent = " " * 12
     fenced = [str(node.node_id) for node in found.cluster.nodes if node.is_fenced]
     if fenced:
@@ -394,7 +398,7 @@ def _explanations(found: Status) -> Iterator[str]:
         who = f"{noun} {_named(fenced)} {verb}"
         yield f"{indent}{who} no session with the controller: stopped, cut off, or starting."
         yield (
-            f"{indent}A killed broker that was started again registers when its old session ends: "
+            f"{indent}A broker that restarts after a kill registers when its old session ends: "
             "broker.session.timeout.ms, 9 s by default."
         )
     on_lost_disks = found.leaderless_on_lost_disks
@@ -409,14 +413,14 @@ def _explanations(found: Status) -> Iterator[str]:
     waiting = [where for where in found.leaderless if where not in on_lost_disks]
     if waiting:
         yield (
-            f"{indent}{_named(waiting)}: led again when a broker is back "
-            "that is known to have all records, or was the last leader."
+            f"{indent}{_named(waiting)}: a leader is elected when a "
+            "broker returns that has all records or was the last leader."
         )
 
 
 def _named(names: Sequence[object]) -> str:
-    more = len(names) - _MOST_NAMED
-    shown = ", ".join(map(str, names[:_MOST_NAMED]))
+    more = len(names) - _MAX_NAMED
+    shown = ", ".join(map(str, names[:_MAX_NAMED]))
     return f"{shown} and {more} more" if more > 0 else shown
 
 

@@ -31,8 +31,8 @@ class ReplicaState(IntEnum):
     """Its log was lost; a new one gets the records of the leader."""
     OFFLINE = 3
     """Its log was lost and not created, or no leader is there that has its records."""
-    BEGUN_ANEW = 4
-    """Its loss was accepted: it is the only replica, with what was left of its records, if any."""
+    CREATED_EMPTY = 4
+    """Its loss was accepted: the only replica, created with the records that were left, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class AlteredDirectory:
 
 
 class DirectoryInUse(ApiError):
-    """A directory is not retired or re-admitted because of its replicas: present, or lost without
-    a copy."""
+    """A directory is not retired or re-admitted because of its replicas: they are in it, or would
+    be lost."""
 
     def __init__(
         self, path: str, replicas: Mapping[TopicPartition, ReplicaState], message: str

@@ -10,7 +10,7 @@ class DeviceHealth:
     Attributes:
         device: the names of the disks in the kernel, such as `sda` or `nvme0n1,nvme1n1`.
         errors: failed commands since the start of the machine, as the kernel counts them (SCSI).
-        smart_passed: the verdict of SMART about itself; False if one of the disks failed.
+        smart_passed: the SMART self-assessment; False if one of the disks failed it.
         media_errors: pending and uncorrectable sectors (ATA), or media errors (NVMe).
     """
 

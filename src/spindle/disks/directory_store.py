@@ -78,7 +78,7 @@ class LoadedLogs(NamedTuple):
     Attributes:
         was_clean: the directory had been closed in order.
         log_count: logs loaded, of every kind.
-        deletion_count: `-delete` directories, about which the metadata decides.
+        deletion_count: `-delete` directories; the metadata decides whether they are removed.
         current: the current logs.
     """
 
@@ -197,7 +197,7 @@ class DirectoryStore:
         return self._stored[checkpoint].get(name.topic_partition, 0)
 
     def _keep_offsets(self, where: TopicPartition) -> None:
-        """Keep the checkpoint entries of a `-delete` directory until it is decided about."""
+        """Keep the checkpoint entries of a `-delete` directory until it is removed or restored."""
         self._kept_offsets[where] = {
             checkpoint: self._stored[checkpoint][where]
             for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
@@ -360,7 +360,7 @@ class DirectoryStore:
     def remove_aside(self, log: Log, now_ms: int) -> None:
         """Refuse to read a log that was set aside; remove it after `file.delete.delay.ms`.
 
-        To be called when the future log that takes its place was promoted.
+        Call it after the future log that replaces it was promoted.
         """
         log.is_deleted = True
         self._aside.pop(log.topic_partition, None)
@@ -437,7 +437,7 @@ class DirectoryStore:
         yield from self.future_logs.values()
 
     def stray_bytes(self) -> int:
-        """Return the bytes of all strays, which nothing removes."""
+        """Return the bytes of all stray logs, which are never removed."""
         return sum(log.size_bytes for log in list(self.stray_logs.values()))
 
     def size_bytes(self) -> int:

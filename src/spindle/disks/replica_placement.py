@@ -60,7 +60,7 @@ def choose_directory(
 def is_lost_log_needed(
     partition: PartitionRegistration, broker_id: int, directories: Sequence[LogDirectory]
 ) -> bool:
-    """Return whether a new, empty log in place of a lost one could cost records.
+    """Return whether creating an empty log in place of a lost one could lose records.
 
     The log is lost if the metadata records a directory that the broker does not have: the directory
     was replaced, or taken out of `log.dirs`. The metadata may still count the replica among those

@@ -238,14 +238,14 @@ def _unverified_gaps(opened: list[Segment], torn: list[Segment], safe_offset: in
         try:
             first_offset, _ = segment.end_of_batches()
         except CorruptLog:
-            continue  # it was closed in order and is not read before somebody asks for its records
+            continue  # it was closed cleanly, and is not read before a request needs it
         if first_offset < following.base_offset and (
             first_offset >= safe_offset or segment in torn
         ):
             gap = Gap(first_offset, following.base_offset)
             logger.warning(
-                "%s has no records from offset %d to %d: compaction left this gap, or the last "
-                "stop took records that were not flushed; a follower asks its leader",
+                "%s has no records from offset %d to %d: compaction left this gap, or an "
+                "unclean stop lost records that were not flushed; a follower asks its leader",
                 following.path,
                 gap.first_offset,
                 gap.end_offset - 1,

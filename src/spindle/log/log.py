@@ -104,8 +104,8 @@ class Log:
         self.recovery_point = state.recovery_point
         self.high_watermark = state.log_start_offset
         self.unverified_gaps = state.unverified_gaps
-        """Gaps whose records an unclean stop may have taken, or that compaction has left, in order.
-        The leader's log knows which (`confirm_gaps_below`, `truncate_to`)."""
+        """Gaps that an unclean stop or compaction left, in order of offsets. A follower compares
+        them with the leader's log (`confirm_gaps_below`, `truncate_to`)."""
         self.truncation_count = 0
         self.lowest_end_offset = NEVER_TRUNCATED
         """Where the log ended after the deepest truncation since somebody last set this."""
@@ -482,7 +482,7 @@ class Log:
     # Gaps that an unclean stop may have made.
 
     def confirm_gaps_below(self, offset: int) -> None:
-        """Note that the leader's log has no records in the unverified gaps below `offset`."""
+        """Keep the unverified gaps below `offset`: the leader has no records there either."""
         if self.unverified_gaps:
             self.unverified_gaps = tuple(
                 gap._replace(first_offset=max(gap.first_offset, offset))
@@ -491,7 +491,7 @@ class Log:
             )
 
     def accept_gaps(self) -> None:
-        """Keep the unverified gaps: this is the log of a leader now, which followers copy."""
+        """Keep all unverified gaps, because this replica now leads and followers copy its log."""
         for gap in self.unverified_gaps:
             logger.warning(
                 "%s leads without records from offset %d to %d", self, gap[0], gap[1] - 1
@@ -501,7 +501,7 @@ class Log:
     def set_aside_after_gap(self) -> None:
         """End the log at its first unverified gap; records behind it stay in `.stray` files.
 
-        For a log that must not have gaps at all.
+        For a log that must not have gaps, such as the metadata log.
         """
         gap = self.unverified_gaps[0]
         for segment in self.segments.from_offset(gap.end_offset):
@@ -514,7 +514,7 @@ class Log:
 
     @property
     def recovery_point_to_store(self) -> int:
-        """The recovery point for the checkpoint: the next start looks at unverified gaps again."""
+        """The recovery point for the checkpoint, below which the next start checks no gaps."""
         return min([self.recovery_point, *(gap.first_offset for gap in self.unverified_gaps)])
 
     def _limit_flush(self, offset: int) -> None:

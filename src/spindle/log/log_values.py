@@ -1,4 +1,4 @@
-"""Values that a log is made from, and that its methods return."""
+"""Arguments and results of the methods of a log."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,9 +28,9 @@ class AppendInfo(NamedTuple):
 
 
 class FetchedRecords(NamedTuple):
-    """Whole batches; `first_offset` is the base offset of the first, which may be below the asked.
+    """Whole batches; `first_offset` is the base offset of the first, at most the requested one.
 
-    Empty `records` have the asked offset as `first_offset`.
+    If `records` is empty, `first_offset` is the requested offset.
     """
 
     records: memoryview

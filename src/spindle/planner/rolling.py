@@ -71,7 +71,7 @@ class RollingMoves:
         return begun
 
     def end(self, move: PlannedMove, *, has_moved: bool) -> None:
-        """Take note that a move is not under way any more.
+        """Record that a move has ended.
 
         Without success the later moves of its partition are dropped: they begin where it ended.
         """

@@ -36,7 +36,7 @@ Place = tuple[Log, LogDirectory]
 
 
 class FutureLogs:
-    """The future and `-delete` logs of an earlier run that nothing was decided about yet.
+    """The future and `-delete` logs of an earlier run that are neither used nor removed yet.
 
     Args:
         has_offline: tells whether a directory of this broker is offline.
@@ -165,7 +165,7 @@ class FutureLogs:
     def _may_be_needed(
         self, where: TopicPartition, partition: Partition | None, future: Log
     ) -> bool:
-        """Return True if no online log is there that the future log would only repeat."""
+        """Return True unless an online log has all that the future log has."""
         if partition is not None and partition.topic_id == future.topic_id:
             return partition.is_offline
         return self._is_replica_here(where, future.topic_id)
@@ -236,7 +236,7 @@ class FutureLogs:
     async def restore(self, instruction: BecomeLeader | BecomeFollower) -> Place | None:
         """Make a `-delete` log of the replica the current one again; None if there is none.
 
-        To be called in place of the creation of an empty log, when no other log can be there.
+        Call it before an empty log is created, when no other log can exist.
 
         Raises:
             CorruptLog: a small file of the log is malformed.
@@ -263,7 +263,7 @@ class FutureLogs:
         # From now on it gets records that its future log, if that comes back, does not have.
         self._names_of_deleted.discard(deleted.name)
         log.warning(
-            "%s: nothing is left of its log but %s in %s, which is put back with end offset %d",
+            "%s: the only log left is %s in %s, which is restored with end offset %d",
             where,
             deleted.name,
             directory.path,

@@ -78,7 +78,7 @@ class RecordDecoding:
 
 
 def _drop_frames(error: BaseException) -> None:
-    """Forget where an expected error was raised: those frames hold the records of the batch.
+    """Drop the traceback of an expected error: its frames keep the records of the batch alive.
 
     A coroutine that awaits the error makes a cycle with it, which the garbage collector may leave
     for long.

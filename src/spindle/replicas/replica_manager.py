@@ -255,7 +255,7 @@ class Replicas:
         return [found for where in idle for found in self._loaded.pop(where)]
 
     def accept_losses(self, lost: Iterable[TopicPartition]) -> None:
-        """Create logs of these replicas alone, if they are the only ones and theirs were lost."""
+        """Allow these replicas, and no others, to be created empty if their only log was lost."""
         self._accepted_losses = set(lost)
 
     async def apply(self, instructions: Sequence[Instruction]) -> None:
@@ -357,13 +357,13 @@ class Replicas:
         others = "the other replicas may lack some of its records"
         if len(partition.replicas) == 1:
             if where in self._accepted_losses:
-                log.warning("%s begins anew without its records: the loss was accepted", where)
+                log.warning("%s is created empty: the loss of its records was accepted", where)
                 return False
             remedy = f"`spindle disks readmit {self.broker_id} DIR --accept-loss {where}`"
             others = "it is the only replica"
         log.error(
-            "%s stays offline: its log was in directory %s, which this broker does not have any "
-            "more, and %s. Bring the directory back and restart, or accept the loss: %s",
+            "%s stays offline: its log was in directory %s, which this broker no longer has, and "
+            "%s. Bring the directory back and restart, or accept the loss: %s",
             where,
             uuid_text(partition.directory(self.broker_id)),
             others,

@@ -437,7 +437,7 @@ class Fetcher:
 
 
 def _compare_gap(gap: Gap, records: Bytes) -> Work:
-    """Return what the leader's records from the beginning of a gap on ask for.
+    """Compare the leader's records from the beginning of a gap; return what to do with the log.
 
     Compaction may have left a batch without records there: nothing is missing then.
     """
@@ -451,7 +451,9 @@ def _compare_gap(gap: Gap, records: Bytes) -> Work:
                 return TruncateTo(gap.first_offset)
             next_offset = header.next_offset
     except CorruptRecords as error:
-        logger.warning("the leader's answer about offset %d: %s", gap.first_offset, error)
+        logger.warning(
+            "the leader sent malformed records at offset %d: %s", gap.first_offset, error
+        )
     if next_offset > gap.first_offset:
         return ConfirmGaps(next_offset)
     return FindLeaderOffsets()  # the leader's log ends here, or it sends no records now

@@ -18,11 +18,11 @@ NO_EPOCH = -1
 
 
 class LogPosition(NamedTuple):
-    """Where a follower's log stands.
+    """The position of a follower's log.
 
     Attributes:
         last_epoch: the epoch of the last record below `fetch_offset`; -1 if the log has none.
-        gap: the first gap for which the leader has to be asked; None if there is none.
+        gap: the first unverified gap; None if there is none.
     """
 
     end_offset: int

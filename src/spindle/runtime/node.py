@@ -358,7 +358,7 @@ class Node:
             await asyncio.gather(task, return_exceptions=True)
 
     def _check_started(self, limit_s: float) -> None:
-        """End the node if it has never been ready."""
+        """Stop the node if it has not become ready within the limit."""
         if not self._is_serving or self.publisher.last_committed_offset < 0:
             self.fail(f"not ready within server.max.startup.time.ms ({limit_s:g} s)")
 

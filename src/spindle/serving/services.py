@@ -41,7 +41,7 @@ class BrokerServices:
         fetch_memory, replica_memory: for fetches of consumers and of followers.
         check_listeners: refuses dynamic values that leave a listener without a key or users.
         capacities: total and usable bytes of directories by path, where they are known.
-        device_health: what is known of the devices below directories, by path.
+        device_health: the health of the devices below directories, by path.
         move_throttle: for moves between directories (KIP-113).
         leader_throttle: for what throttled followers fetch (KIP-73).
         is_rack_aware: consumers are sent to replicas in their rack (KIP-392).

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def locked(roots: list[Path]) -> Iterator[None]:
     """Hold the locks of log directories, as their brokers do.
 
-    An empty directory is left alone: its disk may not be mounted.
+    Do not lock an empty directory: its disk may not be mounted.
 
     Raises:
         ConfigError: a broker, or another repair, is using a directory.

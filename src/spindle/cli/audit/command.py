@@ -79,14 +79,14 @@ class _AuditCommand(click.Command):
     "history_path",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Note in FILE when each replica was read, and read those first that wait longest: for "
-    "audits that a timer starts.",
+    help="Record in FILE when each replica was read, and start with those that were read longest "
+    "ago; for audits at regular times.",
 )
 @click.option(
     "--minutes",
     type=WholeRange(min=1),
     metavar="N",
-    help="With --history: begin no replica after N minutes; the next audit goes on there.",
+    help="With --history: start no replica after N minutes; the next audit continues there.",
 )
 @click.option(
     "--overdue-days",

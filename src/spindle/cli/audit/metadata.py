@@ -55,9 +55,9 @@ def load_placement(roots: Sequence[Path]) -> ClusterPlacement | None:
 
 
 def _voters(folder: Path) -> tuple[int, ...]:
-    """Return the node ids of the last voters that a metadata log has, none if they are not known.
+    """Return the node ids of the newest voter set of a metadata log; empty if it is unknown.
 
-    They are in records of the log and of its snapshots (KIP-853), or else in `quorum-state`.
+    It is in records of the log and of its snapshots (KIP-853), otherwise in `quorum-state`.
     """
     found: list[int] = []
 

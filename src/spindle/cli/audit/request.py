@@ -46,10 +46,14 @@ class AuditRequest:
         if not self.paths and self.servers is None:
             raise ValueError("which log directories? Give their paths, or --bootstrap-server")
         if self.history_path is None and self.minutes is not None:
-            raise ValueError("--minutes needs --history FILE, which notes where to go on")
+            raise ValueError(
+                "--minutes needs --history FILE, which records where the next audit continues"
+            )
         others = (self.progress_path, self.spark_master, self.quarantine)
         if self.history_path is not None and any(each is not None for each in others):
-            raise ValueError("--history reads a part: give neither --resume, --spark nor --apply")
+            raise ValueError(
+                "--history excludes --resume, --spark and --apply: it reads some replicas per run"
+            )
         if self.spark_master is None and self.progress_path and self.progress_path.is_dir():
             path = self.progress_path
             raise ValueError(f"--resume {path} is a folder: give a file, or --spark, too")
@@ -71,7 +75,7 @@ class AuditRequest:
 
 
 def _reason_against(text: str) -> str:
-    """Return why a path is no log directory, empty if it is one."""
+    """Return why a path is not a log directory; empty if it is one."""
     path = Path(text).resolve()
     try:
         names = os.listdir(path)

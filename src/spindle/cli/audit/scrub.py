@@ -1,4 +1,4 @@
-"""The lines and the JSON document that a scheduled audit with a history adds to its report."""
+"""The lines and the JSON that `spindle audit --history` adds to its report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class ScrubResult:
     """The state of a history after a run.
 
     Attributes:
-        unread_count: replicas that this run did not begin; the next one does.
-        earlier: the findings of replicas that earlier runs have read, and this one has not.
+        unread_count: replicas that this run did not read; the next one reads them first.
+        earlier: findings in replicas that earlier runs read and this one did not.
         overdue: the replicas that were not read for `days` days.
     """
 
@@ -56,7 +56,7 @@ def scrub_lines(result: ScrubResult, width: int | None) -> list[Line]:
         count = counted(len(result.earlier), "finding")
         lines += [
             Line(""),
-            Line(f"{count} of earlier runs, in replicas not read in this one:", BAD),
+            Line(f"{count} from earlier runs, in replicas that this run did not read:", BAD),
         ]
         for each in result.earlier[:_NAMED]:
             text = f"  {each.kind.text} {each.path}: {each.evidence}"
@@ -76,7 +76,8 @@ def scrub_lines(result: ScrubResult, width: int | None) -> list[Line]:
             lines.append(Line(f"  and those of {more}; --json lists them"))
     if result.unread_count:
         count = counted(result.unread_count, "replica")
-        lines += [Line(""), Line(f"The time is over; the next run goes on with {count}.")]
+        text = f"The time limit is reached; the next run continues with {count}."
+        lines += [Line(""), Line(text)]
     return lines
 
 

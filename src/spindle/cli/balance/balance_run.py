@@ -6,8 +6,7 @@ from spindle.cli.execution.directory_failures import with_failures
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
-from spindle.cli.execution.planning import ExecutionPlanning
-from spindle.cli.execution.settling import Settling
+from spindle.cli.execution.planning import DeletionWait, ExecutionPlanning
 from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
 from spindle.client.wire.cluster import WireClient
 from spindle.planner.leaders import preferred_orders
@@ -38,7 +37,7 @@ class BalanceRun:
         self._planning = planning
         self._tell = tell
         self._keeps_leaders = keeps_leaders
-        self._settling = Settling(tell)
+        self._deletion_wait = DeletionWait(tell)
         self._remarks = Remarks(tell)
         self._executor = planning.executor(client, file, tell)
 
@@ -66,7 +65,7 @@ class BalanceRun:
         unknown = _unknown(plan)
         if unknown:
             names = ", ".join(map(str, unknown))
-            text += f", without those of broker {names}, of which nothing is known"
+            text += f"; the directories of broker {names} are unknown, and not counted"
         end = ExecutionStep("balanced", text, {"spread": plan.spread, "unknownBrokers": unknown})
         self._tell(with_failures(end, self._executor.failures.still_offline()))
 
@@ -91,7 +90,7 @@ class BalanceRun:
             self._client,
             lambda model: balance(model, limits),
             self._executor.deletions,
-            self._settling,
+            self._deletion_wait,
             self._remarks,
         )
 

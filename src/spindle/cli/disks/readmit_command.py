@@ -7,7 +7,7 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.replica_lines import (
     altered_document,
-    replica_documents,
+    refusal_document,
     replica_lines,
     stray_lines,
 )
@@ -31,7 +31,7 @@ class _Replica(click.ParamType[TopicPartition]):
             return value
         topic, _, partition = str(value).rpartition("-")
         if not topic or not partition.isdecimal():
-            self.fail(f"{value!r} is no topic and partition, like orders-3", param, ctx)
+            self.fail(f"{value!r} is not TOPIC-PARTITION, such as orders-3", param, ctx)
         return TopicPartition(topic, int(partition))
 
 
@@ -47,7 +47,7 @@ REPLICA = _Replica()
     metavar="TOPIC-PARTITION",
     multiple=True,
     type=REPLICA,
-    help="A replica that may begin anew without its records. May be repeated.",
+    help="Create this replica empty, although its records are lost. May be repeated.",
 )
 @cluster_command
 @click.pass_context
@@ -62,7 +62,7 @@ def readmit_command(
     """Use the log directory PATH of a broker again, after it had failed.
 
     A repaired disk keeps its directory id and its logs, which catch up as followers. An empty one
-    in its place is formatted with a new id, and its replicas are made anew from their leaders.
+    in its place is formatted with a new id, and its replicas are copied from their leaders again.
     Without a directory at PATH the command refuses, because the disk may not be mounted. It also
     refuses, ends with 1 and names the replicas, if a replica would be lost because no other broker
     leads its partition: mount the right disk, or name each of them with --accept-loss.
@@ -76,7 +76,7 @@ def readmit_command(
         click.echo(json.dumps(altered_document(broker, altered)))
         return
     if accepted and not altered.was_formatted:
-        click.echo(f"Broker {broker} begins replicas anew whose records were lost.")
+        click.echo(f"Broker {broker} creates replicas whose records were lost:")
         for line in replica_lines(altered.replicas):
             click.echo(line)
         return
@@ -91,13 +91,7 @@ def readmit_command(
 
 def _refused(error: DirectoryInUse, broker: int, *, as_json: bool) -> None:
     if as_json:
-        document = {
-            "broker": broker,
-            "path": error.path,
-            "error": error.message,
-            "replicas": replica_documents(error.replicas),
-        }
-        click.echo(json.dumps(document))
+        click.echo(json.dumps(refusal_document(broker, error)))
         return
     click.echo(f"{error.message}.", err=True)
     for line in replica_lines(error.replicas):

@@ -11,7 +11,7 @@ from spindle.client.disks import disks_of_spindle
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
-from spindle.disks.alteration import AlteredDirectory, ReplicaState
+from spindle.disks.alteration import AlteredDirectory, DirectoryInUse, ReplicaState
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
 
 _HEAD: Final = ("TOPIC", "PARTITION", "STATE")
@@ -20,19 +20,19 @@ _STATES: Final = {
     ReplicaState.FOUND: "found, catches up",
     ReplicaState.CREATED: "created anew, catches up",
     ReplicaState.OFFLINE: "LOST: no other replica leads",
-    ReplicaState.BEGUN_ANEW: "begun anew, its loss is accepted",
+    ReplicaState.CREATED_EMPTY: "created empty, its loss is accepted",
 }
 _WORDS: Final = {
     ReplicaState.PRESENT: "present",
     ReplicaState.FOUND: "found",
     ReplicaState.CREATED: "created",
     ReplicaState.OFFLINE: "lost",
-    ReplicaState.BEGUN_ANEW: "begun anew",
+    ReplicaState.CREATED_EMPTY: "created empty",
 }
 _ADVICE: Final = (
-    "No other replica of the lost ones leads, so records may be gone for good. If another replica "
-    "has most of them, `spindle leader-election --election-type unclean` makes it the leader; "
-    "otherwise restore the disk, or delete the topic."
+    "No other replica of these partitions leads, so records may be gone for good. If another "
+    "replica has most of them, `spindle leader-election --election-type unclean` makes it the "
+    "leader; otherwise restore the disk, or delete the topic."
 )
 
 
@@ -54,11 +54,21 @@ def altered_document(broker: int, altered: AlteredDirectory) -> dict[str, Any]:
         "path": altered.path,
         "directoryId": uuid_text(altered.directory_id),
         "wasFormatted": altered.was_formatted,
-        "replicas": replica_documents(altered.replicas),
+        "replicas": _replica_documents(altered.replicas),
     }
 
 
-def replica_documents(replicas: Mapping[TopicPartition, ReplicaState]) -> list[dict[str, Any]]:
+def refusal_document(broker: int, error: DirectoryInUse) -> dict[str, Any]:
+    """Return for programs why a change was refused."""
+    return {
+        "broker": broker,
+        "path": error.path,
+        "error": error.message,
+        "replicas": _replica_documents(error.replicas),
+    }
+
+
+def _replica_documents(replicas: Mapping[TopicPartition, ReplicaState]) -> list[dict[str, Any]]:
     """Return the replicas for programs."""
     return [
         {"topic": where.topic, "partition": where.partition, "state": _WORDS[state]}
@@ -67,9 +77,9 @@ def replica_documents(replicas: Mapping[TopicPartition, ReplicaState]) -> list[d
 
 
 def stray_lines(client: WireClient, broker: int, path: str) -> list[str]:
-    """Return a line about logs in a directory that the metadata does not place there.
+    """Return a line about the stray logs of a directory: the metadata places them elsewhere.
 
-    The change has succeeded: without an answer of the broker there is nothing to add.
+    Without a response there is no line, because the change itself has succeeded.
     """
     with suppress(*FAILURES):
         address = client.metadata(()).broker(str(broker))
@@ -78,8 +88,8 @@ def stray_lines(client: WireClient, broker: int, path: str) -> list[str]:
             if disk.path == path and disk.stray_count:
                 return [
                     "",
-                    f"{path} has {stray_text(disk)}: the metadata places them elsewhere. The "
-                    "broker keeps them in folders whose names end with -stray, and deletes none: "
-                    "look whether they are needed, and delete them.",
+                    f"{path} has {stray_text(disk)}: the metadata places their replicas "
+                    "elsewhere. The broker keeps them in folders with the suffix -stray: delete "
+                    "those that you do not need.",
                 ]
     return []

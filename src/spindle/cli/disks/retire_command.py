@@ -10,7 +10,7 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.replica_lines import (
     altered_document,
-    replica_documents,
+    refusal_document,
     replica_lines,
 )
 from spindle.cli.numbers import WholeRange
@@ -40,14 +40,8 @@ def retire_command(
         altered = alter_disks(client, broker, DirectoryAction.RETIRE, path)
     except DirectoryInUse as error:
         if as_json:
-            document = {
-                "broker": broker,
-                "path": error.path,
-                "error": error.message,
-                "replicas": replica_documents(error.replicas),
-                "reassignment": _plan(client, broker, error),
-            }
-            click.echo(json.dumps(document))
+            plan = {"reassignment": _plan(client, broker, error)}
+            click.echo(json.dumps(refusal_document(broker, error) | plan))
         else:
             for line in _way_out(client, broker, error):
                 click.echo(line, err=True)

@@ -18,8 +18,8 @@ from spindle.client.wire.cluster import WireClient
 def uncordon_command(client: WireClient, as_json: bool, broker: int, paths: Sequence[str]) -> None:
     """Let log directories of a broker take new replicas again; '*' ends a cordon of all.
 
-    A directory that is cordoned because it is nearly full stays so until it has room. With --json,
-    each directory has a line.
+    A directory that is cordoned because it is nearly full stays so until it has space. --json
+    prints an object for each directory.
     """
     for path in paths:
         uncordon(client, broker, path)

@@ -125,6 +125,6 @@ def _refuse_replicas(client: WireClient, broker_id: int) -> None:
     if hidden:
         raise CommandFailed(
             f"the metadata does not show {counted(len(hidden), 'topic')} that brokers hold, such "
-            f"as {hidden[0]}, which may have replicas on broker {broker_id}: give the same command "
-            "as a user with DESCRIBE on all topics; if the topic was deleted a moment ago, again"
+            f"as {hidden[0]}, which may have replicas on broker {broker_id}: run this "
+            "as a user with DESCRIBE on all topics, or again later if the topics were just deleted"
         )

@@ -72,7 +72,7 @@ WhileUncordoned = Callable[[Callable[[], object]], None]
 
 _PLANNED_AGAIN: Final = ExecutionStep(
     "planAgain",
-    "a directory or a broker has gone or come back: no further move begins before a new plan",
+    "a directory or a broker went offline or came back: no move starts before a new plan",
 )
 
 
@@ -86,12 +86,12 @@ def without_cordons(_stop: Callable[[], object]) -> None:
 
 
 class RoundExecutor:
-    """Executes plans one after the other; the file says at each moment what is to be undone.
+    """Executes plans one after the other; its file has at each moment what must be undone.
 
     Attributes:
         refused: the moves of the last plan that the cluster refused, with its reasons.
         failures: the directories that have gone offline since the first wait.
-        deletions: the replicas that moves have taken away, and that may still have their space.
+        deletions: replicas that moved away from a directory, and may still use its space.
 
     Args:
         limits: the throttle is for each broker: into it, out of it, and between directories.
@@ -127,11 +127,11 @@ class RoundExecutor:
         """Carry out a plan: begin each move as soon as its limits allow it, and wait for all.
 
         Moves of partitions that have changed since the plan was made are left out. A move that the
-        cluster refuses is told, and kept in `refused`. If a directory or a broker goes or comes
-        back, no further move begins: another plan is needed.
+        cluster refuses is reported, and kept in `refused`. If a directory or a broker goes offline
+        or comes back, no further move begins: another plan is needed.
 
         Args:
-            admits: is asked before each move begins; a move that is not admitted is left out.
+            admits: returns whether a move may begin; others are left out of the plan.
 
         Raises:
             CommandFailed: a move can neither end nor be cancelled.
@@ -145,7 +145,7 @@ class RoundExecutor:
     def wait(self) -> None:
         """Wait until no replica of the cluster moves.
 
-        Moves of this execution are cancelled that cannot end, that do not get further, or whose
+        Moves of this execution are cancelled that cannot end, that make no progress, or whose
         directory fills up. A broker that comes back, or whose throttle another execution removes,
         gets the throttle of this run. Directories that fail meanwhile are told.
 
@@ -159,7 +159,7 @@ class RoundExecutor:
     def _watch(self, under_way: PlanUnderWay | None, admits: Callable[[PlannedMove], bool]) -> None:
         standstill = Standstill(STUCK_S)
         began = checked = shown = time.monotonic()
-        told = 0
+        shown_count = 0
         last_seen: dict[int, float] = {}
         while True:
             reassigned = list_reassignments(self.client)
@@ -177,10 +177,12 @@ class RoundExecutor:
             if not now.count and not has_begun:
                 if under_way is None or not self._waits_for_deletions(under_way):
                     return
-            elif now.count != told and (not told or time.monotonic() - shown >= CHECK_S):
+            elif now.count != shown_count and (
+                not shown_count or time.monotonic() - shown >= CHECK_S
+            ):
                 text = f"moving {counted(now.count, 'replica')}"
                 self.tell(ExecutionStep("moving", text, {"replicas": now.count}))
-                told, shown = now.count, time.monotonic()
+                shown_count, shown = now.count, time.monotonic()
             last_seen |= dict.fromkeys(alive, time.monotonic())
             long_ago = time.monotonic() - AWAY_S
             involved = {broker for each in now.reassigned.values() for broker in each.replicas}
@@ -204,7 +206,7 @@ class RoundExecutor:
         now: MovesUnderWay,
         described: Mapping[int, Collection[LogDirView]],
     ) -> None:
-        """Take note of the moves that have ended, and remove their throttled replicas."""
+        """Record the moves that have ended, and remove their throttled replicas."""
         ended = under_way.ended(now, described)
         if not ended:
             return
@@ -235,7 +237,7 @@ class RoundExecutor:
     ) -> bool:
         """Begin the moves whose limits allow it; return whether one has begun.
 
-        Each broker hears of the directory before the controller hears of the replica.
+        Brokers get the directories first, then the controller gets the new replicas.
 
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
@@ -269,7 +271,7 @@ class RoundExecutor:
         for partition, error in refused.items():
             if error is not None:
                 self._refuse(str(partition), error)
-        under_way.has_begun()
+        under_way.note_begun()
         return True
 
     def _still_right(
@@ -295,7 +297,7 @@ class RoundExecutor:
         return Plan(replicas, directories), current
 
     def _waits_for_deletions(self, under_way: PlanUnderWay) -> bool:
-        """Return whether moves wait for the space of deleted replicas; tell it once.
+        """Return whether moves wait for the space of deleted replicas; report it once.
 
         Raises:
             ClientError: a broker could not be asked.
@@ -327,7 +329,7 @@ class RoundExecutor:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         lagging = lagging_partitions(self.client.metadata(), now.reassigned)
-        step = self._backoff.see(lagging)
+        step = self._backoff.update(lagging)
         if step is not None:
             self.tell(step)
             self.throttle()
@@ -462,14 +464,14 @@ class RoundExecutor:
                     ended[replica] = (here, path)
                 elif error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
                     left[replica] = here
-        self._end_moves_back(ended)
+        self._reverse_moves(ended)
         return left
 
-    def _end_moves_back(self, ended: Mapping[Replica, tuple[str, str]]) -> None:
-        """End the moves that began because a copy had arrived before it was ended.
+    def _reverse_moves(self, ended: Mapping[Replica, tuple[str, str]]) -> None:
+        """Cancel moves back to the source, if a copy completed before it was cancelled.
 
         Args:
-            ended: the directories that replicas were in, and those that their copies went to.
+            ended: the source and the target directory of each replica.
         """
         places = places_of(self.client) if ended else Places({}, {})
         for replica, (here, path) in ended.items():

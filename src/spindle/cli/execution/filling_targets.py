@@ -35,7 +35,7 @@ def overfilling(
     """Return the replicas of a plan whose directory has too little room left, and why.
 
     Args:
-        now: the moves in the same answers of the brokers.
+        now: all moves, from the same responses of the brokers.
         fill: the highest share of a file system that may be filled.
     """
     arriving: dict[tuple[int, str], dict[Replica, int]] = {}
@@ -52,29 +52,29 @@ def overfilling(
     return found
 
 
-def rooms_of(
+def copyable_bytes(
     plan: Plan,
     now: MovesUnderWay,
     described: Mapping[int, Collection[LogDirView]],
     fill: float,
 ) -> dict[tuple[int, str], int]:
-    """Return the bytes that may still begin to be copied into each directory of known space.
+    """Return how many bytes more may be copied into each directory whose capacity is known.
 
     Args:
-        plan: what is under way.
-        now: the moves in the same answers of the brokers.
+        plan: the moves of this execution that are under way.
+        now: all moves, from the same responses of the brokers.
         fill: the highest share of a file system that may be filled.
     """
-    rooms = {
+    free_bytes = {
         (broker, view.path): int(view.usable_bytes - (1 - _SLACK) * (1 - fill) * view.total_bytes)
         for broker, views in described.items()
         for view in views
         if view.total_bytes > 0 and view.usable_bytes >= 0
     }
-    for replica, path, left_bytes in _arriving(plan, now, described):
-        if (replica.broker, path) in rooms:
-            rooms[replica.broker, path] -= max(0, left_bytes)
-    return rooms
+    for replica, path, arriving_bytes in _arriving(plan, now, described):
+        if (replica.broker, path) in free_bytes:
+            free_bytes[replica.broker, path] -= max(0, arriving_bytes)
+    return free_bytes
 
 
 def _too_full(broker: int, view: LogDirView, left_bytes: int, fill: float) -> str:

@@ -1,9 +1,9 @@
-"""A plan that is carried out: which of its moves have begun, ended, or wait for room."""
+"""A plan that is being carried out: which of its moves wait, are under way, or have ended."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from spindle.cli.execution.filling_targets import rooms_of
+from spindle.cli.execution.filling_targets import copyable_bytes
 from spindle.cli.execution.moves_under_way import MovesUnderWay
 from spindle.cli.execution.steps import ExecutionStep
 from spindle.cli.tools.reassignment_plan import Plan, Replica
@@ -16,9 +16,9 @@ from spindle.planner.model import DirectoryModel
 from spindle.planner.plan import PlacementPlan, PlannedMove
 from spindle.planner.rolling import RollingMoves
 
-_MOST_NAMED: Final = 3
-_UNSEEN_LOOKS: Final = 3
-"""Looks in a row at which a move that has begun, and was never seen, is taken for ended."""
+_MAX_NAMED: Final = 3
+_MAX_UNSEEN_CHECKS: Final = 3
+"""A move that was begun and that no broker reports at so many checks in a row has ended."""
 
 Described = Mapping[int, Collection[LogDirView]]
 
@@ -28,7 +28,7 @@ class PlanUnderWay:
 
     Attributes:
         rolling: the moves that wait and that are under way.
-        due_moves: those that the last look has chosen, and that have not begun yet.
+        due_moves: chosen by the last `due`, and not begun yet.
 
     Args:
         highest_fill: copies begin only where the file system has room below this share.
@@ -41,7 +41,7 @@ class PlanUnderWay:
         self._highest_fill = highest_fill
         self._unseen: dict[PlannedMove, int] = {}
         self._cluster: object = None
-        self._has_told_wait = False
+        self._is_wait_reported = False
 
     def partition(self, move: PlannedMove) -> TopicPartition:
         """Return the partition that a move changes."""
@@ -61,9 +61,10 @@ class PlanUnderWay:
     def sees_same_cluster(
         self, offline: Mapping[int, Collection[str]], alive: Collection[int]
     ) -> bool:
-        """Return whether the same directories and brokers are there as at the first look.
+        """Return False if directories or brokers went offline or came back since the last call.
 
-        If not, no further move begins.
+        The moves that wait are then dropped, because the plan was made for another cluster. True if
+        none were waiting.
         """
         failed = frozenset((broker, path) for broker, paths in offline.items() for path in paths)
         found = (failed, frozenset(alive))
@@ -82,12 +83,12 @@ class PlanUnderWay:
         Args:
             begun: the moves that this execution has under way.
         """
-        rooms = rooms_of(begun, now, described, self._highest_fill)
+        free_bytes = copyable_bytes(begun, now, described, self._highest_fill)
         indexes = {
             (each.broker_id, each.path): number
             for number, each in enumerate(self._plan.cluster.directories)
         }
-        left = {indexes[place]: room for place, room in rooms.items() if place in indexes}
+        left = {indexes[place]: size for place, size in free_bytes.items() if place in indexes}
         for move in self.rolling.under_way:
             if move in self._unseen and move.target in left:
                 left[move.target] -= move.size_bytes
@@ -102,18 +103,18 @@ class PlanUnderWay:
         self.due_moves = self.rolling.begin(left, size_of)
         return list(self.due_moves)
 
-    def has_begun(self) -> None:
-        """Take note that the due moves have begun."""
+    def note_begun(self) -> None:
+        """Record that the due moves have begun."""
         self._unseen |= dict.fromkeys(self.due_moves, 0)
         self.due_moves = []
 
     def drop(self, move: PlannedMove) -> None:
-        """Leave out a due move, and the later ones of its partition."""
+        """Drop a due move, and the later moves of its partition."""
         self.due_moves.remove(move)
         self.rolling.end(move, has_moved=False)
 
     def ended(self, now: MovesUnderWay, described: Described) -> dict[PlannedMove, bool]:
-        """Return the moves that are not under way any more, and whether the replica has moved."""
+        """Return the moves that ended since the last call, and whether each replica has moved."""
         places = {
             (broker, where): view.path
             for broker, views in described.items()
@@ -130,7 +131,7 @@ class PlanUnderWay:
                 continue
             if move in self._unseen and not has_moved:
                 self._unseen[move] += 1
-                if self._unseen[move] < _UNSEEN_LOOKS:
+                if self._unseen[move] < _MAX_UNSEEN_CHECKS:
                     continue
             self._unseen.pop(move, None)
             found[move] = has_moved
@@ -143,16 +144,16 @@ class PlanUnderWay:
         size_bytes, now = sum(each.size_bytes for each in left), len(self.rolling.under_way)
         return ExecutionStep(
             "round",
-            f"{counted(len(left), 'replica')} to move, {size_text(size_bytes)}; {now} now",
+            f"{counted(len(left), 'replica')} to move, {size_text(size_bytes)}; {now} under way",
             {"replicasLeft": len(left), "bytesLeft": size_bytes, "moves": now},
         )
 
     def waiting_text(self, pending: Collection[DirectoryModel]) -> str:
-        """Return for what moves wait; empty after the first time."""
-        if self._has_told_wait:
+        """Return the text that moves wait for deletions; empty after the first time."""
+        if self._is_wait_reported:
             return ""
-        self._has_told_wait = True
-        names = first_names(sorted(map(str, pending)), _MOST_NAMED)
+        self._is_wait_reported = True
+        names = first_names(sorted(map(str, pending)), _MAX_NAMED)
         return (
             f"{counted(len(self.rolling.waiting), 'move')} wait until deleted replicas have freed "
             f"their space in {names}"

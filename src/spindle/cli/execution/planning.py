@@ -1,22 +1,58 @@
 """The plans of an execution, each made for the cluster as it is at that moment."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from spindle.cli.durations import span_text
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor, WhileUncordoned, without_cordons
 from spindle.cli.execution.filling_targets import highest_fill
-from spindle.cli.execution.settling import Settling
-from spindle.cli.execution.steps import Remarks, Tell
+from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.deletions import OwnDeletions
 from spindle.cli.plan.snapshot import ClusterSnapshot, read_snapshot
 from spindle.client.wire.cluster import WireClient
+from spindle.common.counted import first_names
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
+
+_MAX_NAMED: Final = 3
+_MS: Final = 1000
+
+
+class DeletionWait:
+    """Waits once for deletions that brokers do not report, for as long as files are kept.
+
+    Kafka's brokers report how much of a directory is used, but not how much of it belongs to
+    replicas that were just deleted. A plan that counts these bytes moves too much.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._has_waited = False
+
+    def wait_once(self, snapshot: ClusterSnapshot, plan: PlacementPlan) -> bool:
+        """Wait if a plan may be wrong because of deletions; return True if the cluster must be read
+        again."""
+        if self._has_waited or not plan.rounds or not snapshot.unexplained:
+            return False
+        self._has_waited = True
+        names = first_names([str(each) for each in snapshot.unexplained], _MAX_NAMED)
+        delay_ms = max(each.deletion_delay_ms for each in snapshot.unexplained)
+        text = (
+            f"waiting {span_text(delay_ms / _MS)}: {names} "
+            f"{'use' if len(snapshot.unexplained) > 1 else 'uses'} space that no replica accounts "
+            "for, and brokers of Kafka do not report whether it belongs to deleted replicas"
+        )
+        facts = {"directories": [str(each) for each in snapshot.unexplained], "waitMs": delay_ms}
+        self._tell(ExecutionStep("waiting", text, facts))
+        time.sleep(delay_ms / _MS)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +76,16 @@ class ExecutionPlanning:
         client: WireClient,
         make: Callable[[ClusterModel], PlacementPlan],
         own: OwnDeletions,
-        settling: Settling | None = None,
+        deletion_wait: DeletionWait | None = None,
         remarks: Remarks | None = None,
     ) -> PlacementPlan:
         """Read the cluster, and return a plan for it.
 
         Args:
             make: makes a plan for the cluster of today, or of a later day.
-            own: the replicas that this execution has moved away.
-            settling: waits if the plan may move replicas because of what is deleted already.
-            remarks: tells what is not known of the cluster.
+            own: the replicas that this execution moved away.
+            deletion_wait: waits before the first plan; None if it does not have to.
+            remarks: reports what is unknown about the cluster.
 
         Raises:
             Infeasible: a replica has no other place.
@@ -59,7 +95,7 @@ class ExecutionPlanning:
         plan, snapshot = self._plan(client, make, own)
         if remarks is not None:
             remarks.tell(snapshot.silent)
-        if settling is not None and settling.is_over(snapshot, plan):
+        if deletion_wait is not None and deletion_wait.wait_once(snapshot, plan):
             plan, _ = self._plan(client, make, own)
         return plan
 

@@ -30,18 +30,18 @@ Tell = Callable[[ExecutionStep], None]
 
 
 class Remarks:
-    """Tells remarks; one that stays true is told once, not with every plan."""
+    """Reports remarks; one that repeats with the next plan is reported once."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def tell(self, remarks: Sequence[str]) -> None:
-        """Tell those that the last call did not have."""
+        """Report the remarks that the last call did not have."""
         for remark in dict.fromkeys(remarks):
-            if remark not in self._told:
+            if remark not in self._reported:
                 self._tell(ExecutionStep("remark", remark, {"remark": remark}))
-        self._told = set(remarks)
+        self._reported = set(remarks)
 
 
 def printing(*, as_json: bool, **common: Any) -> Tell:

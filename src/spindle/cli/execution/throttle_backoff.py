@@ -1,4 +1,4 @@
-"""The throttle of an execution: lower while replicas fall behind, and as wanted afterwards."""
+"""The throttle of an execution: reduced while replicas are out of sync, then raised again."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -10,44 +10,44 @@ from spindle.common.counted import counted, first_names
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
 
-_LOWEST_SHARE: Final = 1 / 8
-"""A replica that never catches up must not stop an execution for ever."""
-_MOST_NAMED: Final = 3
+_MIN_SHARE: Final = 1 / 8
+"""A replica that never catches up must not stop an execution."""
+_MAX_NAMED: Final = 3
 
 
 class ThrottleBackoff:
-    """Halves the throttle at each look that finds replicas behind; doubles it at each other one.
+    """Halves the throttle at each check with replicas out of sync; doubles it at other checks.
 
     Attributes:
         bytes_per_second: the present throttle.
 
     Args:
-        most_bytes_per_second: the throttle while no replica is behind.
+        max_bytes_per_second: the throttle while no replica is behind.
     """
 
-    def __init__(self, most_bytes_per_second: int) -> None:
-        self._most_bytes_per_second = most_bytes_per_second
+    def __init__(self, max_bytes_per_second: int) -> None:
+        self._max_bytes_per_second = max_bytes_per_second
         self._share = 1.0
 
     @property
     def bytes_per_second(self) -> int:
-        return max(1, round(self._most_bytes_per_second * self._share))
+        return max(1, round(self._max_bytes_per_second * self._share))
 
-    def see(self, lagging: Collection[TopicPartition]) -> ExecutionStep | None:
-        """Take note of a look at the cluster; return the step that tells another throttle."""
+    def update(self, lagging: Collection[TopicPartition]) -> ExecutionStep | None:
+        """Adapt the throttle to the lagging partitions; return a step if it has changed."""
         before = self._share
         if lagging:
-            self._share = max(_LOWEST_SHARE, before / 2)
+            self._share = max(_MIN_SHARE, before / 2)
         else:
             self._share = min(1.0, before * 2)
         if self._share == before:
             return None
         rate = f"{size_text(self.bytes_per_second)}/s"
-        text = f"no replica is behind: the throttle rises to {rate}"
+        text = f"all replicas are in sync: the throttle rises to {rate}"
         if lagging:
-            names = first_names(sorted(lagging), _MOST_NAMED)
+            names = first_names(sorted(lagging), _MAX_NAMED)
             text = (
-                f"replicas of {counted(len(lagging), 'partition')} are behind ({names}): "
+                f"replicas of {counted(len(lagging), 'partition')} are out of sync ({names}): "
                 f"the throttle falls to {rate}"
             )
         facts = {"bytesPerSecond": self.bytes_per_second, "underReplicated": len(lagging)}
@@ -57,10 +57,10 @@ class ThrottleBackoff:
 def lagging_partitions(
     view: ClusterView, reassigned: Mapping[TopicPartition, Reassignment]
 ) -> list[TopicPartition]:
-    """Return the partitions with replicas that could be in sync, and are not.
+    """Return the partitions with replicas that could be in sync but are not.
 
-    Replicas that a move makes, and those that are offline, do not count: a lower throttle does not
-    help them.
+    Replicas that a move adds, and offline replicas, do not count: a lower throttle does not help
+    them.
     """
     found = []
     for name, topic in view.topics.items():

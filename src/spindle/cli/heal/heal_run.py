@@ -11,7 +11,7 @@ from spindle.cli.durations import span_text
 from spindle.cli.execution.executor import PAUSE_S, RoundExecutor
 from spindle.cli.execution.moves_under_way import moves_under_way
 from spindle.cli.execution.plan_under_way import PlanUnderWay
-from spindle.cli.execution.settling import Settling
+from spindle.cli.execution.planning import DeletionWait
 from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
 from spindle.cli.heal.hours import HoursOfDay
 from spindle.cli.heal.memory import HealMemory
@@ -76,8 +76,8 @@ class HealRun:
         self._settings = settings
         self._tell = tell
         self._remarks = Remarks(tell)
-        self._is_told_late = False
-        self._settling = Settling(tell)
+        self._is_wait_reported = False
+        self._deletion_wait = DeletionWait(tell)
 
     def look(self) -> None:
         """Plan and move until there is nothing to do or no bytes are left today.
@@ -130,7 +130,7 @@ class HealRun:
             begun += 1
             return True
 
-        self._is_told_late = False
+        self._is_wait_reported = False
         self._executor.run(plan, admits)
         if held_back:
             self._tell_spent(held_back)
@@ -202,20 +202,20 @@ class HealRun:
         failed = self._failed(model)
         self._tell_reasons(model, ahead)
         plan = heal(model, ahead, failed, settings.healing, settings.limits)
-        if not settings.is_dry and self._settling.is_over(snapshot, plan):
+        if not settings.is_dry and self._deletion_wait.wait_once(snapshot, plan):
             return self._plan()
         self._remarks.tell([*remarks, *plan.remarks])
         return plan
 
     def _may_begin(self) -> bool:
-        """Return whether moves may begin at this time of the day; tell it once for each plan."""
+        """Return whether moves may begin at this time of day; report a wait once for each plan."""
         hours = self._settings.hours
         if hours is None or hours.include(datetime.now().time()):
             return True
-        if not self._is_told_late:
-            text = f"the moves wait: they begin between {hours} only"
+        if not self._is_wait_reported:
+            text = f"the moves wait: they start only between {hours}"
             self._tell(ExecutionStep("outsideHours", text, {"between": str(hours)}))
-        self._is_told_late = True
+        self._is_wait_reported = True
         return False
 
     def _failed(self, model: ClusterModel) -> list[int]:

@@ -1,12 +1,12 @@
-"""Deleted replicas whose files are still there: a goal counts their space as free, a copy does not.
+"""Deleted replicas whose files still use space: a goal counts it as free, a copy must wait for it.
 
-A broker removes the files of a replica that has left `log.segment.delete.delay.ms` later. Brokers
-of Spindle report the bytes that wait for it. Brokers of Kafka do not: the moves of this command are
-known, and for older deletions a command can only wait.
+A broker removes the files of a deleted replica after `log.segment.delete.delay.ms`. Brokers of
+Spindle report how many bytes wait for removal. Brokers of Kafka do not: a command knows the
+replicas that it moved itself, and can only wait for other deletions.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,7 +25,7 @@ DEFAULT_DELAY_MS: Final = 60_000
 """Kafka's default of the key below."""
 _DELAY_KEY: Final = "log.segment.delete.delay.ms"
 _MARGIN_MS: Final = 2_000
-"""A broker learns of the end of a move after the controller, and then removes files in turn."""
+"""A broker gets the end of a move after the controller, and removes files one by one."""
 
 Place = tuple[int, str]
 """A broker and the path of one of its directories."""
@@ -33,7 +33,7 @@ Place = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class BrokerSpace:
-    """The log directories of a broker, and what is deleted in them.
+    """The log directories of a broker, and the space of deleted replicas in them.
 
     Attributes:
         deleted_bytes: by path; None if the broker does not report it.
@@ -93,26 +93,20 @@ class OwnDeletions:
     """The replicas that the moves of an execution have deleted.
 
     Attributes:
-        entries: broker, path, bytes, and the time since the epoch in ms at which the files are
-            gone. A later run of the same execution reads them from its file.
+        entries: broker, path, bytes, and when the files are removed, in ms since 1970. A later run
+            of the same execution reads them from its file.
     """
 
     entries: list[tuple[int, str, int, int]] = field(default_factory=list)
 
     def add(self, place: Place, size_bytes: int, delay_ms: int) -> None:
-        """Take note of a replica that has left a directory a moment ago."""
-        gone_ms = _now_ms() + delay_ms + _MARGIN_MS
-        self.entries = [*self._pending(), (*place, size_bytes, gone_ms)]
+        """Add a replica that has just left a directory."""
+        removed_ms = _now_ms() + delay_ms + _MARGIN_MS
+        self.entries = [*self._pending(), (*place, size_bytes, removed_ms)]
 
     def bytes_of(self, place: Place) -> int:
-        """Return the bytes that replicas still have in a directory that they have left."""
+        """Return the bytes that deleted replicas still use in a directory."""
         return sum(each[2] for each in self._pending() if each[:2] == place)
-
-    def left_ms(self, places: Iterable[Place]) -> int:
-        """Return the time until the files in these directories are gone."""
-        wanted = set(places)
-        ends = (each[3] for each in self._pending() if each[:2] in wanted)
-        return max(0, max(ends, default=0) - _now_ms())
 
     def _pending(self) -> list[tuple[int, str, int, int]]:
         now_ms = _now_ms()

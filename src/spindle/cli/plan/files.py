@@ -63,13 +63,13 @@ def round_texts(plan: PlacementPlan) -> list[str]:
 
 
 def rollback_texts(plan: PlacementPlan, max_fill: float) -> list[str]:
-    """Return a text for each round that brings its replicas back to where they were before it.
+    """Return, for each round, the text of a file that undoes it.
 
     They are executed from the last round to the first one. A replica that had room on the way
     there has room on the way back, once deleted replicas are gone.
 
     Args:
-        max_fill: a text waits for deletions if a directory would be fuller than this without.
+        max_fill: a file waits for deletions if a directory would exceed this share without.
     """
     places = dict(enumerate(plan.places()))
     spaces = _Spaces(plan)
@@ -94,7 +94,7 @@ class _Spaces:
                 self._deleted[move.source] += move.size_bytes
 
     def undo(self, planned: PlannedRound, max_fill: float) -> int:
-        """Take a round back, and return how long it waits for deletions before."""
+        """Undo a round; return how long it has to wait for deletions first, in ms."""
         arriving = Counter[int]()
         for move in planned.moves:
             arriving[move.source] += move.size_bytes
@@ -121,12 +121,12 @@ def _text(
     changed: Mapping[int, list[int]],
     wait_ms: int,
 ) -> str:
-    """Return a file's text. Replicas that do not move may be in any directory.
+    """Return the text of a file. Replicas that do not move get the directory `any`.
 
     Args:
         places: the directories of the replicas of each partition.
         changed: the positions of the replicas that move, by partition.
-        wait_ms: how long to wait before.
+        wait_ms: how long to wait before the moves.
     """
     replicas: dict[TopicPartition, Sequence[int]] = {}
     directories: dict[Replica, str] = {}

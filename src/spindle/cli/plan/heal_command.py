@@ -32,11 +32,11 @@ def heal_command(above: float, down_to: float) -> Goal:
 
 
 def _afterwards(cluster: ClusterModel) -> list[str]:
-    """Return what to do with failed directories, which a healing empties and leaves in place."""
+    """Return what to do with failed directories after their replicas have moved away."""
     failed = [each for each in cluster.directories if not each.is_online]
     return [
-        f"replace the disk of {each}, and spindle disks readmit {each.broker_id} {each.path}; or "
-        f"let the broker use it no longer: spindle disks retire {each.broker_id} {each.path}"
+        f"replace the disk of {each}, then spindle disks readmit {each.broker_id} {each.path}; or "
+        f"remove the directory from the broker: spindle disks retire {each.broker_id} {each.path}"
         for each in failed
         if each.path != UNREADABLE
     ]

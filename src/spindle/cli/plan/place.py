@@ -59,7 +59,7 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
         and {cluster.directories[each].path for each in own} <= {UNREADABLE}
     ):
         raise CommandFailed(
-            f"broker {broker_id} does not tell its log directories, because it does not answer: "
+            f"broker {broker_id} does not report its log directories, because it does not answer: "
             f"start it, or empty the whole of it, as broker {broker_id} without a directory"
         )
     if not found and path is not None:

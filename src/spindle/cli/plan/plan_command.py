@@ -41,7 +41,7 @@ class Goal:
         text: the goal in words.
         make: makes the plan.
         carried_out_by: the commands that reach the goal.
-        afterwards: returns what is left to do by hand.
+        afterwards: returns what the operator has to do after the moves.
     """
 
     text: str
@@ -89,8 +89,8 @@ _LIMITS = (
 )
 
 _HOW_TO_EXECUTE = (
-    "Execute the rounds in order; wait until --verify shows the end of each, and the time that the "
-    "next file names (waitMs). spindle reassign takes the same options, and waits itself:"
+    "Execute the rounds in order. After each, wait until --verify reports it complete, then for "
+    "the waitMs of the next file. spindle reassign takes the same options and waits by itself:"
 )
 
 SPREAD = click.option(
@@ -106,7 +106,7 @@ OUT = click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Write the rounds for kafka-reassign-partitions, and the rounds of the way back.",
+    help="Write the rounds for kafka-reassign-partitions, and files that undo them.",
 )
 
 

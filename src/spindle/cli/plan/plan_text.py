@@ -128,8 +128,8 @@ def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> l
 def _names(plan: PlacementPlan) -> dict[int, str]:
     """Return the names of the directories that the table shows.
 
-    No broker shows which replicas a failed directory had: they are in a row of their own, which has
-    the names of the failed directories.
+    Brokers do not report the replicas of failed directories: one row, with the names of all failed
+    directories, shows these replicas.
     """
     directories = plan.cluster.directories
     names = {number: each.path for number, each in enumerate(directories)}

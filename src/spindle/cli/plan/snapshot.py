@@ -25,7 +25,7 @@ UNREADABLE: Final = "(unreadable)"
 """The path of replicas whose directory no broker tells."""
 _MOST_NAMED: Final = 5
 _FEW_BYTES: Final = 0.01
-"""The share of a directory's capacity that matters to no plan."""
+"""The share of a directory's capacity that is too small to matter for a plan."""
 _OWN_SIZES: Final = "; --capacity gives each a size of its own"
 
 
@@ -40,7 +40,7 @@ class ClusterSnapshot:
     Attributes:
         remarks: about brokers and directories of which too little is known.
         cluster_id: None if the cluster does not tell it.
-        silent: the remarks about brokers and topics of which nothing is known.
+        silent: remarks about brokers that did not respond and topics that this user may not see.
         unexplained: directories of brokers that do not report deletions, in which more than
             `_FEW_BYTES` are neither replicas nor known to be deleted. They may be deleted replicas.
     """
@@ -65,7 +65,7 @@ def read_snapshot(
         capacity_bytes: of each directory, which then holds its replicas only; None to believe the
             brokers.
         is_for_plan: refuse replicas on the move, and name an option of plans in the remarks.
-        own: the replicas that this execution has moved away.
+        own: the replicas that this execution moved away.
 
     Raises:
         ReplicasMoving: replicas are on the move, so a plan would be wrong soon.
@@ -121,10 +121,10 @@ def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
 def hidden_topics(
     view: ClusterView, answers: Mapping[int, Sequence[LogDirView] | str]
 ) -> list[str]:
-    """Return the topics that brokers hold and the metadata does not show.
+    """Return the topics of which brokers have replicas and that the metadata does not show.
 
-    Metadata has only the topics that a user may describe, and log directories show all. A topic
-    that was deleted a moment ago is among them, too.
+    Metadata has only the topics that a user may describe; DescribeLogDirs has all. A topic that was
+    just deleted is among them, too.
     """
     held = {
         where.topic
@@ -161,8 +161,8 @@ def snapshot_of(
 
     Args:
         answers: the log directories of each broker, or the reason why it did not answer.
-        spaces: what is deleted in them, for the brokers of which that is known.
-        own: the replicas that this execution has moved away.
+        spaces: the space of deleted replicas, for brokers that responded.
+        own: the replicas that this execution moved away.
 
     Raises:
         CommandFailed: the answers contradict each other.
@@ -179,7 +179,7 @@ def snapshot_of(
     for broker in sorted(racks):
         answer = answers.get(broker, "it is not running")
         if isinstance(answer, str):
-            silent.append(f"broker {broker} does not tell its directories: {answer}")
+            silent.append(f"broker {broker} does not report its directories: {answer}")
             answer = ()
         for found in answer:
             for where, replica in found.replicas.items():
@@ -224,7 +224,7 @@ def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> Di
 def _with_deletions(
     model: DirectoryModel, found: LogDirView, space: BrokerSpace, own: OwnDeletions
 ) -> DirectoryModel:
-    """Return a directory with what is deleted in it: no more than is used beside its replicas."""
+    """Return a directory with its deleted bytes, at most the bytes that no replica accounts for."""
     deleted = own.bytes_of((model.broker_id, model.path))
     if space.deleted_bytes is not None:
         deleted = space.deleted_bytes.get(model.path, 0)
@@ -249,8 +249,8 @@ def _deletion_remarks(directories: Sequence[DirectoryModel]) -> list[str]:
     most = max(found, key=lambda each: each.deleted_bytes)
     span = span_text(max(each.deletion_delay_ms for each in found) / 1000)
     return [
-        f"deleted files still have {total} ({size_text(most.deleted_bytes)} in {most}), for up to "
-        f"{span} after their deletion: fills are shown without them, and copies wait for that space"
+        f"deleted files still use {total} ({size_text(most.deleted_bytes)} in {most}), for up to "
+        f"{span} after their deletion: fills do not count them, and copies wait for that space"
     ]
 
 

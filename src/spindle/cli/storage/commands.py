@@ -105,9 +105,9 @@ def format_command(
     request = format_request(load_node_config(config_file), options, _new_uuid, os.urandom)
     now_ms = time.time_ns() // 1_000_000
     # Scripts search the output of Kafka's tool for the records, some 1,000 characters.
-    tells_records = dialect_of(context) is Dialect.KAFKA
+    shows_records = dialect_of(context) is Dialect.KAFKA
     format_directories(
-        request, OsFileSystem(), _new_uuid, now_ms, click.echo, tells_records=tells_records
+        request, OsFileSystem(), _new_uuid, now_ms, click.echo, shows_records=shows_records
     )
 
 

@@ -64,12 +64,12 @@ def format_directories(
     now_ms: int,
     tell: Callable[[str], None],
     *,
-    tells_records: bool = False,
+    shows_records: bool = False,
 ) -> None:
     """Format the directories that are not formatted yet; call `tell` with each line of the report.
 
     Args:
-        tells_records: the report begins with the first records of the metadata.
+        shows_records: the report begins with the first records of the metadata.
 
     Raises:
         ConfigError: the directories belong to another cluster or node.
@@ -94,7 +94,7 @@ def format_directories(
         tell("All of the log directories are already formatted.")
         return
     records = bootstrap_records(request)
-    if tells_records:
+    if shows_records:
         tell(f"Bootstrap metadata: {_described(records, request.levels.metadata_version)}")
     checkpoint = bootstrap_checkpoint(records, now_ms)
     ids = _directory_ids(request, ensemble, new_uuid)

@@ -40,7 +40,9 @@ def remote_log_record(record: Record) -> Shown:
 
 def _segment(message: RemoteLogSegmentMetadataRecord) -> str:
     if not 0 <= message.start_offset <= message.end_offset:
-        raise CorruptRecords(f"a segment from {message.start_offset} to {message.end_offset}")
+        raise CorruptRecords(
+            f"start offset {message.start_offset} and end offset {message.end_offset} are no range"
+        )
     return (
         f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(message)}, "
         f"startOffset={message.start_offset}, endOffset={message.end_offset}, "

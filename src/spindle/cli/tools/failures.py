@@ -50,7 +50,7 @@ class ToolFailed(Exception):
 
 
 class WrongOptions(ToolFailed):
-    """The options do not make a command, which Kafka's tool reports like any other failure."""
+    """Options are missing, contradict each other, or have wrong values."""
 
 
 FAILURES: Final = (

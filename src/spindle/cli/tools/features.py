@@ -51,7 +51,7 @@ _NAME: Final = Option("feature", "A feature; may be repeated.", "name")
 _RELEASE: Final = Option("release-version", "All features at the levels of this release.", "v")
 _METADATA: Final = Option("metadata", "A metadata.version; --release-version replaces it.", "v")
 _DRY_RUN: Final = Option("dry-run", "Only check the change.")
-_NODE: Final = Option("node-id", "The node that is asked, any by default.", "id")
+_NODE: Final = Option("node-id", "The node to ask; any node by default.", "id")
 _UNSAFE: Final = Option("unsafe", "Change the level even if metadata is lost.")
 
 

@@ -258,8 +258,8 @@ def _limit_text(client: WireClient, topic: str) -> str:
         keys = client.describe_configs(ConfigResourceType.TOPIC, [topic], [_LIMIT])[topic]
         limit_bytes = int(keys[_LIMIT] or "")
     except (ApiError, ClientError, KeyError, ValueError):
-        return f"{_LIMIT} of the topic is less"
-    return f"{_LIMIT} of the topic is {limit_bytes:,}, with some bytes around a record"
+        return f"more than {_LIMIT} of the topic allows"
+    return f"{_LIMIT} of the topic is {limit_bytes:,}, which includes the overhead of a batch"
 
 
 def _client_properties(options: Options) -> dict[str, str]:

@@ -89,7 +89,7 @@ DECLARATION: Final = Declaration(
         Option("additional", "Begin although other changes are under way."),
         Option(
             "disallow-replication-factor-change",
-            "Refuse partitions that would get another number of replicas.",
+            "Refuse to change the number of replicas of a partition.",
         ),
         Option("preserve-throttles", "Leave throttles as they are."),
         Option("throttle", "Bytes per second between brokers.", "rate"),

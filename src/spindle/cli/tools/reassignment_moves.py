@@ -141,23 +141,23 @@ def _start_on(client: WireClient, broker: int, waiting: dict[Replica, str]) -> N
 
 
 def await_deletions(client: WireClient, plan: Plan) -> None:
-    """Wait until replicas that were deleted before the plan have freed the space that it needs.
+    """Wait until replicas deleted before this plan have freed the space that it needs.
 
-    Brokers of Kafka do not report deletions: for them the whole time of the plan passes.
+    Brokers of Kafka do not report deletions: for them the wait lasts for all of `wait_ms`.
 
     Raises:
         ClientError: a broker could not be asked.
     """
     deadline = time.monotonic() + plan.wait_ms / _MS
-    is_told = False
+    is_reported = False
     while (left_s := deadline - time.monotonic()) > 0 and _may_have_deletions(client, plan):
-        if not is_told:
+        if not is_reported:
             click.echo(
-                f"waiting up to {left_s:.0f} s: deleted replicas still have the space that these "
+                f"waiting up to {left_s:.0f} s: deleted replicas still use the space that these "
                 "moves need",
                 err=True,
             )
-            is_told = True
+            is_reported = True
         time.sleep(min(left_s, 1.0))
 
 

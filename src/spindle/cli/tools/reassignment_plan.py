@@ -28,7 +28,7 @@ class Plan:
     one.
 
     Attributes:
-        wait_ms: the time after earlier moves in which deleted replicas free the space that the plan
+        wait_ms: how long after earlier moves deleted replicas still use the space that this plan
             needs. Only files of `spindle plan` have it; Kafka's tool ignores it.
     """
 
@@ -64,7 +64,7 @@ def parse_plan(text: str) -> Plan:
         )
     wait_ms = document.get("waitMs", 0)
     if not isinstance(wait_ms, int) or wait_ms < 0:
-        raise ToolFailed(f"the field waitMs is {wait_ms!r}, not a number of milliseconds")
+        raise ToolFailed(f"the field waitMs is {wait_ms!r}, not a number of ms of at least 0")
     return Plan(dict(sorted(replicas.items())), dict(sorted(directories.items())), wait_ms)
 
 
@@ -100,8 +100,8 @@ def plan_json(
     """
     wait = {
         "waitMs": wait_ms,
-        "note": f"Begin {wait_ms / 1000:g} s after the end of earlier moves: until then, deleted "
-        "replicas have the space that these moves need.",
+        "note": f"Start {wait_ms / 1000:g} s after the end of earlier moves: until then, deleted "
+        "replicas still use the space that these moves need.",
     }
     document = {
         "version": 1,

@@ -113,7 +113,7 @@ def up(
     """
     wishes = Wishes(**numbers, overrides=parse_overrides(overrides))
     if wishes.racks > wishes.nodes:
-        raise click.UsageError(f"--racks {wishes.racks}: at most --nodes, which is {wishes.nodes}")
+        raise click.UsageError(f"--racks {wishes.racks} is more than --nodes {wishes.nodes}")
     given = {
         name
         for name in ("port", "overrides", *numbers)

@@ -22,14 +22,14 @@ from spindle.cli.up.security import (
 )
 from spindle.config.broker_keys.spindle import METRICS_LISTENER
 
-_REST_FILE: Final = "to-try.txt"
-"""The file, in the folder of the cluster, with all lines of a banner that was too long."""
+_COMMANDS_FILE: Final = "to-try.txt"
+"""A file in the folder of the cluster, with all commands, if the terminal shows only some."""
 
 
 def greet(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, fate: str) -> None:
     """Print the addresses, the nodes and their directories, and commands to try.
 
-    On a terminal, what would scroll the addresses away is left to a file in the folder.
+    On a terminal, commands that would scroll the addresses away are written to a file instead.
 
     Args:
         fate: what happens to the folder at the end.
@@ -54,7 +54,7 @@ def greet(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, fat
         # Two rules, the last line, and the cursor below.
         rows = console.height - 4 - _rows(head, console.width)
         shown = _fitting(blocks, rows, console.width)
-        file = Path(folder) / _REST_FILE
+        file = Path(folder) / _COMMANDS_FILE
         if len(shown) < len(blocks) and _is_written(file, blocks):
             end = f"{end} More to try: {file}"
     console.rule("Spindle", style="cyan")
@@ -117,8 +117,8 @@ def _node_lines(node: NodeFolder, pids: Mapping[int, int], folder: str) -> Itera
         "rack": config.rack,
         "metrics": _metrics(node),
     }
-    told = "  ".join(f"{name} {fact}" for name, fact in facts.items() if fact)
-    yield Text.assemble((f"node {node.node_id}", "bold"), "  ", told)
+    shown = "  ".join(f"{name} {fact}" for name, fact in facts.items() if fact)
+    yield Text.assemble((f"node {node.node_id}", "bold"), "  ", shown)
     places = [*node.log_dirs, "log", str(node.log_file)]
     yield Text("    " + " ".join(place.removeprefix(f"{folder}/") for place in places))
 
@@ -179,7 +179,7 @@ def things_to_try(
 
 
 def _python_clients(folder: Path) -> list[str]:
-    """Return how Python clients take the settings of the user for applications."""
+    """Return Python code that connects as the user for applications."""
     user = USERS[-1]
     return [
         f"# In Python, as user {user}; docs/security.md has the settings one by one:",

@@ -35,12 +35,12 @@ def client_properties_file(folder: Path, user: str) -> Path:
 
 
 def python_settings_file(folder: Path, user: str) -> Path:
-    """Return where the arguments of Python clients are with which a user connects."""
+    """Return the path of the JSON file with the settings of a user for Python clients."""
     return folder / f"{user}.json"
 
 
 def authority_file(folder: Path) -> Path:
-    """Return where the certificate of the authority is, by which clients know the nodes."""
+    """Return the path of the CA certificate, with which clients verify the nodes."""
     return folder / _FOLDER / "ca.pem"
 
 
@@ -95,7 +95,7 @@ class Security:
             self._write(self._path(name), text)
 
     def write_clients(self, bootstrap_servers: str) -> None:
-        """Write the properties of every user, and the same as arguments of Python clients."""
+        """Write the client properties of every user, and the settings for Python clients."""
         for user in self.passwords:
             properties = {
                 "bootstrap.servers": bootstrap_servers,
@@ -117,9 +117,9 @@ class Security:
             raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
 
     def _python_settings(self, bootstrap_servers: str, user: str) -> dict[str, dict[str, str]]:
-        """Return the arguments of each client, which names them in its own way."""
+        """Return the settings of a user, by the name of the client package."""
         authority = str(authority_file(self.folder))
-        of_aiokafka = {
+        aiokafka = {
             "bootstrap_servers": bootstrap_servers,
             "security_protocol": CLIENT_LISTENER,
             "sasl_mechanism": _MECHANISM,
@@ -135,9 +135,9 @@ class Security:
                 "sasl.password": self.passwords[user],
                 "ssl.ca.location": authority,
             },
-            "kafka-python": {**of_aiokafka, "ssl_cafile": authority},
-            # Its certificate authority is an argument that is no text: `ssl_context`.
-            "aiokafka": of_aiokafka,
+            "kafka-python": {**aiokafka, "ssl_cafile": authority},
+            # It takes the CA certificate as an SSLContext, which JSON cannot hold.
+            "aiokafka": aiokafka,
         }
 
     def _jaas(self, user: str) -> str:
@@ -165,8 +165,7 @@ def new_certificates() -> dict[str, str]:
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
         raise CommandFailed(
-            "--secure makes certificates with a package that is not installed: pip install "
-            "cryptography"
+            "--secure needs the package cryptography to make certificates: pip install cryptography"
         ) from None
     pem = serialization.Encoding.PEM
     authority_key = ec.generate_private_key(ec.SECP256R1())

@@ -80,10 +80,10 @@ def read_offset_checkpoint(file_system: FileSystem, path: str) -> dict[TopicPart
 
 
 def read_or_renew(file_system: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """Return the offsets by partition; write a malformed file anew if it is one of `LOSSLESS`.
+    """Return the offsets by partition; replace a malformed file if it is one of `LOSSLESS`.
 
     Raises:
-        CorruptLog: the file is malformed, and it is none of them.
+        CorruptLog: the file is malformed, and not one of `LOSSLESS`.
     """
     try:
         return read_offset_checkpoint(file_system, path)

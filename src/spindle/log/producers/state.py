@@ -219,7 +219,7 @@ class ProducerState:
     ) -> EndTransactionMarker | None:
         """Return the marker in a control batch; None if it is of another kind, or does not parse.
 
-        Whether the bytes are as they were written only the checksum says.
+        The checksum alone shows whether the bytes are those that were written.
         """
         try:
             records = decode_bounded(buffer, position, header)

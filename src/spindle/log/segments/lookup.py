@@ -91,7 +91,7 @@ class TimestampSearch:
             self._decode(batch, SMALL_BATCH_BYTES)
 
     def decode(self) -> None:
-        """Decode the batch that `advance` has left.
+        """Decode the batch at which `advance` stopped.
 
         Raises:
             ApiError: INVALID_RECORD if the records do not parse or the headers announce timestamps

@@ -117,7 +117,7 @@ class Segment:
         self.cuts: list[int] = []
 
     def use_settings(self, config: LogConfig) -> None:
-        """Use the settings of the topic, which a log that is loaded gets later."""
+        """Use the settings of the topic; a log that is loaded at start gets them later."""
         self.index_interval_bytes = config.index_interval_bytes
         self.offset_index.file.limit(config.segment_index_bytes)
         self.time_index.file.limit(config.segment_index_bytes)
@@ -247,7 +247,7 @@ class Segment:
         return [path + DELETED_SUFFIX for path in paths]
 
     def set_aside(self) -> None:
-        """Rename all files to `.stray`, which no start reads or removes."""
+        """Rename all files to `.stray`; a start neither reads nor removes such files."""
         for path in self.paths():
             target = path + STRAY_SUFFIX
             while self._handles.file_system.exists(target):
@@ -348,7 +348,7 @@ class Segment:
                     self.max_timestamp = header.max_timestamp
                     self.max_timestamp_offset = header.last_offset
         except CorruptLog as damage:
-            # Only searches by time and retention use it; whoever reads the batch meets the damage.
+            # Only searches by time and retention use it; reading the batch reports the damage.
             logger.warning("the largest timestamp of a segment may be too small: %s", damage)
 
     # Reading.
@@ -423,7 +423,7 @@ class Segment:
         return data[: cut.end]
 
     def start_of_read(self, offset: int) -> int | None:
-        """Return what `position_of` does, at once where a reader was before."""
+        """Return the same as `position_of`, from a cache where a reader was before."""
         position = self.positions.at(offset)
         return self.position_of(offset) if position is None else position
 

@@ -198,7 +198,7 @@ def conflict(path: str, reason: object) -> ExportConflict:
 def names_fault(columns: pa.Schema) -> str | None:
     """Return why no table can have columns with these names, None if some can.
 
-    Readers of tables do not tell upper from lower case, inside of structs neither.
+    Readers of tables ignore the case of names, also inside structs.
     """
     name = same_but_for_case(pa.struct(list(columns)))
     if name is None:

@@ -62,7 +62,7 @@ Ts = TypeVarTuple("Ts")
 
 
 def in_turn(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Run a function that decodes a batch which may be large, when no other thread does that.
+    """Run a function that decodes a batch of any size while no other thread runs one.
 
     So the memory of several large batches does not add up. Not for the event loop, and not for the
     thread of a directory: a turn can take a second.

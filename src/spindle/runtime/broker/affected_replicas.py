@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from spindle.common.counted import counted
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import DIRECTORY_UNASSIGNED, Uuid
 from spindle.disks.alteration import DirectoryInUse, ReplicaState
@@ -68,7 +69,7 @@ class AffectedReplicas:
             ):
                 states[where] = ReplicaState.CREATED
             elif partition is not None and where in accepted and len(known[where].replicas) == 1:
-                states[where] = ReplicaState.BEGUN_ANEW
+                states[where] = ReplicaState.CREATED_EMPTY
             elif where in known:
                 states[where] = ReplicaState.OFFLINE
         return states
@@ -91,7 +92,7 @@ class AffectedReplicas:
         return sorted(dict.fromkeys(lost + held))
 
     def check_other_copies(self, failed: LogDirectory, lost: Iterable[TopicPartition]) -> None:
-        """Refuse to do without the only replicas of partitions: new logs would be empty.
+        """Refuse to retire a directory that has the only replicas of partitions.
 
         Raises:
             DirectoryInUse: names these replicas.
@@ -140,9 +141,9 @@ class AffectedReplicas:
             raise DirectoryInUse(
                 failed.path,
                 dict.fromkeys(lost, ReplicaState.OFFLINE),
-                f"{failed.path} {what}, and {len(lost)} replica{'' if len(lost) == 1 else 's'} of "
-                "which no other broker leads the partition would be lost; mount the disk that has "
-                "them, or accept the loss of each of them by name (--accept-loss)",
+                f"{failed.path} {what}, and {counted(len(lost), 'replica')} would be lost, because "
+                "no other broker leads the partition; mount the disk that has them, or accept each "
+                "loss by name (--accept-loss)",
             )
 
     def lost_for_good(self) -> list[TopicPartition]:
@@ -197,9 +198,9 @@ class AffectedReplicas:
             raise DirectoryInUse(
                 directory.path,
                 dict.fromkeys(offline, ReplicaState.OFFLINE),
-                f"{directory.path} may have the only log of {len(offline)} replica"
-                f"{'' if len(offline) == 1 else 's'} that {'is' if len(offline) == 1 else 'are'} "
-                "offline; bring the directory back where they are recorded first",
+                f"{directory.path} may have the only log of "
+                f"{counted(len(offline), 'offline replica')}; first bring "
+                "back the directory where the metadata records them",
             )
 
     def _hosted(self) -> Iterator[tuple[TopicPartition, PartitionRegistration]]:

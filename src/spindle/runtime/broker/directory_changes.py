@@ -243,17 +243,19 @@ class DirectoryChanges:
     async def _begin_anew(
         self, directory: LogDirectory, accepted: Collection[TopicPartition]
     ) -> AlteredDirectory:
-        """Create the logs of replicas whose directory this broker does not have any more."""
+        """Create empty logs for replicas whose directory this broker has lost."""
         parts, path = self._parts, directory.path
         async with parts.lock:
             lost = self._affected.lost_for_good()
             wrong = [where for where in accepted if where not in lost]
             if wrong:
                 raise _refused(
-                    f"{path} is online, and {wrong[0]} is no lost replica of this broker"
+                    f"{path} is online, and {wrong[0]} is not a lost replica of this broker"
                 )
             if not lost:
-                raise _refused(f"{path} is online: there is nothing to re-admit")
+                raise _refused(
+                    f"{path} is online, and no replica of this broker is lost: nothing to re-admit"
+                )
             if not accepted:
                 raise DirectoryInUse(
                     path,
@@ -261,7 +263,7 @@ class DirectoryChanges:
                     f"{path} is online, and {len(lost)} replica{'' if len(lost) == 1 else 's'} of "
                     f"broker {parts.node_id} stay offline because the directory that had them was "
                     "replaced or is not in log.dirs; bring it back and restart the broker, or "
-                    "accept the loss of each of them by name (--accept-loss)",
+                    "accept each loss by name (--accept-loss)",
                 )
             parts.replicas.accept_losses(accepted)
             try:
@@ -299,7 +301,7 @@ class DirectoryChanges:
         return AlteredDirectory(path, directory.directory_id)
 
     async def _retire_failed(self, failed: LogDirectory) -> AlteredDirectory:
-        """Do without a directory whose disk is dead: create its replicas in the other ones."""
+        """Retire a directory whose disk failed: create its replicas in other directories."""
         parts, ports = self._parts, self._ports
         await self._until_known_as_failed(failed)
         async with parts.lock_directory(failed):

@@ -124,7 +124,7 @@ class ReplicaMover:
 
     @asynccontextmanager
     async def lock_directory(self, directory: LogDirectory) -> AsyncIterator[None]:
-        """Hold the lock while no replica in the directory is busy: it can be let go then."""
+        """Hold the lock while no replica in the directory is busy, so that it can be removed."""
         busy = self._replicas.busy
         while True:
             async with self.lock:
@@ -233,7 +233,7 @@ class MoveTask:
                 if await self._copy_some():
                     await self._wait_for_news()
             case _ if self._quota.is_exceeded:
-                # As in Kafka: a log that is copied in one chunk pays for it before the swap.
+                # As in Kafka: the quota also delays the swap of a log that is copied in one chunk.
                 await self._wait_for_news()
             case _:
                 await self._swap()
@@ -282,7 +282,7 @@ class MoveTask:
             await self._copy.clean_up()
 
     async def _copy_rest(self) -> None:
-        """Copy the last records beyond the quota, because they are few; later ones pay for them."""
+        """Copy the last few records even above the quota; later copies are delayed for them."""
         has_all = False
         while self._move.course.is_under_way and not has_all:
             copied = await self._copy.copy_chunk()

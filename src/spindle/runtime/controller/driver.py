@@ -180,7 +180,7 @@ class ControllerDriver(ImageConsumer):
         return response
 
     def _log_refusal(self, request: BrokerRegistrationRequest, error: ApiError) -> None:
-        """Log why a broker was not registered: the answer has no place for the reason.
+        """Log why a broker was not registered: the response has no field for the reason.
 
         A broker asks again twice a second. Each reason is logged once for each of its processes.
         """

@@ -45,7 +45,7 @@ class DeviceHealths:
         self._thread: threading.Thread | None = None
 
     def of(self, paths: Sequence[str]) -> Mapping[str, DeviceHealth]:
-        """Return what is known, by path; begin another reading if that is old. Never waits."""
+        """Return the known healths by path; start another reading if they are old. Never waits."""
         now_s = self._clock_s()
         is_reading = self._thread is not None and self._thread.is_alive()
         if now_s - self._found_s >= _FRESH_S and not is_reading:
@@ -68,11 +68,11 @@ class DeviceHealths:
 def read_health(
     path: str, sysfs: Path = _SYSFS, ask: Callable[[str], dict[str, Any]] | None = None
 ) -> DeviceHealth | None:
-    """Return the health of the disks below a directory; None if they are not known.
+    """Return the health of the disks below a directory; None if it is unknown.
 
     Args:
         sysfs: the folder with a link for each block device.
-        ask: returns what smartctl says about a device; empty if it says nothing.
+        ask: returns the output of smartctl about a device; empty without any.
     """
     try:
         number = os.stat(path).st_dev
@@ -111,7 +111,7 @@ def _error_count(disk: Path) -> int | None:
 
 
 def smartctl(name: str) -> dict[str, Any]:
-    """Return what smartctl says about a device; empty without smartctl, rights or an answer.
+    """Return the JSON of smartctl about a device; empty if it is missing, not allowed or fails.
 
     A disk that sleeps is not woken.
     """
@@ -164,6 +164,6 @@ def _is_count(value: object) -> bool:
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:
-    """Return the sum of counts that are all known."""
+    """Return the sum; None if a count is unknown."""
     known = [each for each in counts if each is not None]
     return sum(known) if known and len(known) == len(counts) else None

@@ -199,7 +199,7 @@ class Disk:
         Return True if the disk was empty, so that the broker has formatted it.
 
         Args:
-            accept_loss: let replicas begin anew of which no other broker leads the partition; also
+            accept_loss: create replicas empty if no other broker leads their partitions; also
                 after a restart with a disk that was replaced and formatted.
 
         Raises:
