@@ -1,6 +1,7 @@
 """The build step of the package: compile the inner loops of compaction, if there is a C compiler.
 
-Without a compiler the package is built all the same, and compaction runs in plain Python.
+The walk of the audit over batches is among them. Without a compiler the package is built all the
+same: compaction runs in plain Python, and numba compiles the walk.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class CompiledLoops(BuildHookInterface):
             )
         except (OSError, subprocess.CalledProcessError) as error:
             reason = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
-            self.app.display_warning(f"compaction will run without compiled code: {reason}")
+            self.app.display_warning(
+                f"compaction and audits will run without compiled code: {reason}"
+            )
             return
         # The library is only loaded if it is whole and beside the source that it was compiled from.
         checksums = folder / "_kernel.checksums"

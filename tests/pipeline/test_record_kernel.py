@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records import memory
+from spindle.pipeline.records import memory, tables
 from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS, arrow_schema
 from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
 from spindle.protocol.records.batch import (
@@ -245,6 +245,6 @@ def test_only_the_wanted_columns_are_made(columns: tuple[str, ...]) -> None:
 @given(st.binary(max_size=300))
 def test_both_checksums_are_crc32c(data: bytes) -> None:
     buffer = b"\0" + data
-    address = memory.address_of(buffer) + 1
+    address = tables.address_of(buffer) + 1
     assert memory.crc32c_at(address, len(data)) == crc32c(data)
     assert memory.crc_with_table(address, len(data)) == crc32c(data)

@@ -10,6 +10,7 @@ from spindle.audit.fetched_replicas import (
     BrokerReplicas,
     ReplicaFetch,
     WantedReplica,
+    fetch_replicas,
     not_fetched,
 )
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
@@ -64,7 +65,7 @@ class ClusterAudit:
         self,
         here: Sequence[ReplicaPlace],
         bytes_per_second: int | None,
-        fetch: ReplicaFetch,
+        fetch: ReplicaFetch | None,
         on_progress: Callable[[AuditProgress], None],
     ) -> list[AuditedReplica]:
         """Fetch the replicas that are not on this machine.
@@ -93,7 +94,7 @@ class ClusterAudit:
             for node in self.cluster.nodes.values()
             if wanted.get(node.node_id)
         ]
-        return found + fetch(
+        return found + (fetch or fetch_replicas)(
             self._client, brokers, bytes_per_second=bytes_per_second, on_progress=on_progress
         )
 

@@ -33,7 +33,7 @@ from spindle.audit.right_replica import (
     right_replica,
 )
 from spindle.audit.throttle import ReadThrottle
-from spindle.pipeline.records.record_walk import CONTENT, KEY_HIGH, KEY_LOW, OFFSET, TOMBSTONE
+from spindle.pipeline.records.tables import CONTENT, KEY_HIGH, KEY_LOW, OFFSET, TOMBSTONE
 
 _BYTES_OF_A_BUCKET: Final = 64 << 20
 _MAX_BUCKETS: Final = 256

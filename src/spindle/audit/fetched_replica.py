@@ -25,7 +25,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.pipeline.records.headers import BASE_OFFSET, LAST_DELTA, SIZE_BYTES, HeaderWalk
-from spindle.pipeline.records.memory import address_of
+from spindle.pipeline.records.tables import address_of
 from spindle.protocol.messages.fetch import FetchResponse
 
 _FROM_FOLLOWERS: Final = 11

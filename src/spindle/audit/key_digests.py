@@ -18,7 +18,7 @@ from spindle.audit.segment_scan import SegmentScan
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.log.formats.names import TRANSACTION_INDEX_SUFFIX
 from spindle.log.formats.transaction_index import AbortedTransaction, decode_aborted_transactions
-from spindle.pipeline.records import headers, record_walk, scan
+from spindle.pipeline.records import headers, tables
 from spindle.pipeline.segments.segment_log import SegmentFile, list_segments
 from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG
 from spindle.protocol.records.compression import DecompressionBuffer
@@ -59,14 +59,14 @@ class KeyDigests:
         self.stable_end = transactions.stable_end
 
     def _add(self, files: list[Any], rows: Any) -> None:
-        buckets = rows[:, record_walk.KEY_HIGH] & (len(files) - 1)
+        buckets = rows[:, tables.KEY_HIGH] & (len(files) - 1)
         for bucket in np.unique(buckets).tolist():
             files[bucket].write(rows[buckets == bucket].tobytes())
 
     def bucket(self, number: int) -> Any:
         """Return the rows of one file, by offset."""
-        rows = np.fromfile(self._paths[number], np.int64).reshape(-1, record_walk.DIGEST_WIDTH)
-        return rows[np.argsort(rows[:, record_walk.OFFSET], kind="stable")]
+        rows = np.fromfile(self._paths[number], np.int64).reshape(-1, tables.DIGEST_WIDTH)
+        return rows[np.argsort(rows[:, tables.OFFSET], kind="stable")]
 
 
 class _AbortedRanges(NamedTuple):
@@ -151,7 +151,7 @@ def _rows(
     table: Any, view: memoryview, window_at: int, buffer: DecompressionBuffer
 ) -> Iterator[Any]:
     """Yield the digests of the records of batches."""
-    is_plain = table[:, scan.ATTRIBUTES] & CODEC_MASK == 0
+    is_plain = table[:, tables.ATTRIBUTES] & CODEC_MASK == 0
     yield _digests(table[is_plain])
     for index in np.flatnonzero(~is_plain).tolist():
         row = table[index : index + 1]
@@ -164,9 +164,11 @@ def _rows(
 
 
 def _digests(table: Any) -> Any:
+    from spindle.pipeline.records.record_walk import walk_records  # numba: only for this
+
     # A count that the bytes cannot hold must not ask for memory.
-    table = table[table[:, scan.COUNT] <= table[:, scan.LENGTH] // _MIN_RECORD_BYTES]
-    rows = np.zeros((int(table[:, scan.COUNT].sum()), record_walk.DIGEST_WIDTH), np.int64)
-    result = np.zeros(record_walk.RESULT_WIDTH, np.int64)
-    record_walk.walk_records(table, rows, result)
-    return rows[: int(result[record_walk.DIGEST_COUNT])]
+    table = table[table[:, tables.COUNT] <= table[:, tables.LENGTH] // _MIN_RECORD_BYTES]
+    rows = np.zeros((int(table[:, tables.COUNT].sum()), tables.DIGEST_WIDTH), np.int64)
+    result = np.zeros(tables.RESULT_WIDTH, np.int64)
+    walk_records(table, rows, result)
+    return rows[: int(result[tables.DIGEST_COUNT])]

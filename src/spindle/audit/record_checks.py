@@ -11,14 +11,13 @@ import numpy as np
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.segment_scan import SegmentScan
 from spindle.common.errors import CorruptRecords, RecordsTooLarge
-from spindle.pipeline.records import headers, record_walk, scan
-from spindle.pipeline.records.memory import address_of
+from spindle.pipeline.records import headers, tables
+from spindle.pipeline.records.tables import address_of
 from spindle.protocol.records.batch import CODEC_MASK, HEADER_BYTES
 from spindle.protocol.records.compression import DecompressionBuffer, decompress
 
 MAX_UNPACKED_BYTES: Final = 64 << 20
 """The most that the records of a batch may have when they are decompressed."""
-_NO_DIGESTS: Final = np.zeros((0, record_walk.DIGEST_WIDTH), np.int64)
 
 
 class RecordChecks:
@@ -49,37 +48,37 @@ class RecordChecks:
 
     def _walk(self, path: Path, row: Any) -> None:
         """Check the records of a batch that was decompressed."""
-        result = np.zeros(record_walk.RESULT_WIDTH, np.int64)
-        record_walk.walk_records(row, _NO_DIGESTS, result)
-        status = int(result[record_walk.WALK_STATUS])
+        columns = (tables.ADDRESS, tables.LENGTH, tables.COUNT, tables.LAST_DELTA)
+        status, byte = headers.check_records(*row[0, columns].tolist())
         if status:
-            found = walk_finding(status, int(result[record_walk.FAILED_POSITION]))
-            self._add_contradiction(path, row[0], found)
+            self._add_contradiction(path, row[0], walk_finding(status, byte))
 
     def _add_contradiction(self, path: Path, row: Any, evidence: str) -> None:
         text = f"its records contradict its header or each other: {evidence}"
         self._add(FindingKind.RECORDS, path, row, text)
 
     def _add(self, kind: FindingKind, path: Path, row: Any, evidence: str) -> None:
-        position, offset = int(row[scan.POSITION]), int(row[scan.BASE_OFFSET])
+        position, offset = int(row[tables.POSITION]), int(row[tables.BASE_OFFSET])
         self._findings.add(kind, path, evidence, position=position, offset=offset)
 
 
 def batch_table(fields: Any, view: memoryview, window_at: int) -> Any:
-    """Return the batch table (of `scan`) of batches in memory, with their bytes as they are stored.
+    """Return the batch table (`tables`) of batches in memory, with their bytes as they are stored.
 
     Args:
         view: the bytes of the file from byte `window_at` on.
     """
-    table = np.zeros((fields.shape[1], scan.TABLE_WIDTH), np.int64)
-    table[:, scan.ADDRESS] = address_of(view) + fields[headers.POSITION] - window_at + HEADER_BYTES
-    table[:, scan.LENGTH] = fields[headers.SIZE_BYTES] - HEADER_BYTES
+    table = np.zeros((fields.shape[1], tables.TABLE_WIDTH), np.int64)
+    table[:, tables.ADDRESS] = (
+        address_of(view) + fields[headers.POSITION] - window_at + HEADER_BYTES
+    )
+    table[:, tables.LENGTH] = fields[headers.SIZE_BYTES] - HEADER_BYTES
     for column, source in (
-        (scan.BASE_OFFSET, headers.BASE_OFFSET),
-        (scan.LAST_DELTA, headers.LAST_DELTA),
-        (scan.COUNT, headers.RECORD_COUNT),
-        (scan.POSITION, headers.POSITION),
-        (scan.ATTRIBUTES, headers.ATTRIBUTES),
+        (tables.BASE_OFFSET, headers.BASE_OFFSET),
+        (tables.LAST_DELTA, headers.LAST_DELTA),
+        (tables.COUNT, headers.RECORD_COUNT),
+        (tables.POSITION, headers.POSITION),
+        (tables.ATTRIBUTES, headers.ATTRIBUTES),
     ):
         table[:, column] = fields[source]
     return table
@@ -98,15 +97,15 @@ def unpacked_records(
         CorruptRecords: the records cannot be decompressed.
         RecordsTooLarge: they have more than `MAX_UNPACKED_BYTES` then.
     """
-    codec = int(row[0, scan.ATTRIBUTES]) & CODEC_MASK
-    start = int(row[0, scan.POSITION]) - window_at + HEADER_BYTES
-    payload = view[start : start + int(row[0, scan.LENGTH])]
+    codec = int(row[0, tables.ATTRIBUTES]) & CODEC_MASK
+    start = int(row[0, tables.POSITION]) - window_at + HEADER_BYTES
+    payload = view[start : start + int(row[0, tables.LENGTH])]
     records = decompress(codec, payload, MAX_UNPACKED_BYTES, buffer)
-    row[0, scan.ADDRESS] = address_of(records) if records else 0
-    row[0, scan.LENGTH] = len(records)
+    row[0, tables.ADDRESS] = address_of(records) if records else 0
+    row[0, tables.LENGTH] = len(records)
     return records
 
 
 def walk_finding(status: int, byte: int) -> str:
     """Return what a walk over records found, as the end of a sentence."""
-    return f"byte {byte} of its records: {record_walk.FINDINGS[status]}"
+    return f"byte {byte} of its records: {tables.RECORD_FINDINGS[status]}"

@@ -4,11 +4,9 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from spindle.audit.cluster_audit import ClusterAudit
 from spindle.audit.compacted_comparison import compare_compacted
-from spindle.audit.fetched_replicas import ReplicaFetch, fetch_replicas
 from spindle.audit.findings import is_unread
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.progress_file import ProgressFile, fingerprint
@@ -18,6 +16,11 @@ from spindle.audit.scrub_history import ScrubHistory
 from spindle.audit.second_looks import confirmed_findings
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress, AuditWorkers, audit_all
+
+# The client takes longer to import than a small audit, which needs none.
+if TYPE_CHECKING:
+    from spindle.audit.cluster_audit import ClusterAudit
+    from spindle.audit.fetched_replicas import ReplicaFetch
 
 SECOND_LOOK_MS: Final = 1000
 
@@ -32,9 +35,9 @@ def run_audit(
     second_look_ms: int = SECOND_LOOK_MS,
     bytes_per_second: int | None = None,
     progress: ProgressFile | None = None,
-    cluster: ClusterAudit | None = None,
+    cluster: "ClusterAudit | None" = None,
     workers: AuditWorkers = audit_all,
-    fetch: ReplicaFetch = fetch_replicas,
+    fetch: "ReplicaFetch | None" = None,
     history: ScrubHistory | None = None,
 ) -> AuditReport:
     """Audit log directories.
@@ -49,7 +52,8 @@ def run_audit(
         progress: results of an interrupted audit to go on from; new ones are added.
         cluster: asks the brokers, too; None if none are to be asked.
         workers: read the replicas; `spark_job.SparkWorkers` has others than this machine.
-        fetch: fetches replicas for `cluster`; `spark_fetch.SparkFetch` does so in tasks.
+        fetch: fetches replicas for `cluster`: `fetch_replicas` if it is None, and
+            `spark_fetch.SparkFetch` in tasks.
         history: of a scheduled audit: it says what is read first, and when to stop.
 
     A directory that cannot be read is a finding.

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from spindle.pipeline.records.headers import HeaderWalk
-from spindle.pipeline.records.memory import address_of
+from spindle.pipeline.records.tables import address_of
 from spindle.protocol.records.batch import (
     CRC_COVERS_FROM,
     HEADER,

@@ -1,12 +1,10 @@
 """Lines on a terminal: colours, bars of blocks, and replacements for what it cannot show."""
 
+import os
 import sys
 from collections.abc import Iterable
 from textwrap import wrap
 from typing import Final, NamedTuple
-
-from rich.console import Console
-from rich.text import Text
 
 from spindle.common.printable import printable
 
@@ -14,6 +12,8 @@ BAD: Final = "red"
 UNUSUAL: Final = "yellow"
 TITLE: Final = "bold"
 QUIET: Final = "dim"
+_FORCE_COLOURS: Final = {"FORCE_COLOR", "TTY_COMPATIBLE"}
+"""Variables of `rich` that make a terminal of a pipe."""
 _FULL, _EMPTY = "█░"
 _COLOURS: Final = {f"{_FULL}+": "cyan", f"{_EMPTY}+": QUIET}
 _PLAIN: Final = str.maketrans({_FULL: "#", _EMPTY: ".", "→": ">"})
@@ -70,12 +70,21 @@ def shows_blocks(encoding: str | None) -> bool:
 def show(lines: Iterable[Line]) -> None:
     """Print lines: in colours on a terminal, if `NO_COLOR` is not set, and plain elsewhere."""
     encoding = sys.stdout.encoding or "utf-8"
-    console = Console(highlight=False)
+    texts = []
     for line in lines:
         text = printable(line.text)
         if not shows_blocks(encoding):
             text = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
-        shown = Text(text, line.style, no_wrap=True)
+        texts.append(Line(text, line.style))
+    if not sys.stdout.isatty() and not os.environ.keys() & _FORCE_COLOURS:
+        sys.stdout.writelines(f"{line.text}\n" for line in texts)
+        return
+    from rich.console import Console  # takes longer to import than many a command needs
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for line in texts:
+        shown = Text(line.text, line.style, no_wrap=True)
         if not line.style:
             for pattern, colour in _COLOURS.items():
                 shown.highlight_regex(pattern, colour)

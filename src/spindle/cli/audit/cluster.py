@@ -5,13 +5,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from spindle.cli.table import narrowed_table_lines
-from spindle.cli.tools.bootstrap import connect, properties_of
-from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ErrorCode
 from spindle.common.sizes import size_text
 
 if TYPE_CHECKING:
     from spindle.audit.cluster_audit import ClusterAudit
+    from spindle.client.log_dirs import LogDirView
 
 _WAIT_MS = "10000"
 """A broker that hangs is passed over after this time, also as the first one that is asked."""
@@ -38,6 +37,7 @@ def audited_cluster(
         yield None
         return
     from spindle.audit.cluster_audit import ClusterAudit
+    from spindle.cli.tools.bootstrap import connect, properties_of
 
     properties = {"request.timeout.ms": _WAIT_MS, "default.api.timeout.ms": _WAIT_MS}
     with connect(servers, properties | properties_of(file)) as client:
@@ -85,7 +85,7 @@ def cluster_documents(cluster: "ClusterAudit | None") -> list[dict[str, Any]]:
     ]
 
 
-def _documents(views: Sequence[LogDirView]) -> list[dict[str, Any]]:
+def _documents(views: "Sequence[LogDirView]") -> list[dict[str, Any]]:
     return [
         {
             "path": each.path,
@@ -97,9 +97,9 @@ def _documents(views: Sequence[LogDirView]) -> list[dict[str, Any]]:
     ]
 
 
-def _state(view: LogDirView) -> str:
+def _state(view: "LogDirView") -> str:
     return "online" if view.error is ErrorCode.NONE else "offline"
 
 
-def _size_bytes(view: LogDirView) -> int:
+def _size_bytes(view: "LogDirView") -> int:
     return sum(replica.size_bytes for replica in view.replicas.values())

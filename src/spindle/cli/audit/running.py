@@ -25,7 +25,7 @@ class _Workforce(NamedTuple):
     """Where an audit reads and fetches, and what keeps its progress."""
 
     workers: "AuditWorkers"
-    fetch: "ReplicaFetch"
+    fetch: "ReplicaFetch | None" = None
     progress: "ProgressFile | None" = None
 
 
@@ -86,7 +86,6 @@ def _history(request: AuditRequest, roots: list[Path]) -> "Iterator[ScrubHistory
 def _workforce(
     request: AuditRequest, roots: list[Path], cluster: "ClusterAudit | None"
 ) -> Iterator[_Workforce]:
-    from spindle.audit.fetched_replicas import fetch_replicas
     from spindle.audit.progress_file import progress_file
     from spindle.audit.workers import audit_all
 
@@ -94,10 +93,10 @@ def _workforce(
         with _on_spark(request.spark_master, request.progress_path, roots, cluster) as force:
             yield force
     elif request.progress_path is None:
-        yield _Workforce(audit_all, fetch_replicas)
+        yield _Workforce(audit_all)
     else:
         with progress_file(request.progress_path) as progress:
-            yield _Workforce(audit_all, fetch_replicas, progress)
+            yield _Workforce(audit_all, progress=progress)
 
 
 @contextmanager

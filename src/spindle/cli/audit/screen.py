@@ -1,14 +1,12 @@
 """The progress and the result of an audit, for people and for programs."""
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened, wrapped
@@ -40,6 +38,18 @@ _LAYOUTS: Final = (
 @contextmanager
 def progress_bar(is_shown: bool) -> Iterator[Callable[["AuditProgress"], None]]:
     """Yield the function that shows the progress on standard error, if that is a terminal."""
+    if not (is_shown and sys.stderr.isatty()):
+        yield lambda progress: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -50,11 +60,8 @@ def progress_bar(is_shown: bool) -> Iterator[Callable[["AuditProgress"], None]]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    is_off = not (is_shown and console.is_terminal)
     # No thread refreshes the bar: the audit forks its worker processes.
-    with Progress(
-        *columns, console=console, disable=is_off, transient=True, auto_refresh=False
-    ) as bar:
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("listing", total=None, rate="")
         started = shown = time.monotonic()
 

@@ -1,4 +1,5 @@
-/* The inner loops of compaction: the key map, and the records of uncompressed batches.
+/* The inner loops of compaction: the key map, and the records of uncompressed batches. At the end
+ * is the walk over batch headers of `pipeline/records/headers.py`, which needs the checksums, too.
  *
  * `native_kernel.py` loads this through ctypes, which lets other threads run meanwhile. Every
  * function here gives up in front of what it does not handle (a compressed, transactional, control
@@ -596,4 +597,159 @@ EXPORT int64_t spindle_copy_batches(const key_map *map, const uint8_t *data, int
         w->written += written;
         at += bytes;
     }
+}
+
+/* ---- the walk over batch headers ---- */
+
+/* `pipeline/records/header_kernel.py` and `record_walk.py` say what these do; the order of their
+ * checks, the codes and the columns are the same here. */
+
+enum { OLD_FORMAT = 1, UNKNOWN_FORMAT, WRONG_LENGTH, WRONG_COUNT = 5 };
+enum { ENDS_EARLY = 1, WRONG_RECORD_LENGTH, WRONG_FIELD, TRAILING, NULL_HEADER_KEY, WRONG_OFFSET, WRONG_ORDER };
+enum { WALK_STATUS, WALK_POSITION, WALK_BATCHES, WALK_NEXT_OFFSET, WALK_FINISHED, WALK_TORN };
+#define CONTROL_FLAG 0x20
+#define CODEC_MASK 0x07
+#define RECORDS_ARE_PACKED (-1)
+#define LEAST_RECORD_BYTES 6
+
+/* A zig-zag number; NULL if it exceeds `end` or ten bytes. Bits above the 64th are ignored. */
+static const uint8_t *read_long(const uint8_t *p, const uint8_t *end, int64_t *value) {
+    uint64_t raw = 0;
+    for (unsigned shift = 0; p < end && shift < 70; shift += 7) {
+        uint8_t byte = *p++;
+        raw |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *value = (int64_t)(raw >> 1 ^ (0 - (raw & 1)));
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* Move `*p` behind a field, which may be null except for a header's key; return the finding. */
+static int pass_field(const uint8_t **p, const uint8_t *end, int is_header_key) {
+    int64_t size;
+    *p = read_long(*p, end, &size);
+    if (*p == NULL) return WRONG_RECORD_LENGTH;
+    if (is_header_key && size < 0) return NULL_HEADER_KEY;
+    if (size < -1 || size > end - *p) return WRONG_FIELD;
+    if (size > 0) *p += size;
+    return 0;
+}
+
+/* Move `*p` behind a record, from the length of its key on; return the finding. */
+static int pass_fields(const uint8_t **p, const uint8_t *end) {
+    int64_t count;
+    int found = pass_field(p, end, 0);
+    if (!found) found = pass_field(p, end, 0);
+    if (found) return found;
+    *p = read_long(*p, end, &count);
+    if (*p == NULL) return WRONG_RECORD_LENGTH;
+    if (count < 0 || count > (end - *p) / 2) return WRONG_FIELD;
+    for (; count > 0; count--) {
+        found = pass_field(p, end, 1);
+        if (!found) found = pass_field(p, end, 0);
+        if (found) return found;
+    }
+    return *p == end ? 0 : WRONG_RECORD_LENGTH;
+}
+
+/* Check the records of a batch; return the finding and set the byte within the records. */
+static int check_records(const uint8_t *start, const uint8_t *end, int64_t count, int64_t last_delta,
+                         int64_t *byte) {
+    const uint8_t *p = start, *record_end;
+    int64_t size, delta, before = -1;
+    int found;
+    for (; count > 0; count--) {
+        p = read_long(p, end, &size);
+        *byte = p == NULL ? 0 : p - start;
+        if (p == NULL || size < LEAST_RECORD_BYTES || size > end - p) return ENDS_EARLY;
+        record_end = p + size;
+        p = read_long(p + 1, record_end, &delta); /* of the timestamp */
+        if (p != NULL) p = read_long(p, record_end, &delta);
+        *byte = p == NULL ? 0 : p - start;
+        if (p == NULL) return WRONG_RECORD_LENGTH;
+        if (delta < 0 || delta > last_delta) return WRONG_OFFSET;
+        if (delta <= before) return WRONG_ORDER;
+        before = delta;
+        found = pass_fields(&p, record_end);
+        *byte = p == NULL ? 0 : p - start;
+        if (found) return found;
+    }
+    *byte = p - start;
+    return p == end ? 0 : TRAILING;
+}
+
+/* The same for the records that a batch had compressed. */
+EXPORT int spindle_check_records(const uint8_t *data, int64_t size, int64_t count, int64_t last_delta,
+                                 int64_t *byte) {
+    return check_records(data, data + size, count, last_delta, byte);
+}
+
+/* See `walk_headers` of `header_kernel.py`: byte 0 of the file would be at `address`. A table has
+ * `room` columns; `records` may be NULL. */
+EXPORT void spindle_walk_headers(int64_t address, int64_t position, int64_t end, int64_t file_end,
+                                 const int64_t *limits, int check_crcs, int64_t *table, int64_t room,
+                                 int64_t *records, int64_t *result) {
+    int64_t count = 0;
+    while (end - position >= HEADER_BYTES && count < room) {
+        const uint8_t *p = (const uint8_t *)(uintptr_t)(address + position);
+        int64_t size = (int64_t)(int32_t)get32(p + 8) + LOG_OVERHEAD_BYTES;
+        int64_t base_offset = (int64_t)get64(p), last_delta = (int32_t)get32(p + 23);
+        int64_t next_offset, record_count = (int32_t)get32(p + 57);
+        if (p[16] < 2 && size == LOG_OVERHEAD_BYTES) { /* zeros were never written */
+            result[WALK_TORN] = 1;
+            break;
+        }
+        if (p[16] != 2) {
+            result[WALK_STATUS] = p[16] < 2 ? OLD_FORMAT : UNKNOWN_FORMAT;
+            break;
+        }
+        if (size < HEADER_BYTES) {
+            result[WALK_STATUS] = WRONG_LENGTH;
+            break;
+        }
+        if (file_end - position < size) {
+            result[WALK_TORN] = 1;
+            break;
+        }
+        if (check_crcs && end - position < size) break;
+        if (base_offset >= limits[1]) {
+            result[WALK_FINISHED] = 1;
+            break;
+        }
+        if (record_count < 0 || record_count > last_delta + 1) {
+            result[WALK_STATUS] = WRONG_COUNT;
+            break;
+        }
+        next_offset = base_offset < INT64_MAX - (last_delta + 1) ? base_offset + (last_delta + 1) : INT64_MAX;
+        if (next_offset > limits[0]) {
+            int64_t crc = get32(p + 17), computed = check_crcs ? crc32c(p + 21, size - 21) : crc;
+            int64_t attributes = (int16_t)((uint16_t)p[21] << 8 | p[22]);
+            int64_t *column = table + count;
+            const int64_t fields[] = {
+                position, size, base_offset, (int32_t)get32(p + 12), crc, attributes, last_delta,
+                (int64_t)get64(p + 27), (int64_t)get64(p + 35), (int64_t)get64(p + 43),
+                (int16_t)((uint16_t)p[51] << 8 | p[52]), (int32_t)get32(p + 53), record_count, computed,
+            };
+            for (size_t n = 0; n < sizeof fields / sizeof *fields; n++) column[(int64_t)n * room] = fields[n];
+            if (records != NULL) {
+                int64_t *status = records + count, *byte = status + room;
+                *status = 0;
+                if (crc == computed && record_count != 0 && !(attributes & CONTROL_FLAG)) {
+                    if (attributes & CODEC_MASK) *status = RECORDS_ARE_PACKED;
+                    else *status = check_records(p + HEADER_BYTES, p + size, record_count, last_delta, byte);
+                }
+            }
+            count++;
+        }
+        position += size;
+        result[WALK_NEXT_OFFSET] = next_offset;
+        if (next_offset >= limits[1]) {
+            result[WALK_FINISHED] = 1;
+            break;
+        }
+    }
+    result[WALK_POSITION] = position;
+    result[WALK_BATCHES] = count;
 }

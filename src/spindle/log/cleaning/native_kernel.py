@@ -1,7 +1,7 @@
 """The compiled inner loops of compaction, `kernel.c`, through ctypes.
 
 Installing Spindle compiles them if there is a C compiler (see `hatch_build.py`). They are loaded
-with the first compaction pass, so a node that compacts nothing pays nothing for them.
+with the first compaction pass or audit, so a node that compacts nothing pays nothing for them.
 """
 
 import ctypes
@@ -106,13 +106,13 @@ def load_library() -> ctypes.CDLL | None:
         if CHECKSUMS.read_bytes() != found.encode():
             log.warning(
                 "%s is damaged or of another version: compaction runs without it, at a fraction of "
-                "the rate; install Spindle again",
+                "the rate, and audits start more slowly; install Spindle again",
                 LIBRARY,
             )
             return None
         library = ctypes.CDLL(str(LIBRARY))
     except OSError as error:
-        log.warning("%s cannot be loaded: compaction runs without it: %s", LIBRARY, error)
+        log.warning("%s cannot be loaded: compaction and audits run without it: %s", LIBRARY, error)
         return None
     data, number = ctypes.c_char_p, _INT64
     signatures: dict[str, tuple[object, list[object]]] = {
@@ -131,6 +131,11 @@ def load_library() -> ctypes.CDLL | None:
         "spindle_copy_batches": (
             number,
             [_POINTER, data, *[number] * 2, *[_POINTER] * 3, number, _POINTER],
+        ),
+        "spindle_check_records": (ctypes.c_int, [_POINTER, *[number] * 3, _POINTER]),
+        "spindle_walk_headers": (
+            None,
+            [*[number] * 4, _POINTER, ctypes.c_int, _POINTER, number, _POINTER, _POINTER],
         ),
     }
     for name, (result, arguments) in signatures.items():

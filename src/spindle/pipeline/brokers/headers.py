@@ -41,8 +41,8 @@ class _HeaderReader(BrokerRangeReader):
         """Return a row for each batch."""
         from spindle.pipeline.records.batch_rows import batch_rows
         from spindle.pipeline.records.headers import HeaderWalk
-        from spindle.pipeline.records.memory import address_of
         from spindle.pipeline.records.row_counts import RowCounter
+        from spindle.pipeline.records.tables import address_of
 
         view = memoryview(run.batches.records)
         start = max(run.start_offset, self.wanted.start_offset)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spindle.pipeline.records import kernel, scan
+from spindle.pipeline.records import kernel, tables
 from spindle.pipeline.records.arrow import ColumnBuffers, HeaderScratch, Repeated, array_of
 from spindle.pipeline.records.columns import CORRUPTION_COLUMN, LINEAGE_COLUMNS, ROW_TYPES
 from spindle.pipeline.records.corruption import Place
@@ -57,12 +57,12 @@ class ChunkDecoder:
         Raises:
             UndecodableChunk: a batch does not parse, or unpacks to 2 GiB or more.
         """
-        size_bytes = int(table[:, scan.LENGTH].sum())
+        size_bytes = int(table[:, tables.LENGTH].sum())
         if size_bytes > _MAX_BYTES:
             raise UndecodableChunk(
                 0, f"its records unpack to {size_bytes} bytes, above the limit of {_MAX_BYTES}"
             )
-        max_rows = int(table[:, scan.COUNT].sum())
+        max_rows = int(table[:, tables.COUNT].sum())
         buffers = ColumnBuffers(self._columns, max_rows, size_bytes, self._scratch)
         result = buffers.fill(table, self._limits)
         if result[kernel.STATUS]:
@@ -80,19 +80,19 @@ class ChunkDecoder:
     def _of_batches(self, view: memoryview, table: Any) -> dict[str, Any]:
         """Return the columns that are the same for all records of a batch."""
         given = {}
-        rows = table[:, scan.ROWS]
+        rows = table[:, tables.ROWS]
         if "timestampType" in self._columns:
-            flags = table[:, scan.ATTRIBUTES] & TIMESTAMP_TYPE_FLAG != 0
+            flags = table[:, tables.ATTRIBUTES] & TIMESTAMP_TYPE_FLAG != 0
             given["timestampType"] = array_of(np.repeat(flags.astype(np.int32), rows), pa.int32())
         if "position" in self._columns:
             begin = self._place.position
             given["position"] = (
                 pa.nulls(int(rows.sum()), pa.int64())
                 if begin is None
-                else array_of(np.repeat(table[:, scan.POSITION] + begin, rows), pa.int64())
+                else array_of(np.repeat(table[:, tables.POSITION] + begin, rows), pa.int64())
             )
         if "crc" in self._columns:
-            places = table[:, scan.POSITION, None] + np.arange(CRC_POSITION, CRC_COVERS_FROM)
+            places = table[:, tables.POSITION, None] + np.arange(CRC_POSITION, CRC_COVERS_FROM)
             crcs = np.frombuffer(view, np.uint8)[places].view(">u4")[:, 0].astype(np.int64)
             given["crc"] = array_of(np.repeat(crcs, rows), pa.int64())
         return given

@@ -86,14 +86,14 @@ class BatchDecoder:
         # Import numba only in processes that decode.
         import numpy as np
 
-        from spindle.pipeline.records import chunk, scan
+        from spindle.pipeline.records import chunk, tables
 
         self._source = source
         self._aborted = aborted
         self._chunk_bytes = chunk_bytes
         self._check_crcs = check_crcs
         self._limits = np.array(row_filter, np.int64)
-        self._table = np.empty((_MAX_CHUNK_BATCHES, scan.TABLE_WIDTH), np.int64)
+        self._table = np.empty((_MAX_CHUNK_BATCHES, tables.TABLE_WIDTH), np.int64)
         constants = {"topic": source.topic, "partition": source.partition}
         self._chunks = chunk.ChunkDecoder(columns, self._limits, constants)
         self._corruption = corruption
@@ -121,8 +121,8 @@ class BatchDecoder:
                 records do not parse. With `corruption`, only for a batch after which the next one
                 cannot be found; `consumed_bytes` is its position then.
         """
-        from spindle.pipeline.records import scan
-        from spindle.pipeline.records.memory import address_of
+        from spindle.pipeline.records import tables
+        from spindle.pipeline.records.tables import address_of
 
         view = memoryview(buffer)
         limit = len(view) if size_bytes is None else size_bytes
@@ -133,15 +133,15 @@ class BatchDecoder:
         self._chunks.begin(place)
         while not self.is_finished:
             scanned = self._scan(address, position, limit)
-            table = self._table[: scanned[scan.SCAN_BATCHES]]
+            table = self._table[: scanned[tables.SCAN_BATCHES]]
             for rows in self._chunk_rows(view, table):
                 yield from _slices(rows, self._chunk_bytes)
-            before, position = position, int(scanned[scan.SCAN_POSITION])
-            self.is_finished = bool(scanned[scan.SCAN_FINISHED])
+            before, position = position, int(scanned[tables.SCAN_POSITION])
+            self.is_finished = bool(scanned[tables.SCAN_FINISHED])
             if position > before:
-                self.next_offset = int(scanned[scan.SCAN_NEXT_OFFSET])
+                self.next_offset = int(scanned[tables.SCAN_NEXT_OFFSET])
             self.consumed_bytes = position
-            if scanned[scan.SCAN_STATUS]:
+            if scanned[tables.SCAN_STATUS]:
                 error = self._corrupt(view, position, scanned)
                 size = error.header.size_bytes
                 if self._corruption is None or not _is_boundary(view, position + size, limit):
@@ -164,9 +164,9 @@ class BatchDecoder:
     def _scan(self, address: int, position: int, limit: int) -> Any:
         import numpy as np
 
-        from spindle.pipeline.records import scan
+        from spindle.pipeline.records import scan, tables
 
-        result = np.zeros(scan.SCAN_WIDTH, np.int64)
+        result = np.zeros(tables.SCAN_WIDTH, np.int64)
         scan.scan_batches(
             address,
             position,
@@ -182,7 +182,7 @@ class BatchDecoder:
 
     def _chunk_rows(self, view: memoryview, table: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of scanned batches, decompressed and without aborted transactions."""
-        from spindle.pipeline.records.scan import ATTRIBUTES, LENGTH, POSITION
+        from spindle.pipeline.records.tables import ATTRIBUTES, LENGTH, POSITION
 
         special = CODEC_MASK
         if self._aborted is not None:
@@ -215,7 +215,7 @@ class BatchDecoder:
     def _decoded(self, view: memoryview, table: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of batches; one at a time if there is a corrupt one among them."""
         from spindle.pipeline.records.chunk import UndecodableChunk
-        from spindle.pipeline.records.scan import POSITION
+        from spindle.pipeline.records.tables import POSITION
 
         try:
             found = self._chunks.decode(view, table)
@@ -248,8 +248,7 @@ class BatchDecoder:
 
     def _unpack(self, view: memoryview, position: int, row: Any) -> Bytes:
         """Return the decompressed records of a batch, and point its row of the table to them."""
-        from spindle.pipeline.records.memory import address_of
-        from spindle.pipeline.records.scan import ADDRESS, ATTRIBUTES, COUNT, LENGTH
+        from spindle.pipeline.records.tables import ADDRESS, ATTRIBUTES, COUNT, LENGTH, address_of
 
         payload = view[position + HEADER_BYTES : position + HEADER_BYTES + int(row[LENGTH])]
         records = decompress(int(row[ATTRIBUTES]) & CODEC_MASK, payload)
@@ -259,13 +258,13 @@ class BatchDecoder:
         return records
 
     def _corrupt(self, view: memoryview, position: int, scanned: Any) -> CorruptBatch:
-        from spindle.pipeline.records import scan
+        from spindle.pipeline.records import tables
 
-        status = int(scanned[scan.SCAN_STATUS])
-        finding = scan.SCAN_FINDINGS[status]
-        if status == scan.WRONG_CRC:
+        status = int(scanned[tables.SCAN_STATUS])
+        finding = tables.SCAN_FINDINGS[status]
+        if status == tables.WRONG_CRC:
             stored = read_header(view, position).crc
-            finding += f": stored {stored}, computed {scanned[scan.SCAN_COMPUTED_CRC]}"
+            finding += f": stored {stored}, computed {scanned[tables.SCAN_COMPUTED_CRC]}"
         return self._located(view, position, finding)
 
     def torn(self, buffer: Bytes, finding: str) -> CorruptBatch:

@@ -1,29 +1,20 @@
 """Read batch headers: the compiled walk over them, and their fields as NumPy columns.
 
 The walk jumps from header to header and touches no records, unless checksums are wanted. So large
-batches are passed without being read from the disk.
+batches are passed without being read from the disk. It is compiled C if Spindle was installed with
+a compiler (`spindle.log.cleaning.native_kernel`), because the import of numba takes longer than the
+walk over some hundred MiB; else numba compiles it.
 """
 
+import ctypes
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
-from spindle.pipeline.records.memory import (
-    big_int16_at,
-    big_int32_at,
-    big_int64_at,
-    byte_at,
-    compiled,
-    crc32c_at,
-)
-from spindle.pipeline.records.record_walk import walk_batch
-from spindle.pipeline.records.scan import (
-    OLD_FORMAT,
-    SCAN_FINDINGS,
-    UNKNOWN_FORMAT,
-    WRONG_COUNT,
-    WRONG_LENGTH,
-)
+from spindle.log.cleaning.native_kernel import load_library
+from spindle.pipeline.records.tables import DIGEST_WIDTH, SCAN_FINDINGS
 
 # Rows of the header table (int64): one for each field, a column for each batch.
 POSITION: Final = 0
@@ -57,126 +48,66 @@ RECORDS_BYTE: Final = 1
 RECORDS_WIDTH: Final = 2
 
 RECORDS_ARE_PACKED: Final = -1
-"""The RECORDS_STATUS of a batch that must be decompressed first; others index `FINDINGS`."""
+"""The RECORDS_STATUS of a batch that must be decompressed first; others index `RECORD_FINDINGS`."""
 
 MAX_BATCHES: Final = 8192
-_CONTROL_FLAG: Final = 0x20
-_CODEC_MASK: Final = 7
-_HEADER_BYTES: Final = 61
-_OVERHEAD_BYTES: Final = 12
-_CRC_FROM: Final = 21
-_UINT32: Final = 0xFFFFFFFF
 
 
-@compiled
-def _note(table: Any, index: int, at: int) -> None:
-    """Write the fields of the header at an address."""
-    table[SIZE_BYTES, index] = big_int32_at(at + 8) + _OVERHEAD_BYTES
-    table[BASE_OFFSET, index] = big_int64_at(at)
-    table[LEADER_EPOCH, index] = big_int32_at(at + 12)
-    table[CRC, index] = big_int32_at(at + 17) & _UINT32
-    table[ATTRIBUTES, index] = big_int16_at(at + 21)
-    table[LAST_DELTA, index] = big_int32_at(at + 23)
-    table[BASE_TIMESTAMP, index] = big_int64_at(at + 27)
-    table[MAX_TIMESTAMP, index] = big_int64_at(at + 35)
-    table[PRODUCER_ID, index] = big_int64_at(at + 43)
-    table[PRODUCER_EPOCH, index] = big_int16_at(at + 51)
-    table[BASE_SEQUENCE, index] = big_int32_at(at + 53)
-    table[RECORD_COUNT, index] = big_int32_at(at + 57)
+@cache
+def header_walk() -> Callable[..., None]:
+    """Return `header_kernel.walk_headers`, or the same in C."""
+    library = load_library()
+    if library is None:
+        from spindle.pipeline.records.header_kernel import walk_headers
+
+        return walk_headers
+
+    def walk(
+        address: int,
+        position: int,
+        end: int,
+        file_end: int,
+        limits: Any,
+        check_crcs: int,
+        table: Any,
+        records: Any,
+        result: Any,
+    ) -> None:
+        library.spindle_walk_headers(
+            address,
+            position,
+            end,
+            file_end,
+            limits.ctypes.data,
+            check_crcs,
+            table.ctypes.data,
+            table.shape[1],
+            records.ctypes.data if records.shape[0] else None,
+            result.ctypes.data,
+        )
+
+    return walk
 
 
-@compiled
-def _walk_records(table: Any, index: int, at: int, records: Any) -> None:
-    """Check the records of a batch, while its bytes are in the processor's cache."""
-    records[RECORDS_STATUS, index] = 0
-    if table[CRC, index] != table[COMPUTED_CRC, index] or table[RECORD_COUNT, index] == 0:
-        return
-    attributes = table[ATTRIBUTES, index]
-    if attributes & _CONTROL_FLAG:
-        return
-    if attributes & _CODEC_MASK:
-        records[RECORDS_STATUS, index] = RECORDS_ARE_PACKED
-        return
-    status, byte, _ = walk_batch(
-        at + _HEADER_BYTES,
-        at + table[SIZE_BYTES, index],
-        table[RECORD_COUNT, index],
-        table[BASE_OFFSET, index],
-        table[LAST_DELTA, index],
-        records[:0],
-        0,
-    )
-    records[RECORDS_STATUS, index] = status
-    records[RECORDS_BYTE, index] = byte
+def check_records(address: int, size_bytes: int, count: int, last_delta: int) -> tuple[int, int]:
+    """Check the uncompressed records of a batch at an address.
 
-
-@compiled
-def walk_headers(
-    address: int,
-    position: int,
-    end: int,
-    file_end: int,
-    limits: Any,
-    check_crcs: int,
-    table: Any,
-    records: Any,
-    result: Any,
-) -> None:
-    """Fill `table` with the batches that hold offsets [limits[0], limits[1]).
-
-    Bytes [position, end) are in memory, at `address` for byte 0. Stop where the next header (with
-    `check_crcs`: the next batch) is not in memory as a whole, at the end offset, at a full table,
-    or at a batch that the file does not hold as a whole (WALK_TORN). A header that cannot be one
-    gives WALK_STATUS, an index into SCAN_FINDINGS. WALK_POSITION is where to go on; it may be
-    after `end`.
-
-    `records` gets what the records of each batch say: RECORDS_STATUS and RECORDS_BYTE. With no
-    rows in it, records are not read.
+    Return (an index into `RECORD_FINDINGS`, the byte within the records).
     """
-    count = 0
-    while end - position >= _HEADER_BYTES and count < table.shape[1]:
-        at = address + position
-        size = big_int32_at(at + 8) + _OVERHEAD_BYTES
-        magic = byte_at(at + 16)
-        if magic < 2 and size == _OVERHEAD_BYTES:
-            result[WALK_TORN] = 1  # zeros: space that was allocated and not written
-            break
-        if magic != 2:
-            result[WALK_STATUS] = OLD_FORMAT if magic < 2 else UNKNOWN_FORMAT
-            break
-        if size < _HEADER_BYTES:
-            result[WALK_STATUS] = WRONG_LENGTH
-            break
-        if file_end - position < size:
-            result[WALK_TORN] = 1
-            break
-        if check_crcs and end - position < size:
-            break
-        base_offset = big_int64_at(at)
-        if base_offset >= limits[1]:
-            result[WALK_FINISHED] = 1
-            break
-        last_delta = big_int32_at(at + 23)
-        next_offset = base_offset + last_delta + 1
-        record_count = big_int32_at(at + 57)
-        if record_count < 0 or record_count > last_delta + 1:
-            result[WALK_STATUS] = WRONG_COUNT
-            break
-        if next_offset > limits[0]:
-            _note(table, count, at)
-            table[POSITION, count] = position
-            if check_crcs:
-                table[COMPUTED_CRC, count] = crc32c_at(at + _CRC_FROM, size - _CRC_FROM)
-            if records.shape[0]:
-                _walk_records(table, count, at, records)
-            count += 1
-        position += size
-        result[WALK_NEXT_OFFSET] = next_offset
-        if next_offset >= limits[1]:
-            result[WALK_FINISHED] = 1
-            break
-    result[WALK_POSITION] = position
-    result[WALK_BATCHES] = count
+    library = load_library()
+    if library is None:
+        from spindle.pipeline.records.record_walk import walk_batch
+
+        no_digests = np.zeros((0, DIGEST_WIDTH), np.int64)
+        status, at, _ = walk_batch(
+            address, address + size_bytes, count, 0, last_delta, no_digests, 0
+        )
+        return status, at
+    byte = ctypes.c_int64()
+    found = library.spindle_check_records(
+        address, size_bytes, count, last_delta, ctypes.addressof(byte)
+    )
+    return int(found), byte.value
 
 
 class HeaderWalk:
@@ -201,6 +132,7 @@ class HeaderWalk:
         check_crcs: bool,
         check_records: bool = False,
     ) -> None:
+        self._walk = header_walk()
         self._limits = np.array([start_offset, end_offset], np.int64)
         self._check_crcs = int(check_crcs)
         self._table = np.empty((FIELD_COUNT, MAX_BATCHES), np.int64)
@@ -223,7 +155,7 @@ class HeaderWalk:
         """
         result = np.zeros(WALK_WIDTH, np.int64)
         result[WALK_NEXT_OFFSET] = self.next_offset
-        walk_headers(
+        self._walk(
             address - window_at,
             window_at,
             window_at + size_bytes,

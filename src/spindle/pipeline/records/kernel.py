@@ -11,7 +11,7 @@ Importing this module imports numba (about 0.3 s); the machine code comes from i
 from typing import Any, Final, TypeAlias
 
 from spindle.pipeline.records.memory import byte_at, compiled, copy, inlined
-from spindle.pipeline.records.scan import (
+from spindle.pipeline.records.tables import (
     ADDRESS,
     APPEND_TIMESTAMP,
     BASE_OFFSET,

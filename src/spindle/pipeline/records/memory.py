@@ -59,11 +59,6 @@ def inlined(function: _Function) -> _Function:
     return cast(_Function, numba.njit(function, inline="always"))
 
 
-def address_of(data: bytes | bytearray | memoryview) -> int:
-    """Return the address of a contiguous buffer. The buffer must outlive the use of the address."""
-    return int(np.frombuffer(data, np.uint8).ctypes.data)
-
-
 def _instruction(function: Callable[..., Any]) -> Any:
     return intrinsic(function)
 

@@ -8,35 +8,23 @@ from typing import Any, Final
 
 from spindle.pipeline.records.kernel import varint
 from spindle.pipeline.records.memory import big_int64_at, byte_at, compiled
-from spindle.pipeline.records.scan import ADDRESS, BASE_OFFSET, COUNT, LAST_DELTA, LENGTH
-
-# The result of a walk (int64).
-WALK_STATUS: Final = 0
-FAILED_BATCH: Final = 1
-FAILED_POSITION: Final = 2
-DIGEST_COUNT: Final = 3
-RESULT_WIDTH: Final = 4
-
-# Columns of the digests (int64).
-KEY_HIGH: Final = 0
-KEY_LOW: Final = 1
-OFFSET: Final = 2
-CONTENT: Final = 3
-DIGEST_WIDTH: Final = 4
-
-TOMBSTONE: Final = 0
-"""The CONTENT of a record without a value."""
-
-FINDINGS: Final = (
-    "",
-    "the batch ends inside a record",
-    "a record's length does not fit its fields",
-    "a field's length is out of range",
-    "bytes follow the last record",
-    "a header has no key",
-    "a record's offset is outside its batch",
-    "a record's offset is not above that of the record before it",
+from spindle.pipeline.records.tables import (
+    ADDRESS,
+    BASE_OFFSET,
+    CONTENT,
+    COUNT,
+    DIGEST_COUNT,
+    FAILED_BATCH,
+    FAILED_POSITION,
+    KEY_HIGH,
+    KEY_LOW,
+    LAST_DELTA,
+    LENGTH,
+    OFFSET,
+    TOMBSTONE,
+    WALK_STATUS,
 )
+
 _ENDS_EARLY: Final = 1
 _WRONG_LENGTH: Final = 2
 _WRONG_FIELD: Final = 3
@@ -143,8 +131,9 @@ def walk_batch(
 ) -> tuple[int, int, int]:
     """Check the records of one batch at addresses [start, end).
 
-    Return (an index into FINDINGS, the byte within the records, the count of digests). `digests`
-    gets a row for each record that has a key, from row `made` on; with no rows in it, none is made.
+    Return (an index into RECORD_FINDINGS, the byte within the records, the count of digests).
+    `digests` gets a row for each record that has a key, from row `made` on; with no rows in it,
+    none is made.
     """
     before = _NO_DELTA
     position = start
@@ -183,7 +172,8 @@ def walk_records(table: Any, digests: Any, result: Any) -> None:
 
     `digests` gets a row for each record that has a key; with no rows in it, none is made. It needs
     room for all records. For a batch that contradicts itself, WALK_STATUS is an index into
-    FINDINGS, FAILED_BATCH the row of the table and FAILED_POSITION the byte within its records.
+    RECORD_FINDINGS, FAILED_BATCH the row of the table and FAILED_POSITION the byte within its
+    records.
     """
     made = 0
     for index in range(table.shape[0]):

@@ -13,46 +13,31 @@ from spindle.pipeline.records.memory import (
     compiled,
     crc32c_at,
 )
-from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_FLAG
-
-# Columns of the batch table (int64). The kernel reads the first seven and writes ROWS.
-ADDRESS: Final = 0
-LENGTH: Final = 1
-BASE_OFFSET: Final = 2
-BASE_TIMESTAMP: Final = 3
-APPEND_TIMESTAMP: Final = 4
-LAST_DELTA: Final = 5
-COUNT: Final = 6
-ROWS: Final = 7
-POSITION: Final = 8
-ATTRIBUTES: Final = 9
-TABLE_WIDTH: Final = 10
-
-CREATE_TIME: Final = -(2**63)
-"""The value of APPEND_TIMESTAMP for batches whose records have their own timestamps."""
-
-# The result of a scan (int64).
-SCAN_STATUS: Final = 0
-SCAN_POSITION: Final = 1
-SCAN_BATCHES: Final = 2
-SCAN_NEXT_OFFSET: Final = 3
-SCAN_FINISHED: Final = 4
-SCAN_COMPUTED_CRC: Final = 5
-SCAN_WIDTH: Final = 6
-
-OLD_FORMAT: Final = 1
-UNKNOWN_FORMAT: Final = 2
-WRONG_LENGTH: Final = 3
-WRONG_CRC: Final = 4
-WRONG_COUNT: Final = 5
-SCAN_FINDINGS: Final = (
-    "",
-    "message formats 0 and 1 are not supported",
-    "the format is unknown",
-    "the length is below that of a header",
-    "the checksum is wrong",
-    "the count of records does not fit the size",
+from spindle.pipeline.records.tables import (
+    ADDRESS,
+    APPEND_TIMESTAMP,
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    COUNT,
+    CREATE_TIME,
+    LAST_DELTA,
+    LENGTH,
+    OLD_FORMAT,
+    POSITION,
+    ROWS,
+    SCAN_BATCHES,
+    SCAN_COMPUTED_CRC,
+    SCAN_FINISHED,
+    SCAN_NEXT_OFFSET,
+    SCAN_POSITION,
+    SCAN_STATUS,
+    UNKNOWN_FORMAT,
+    WRONG_COUNT,
+    WRONG_CRC,
+    WRONG_LENGTH,
 )
+from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_FLAG
 
 _HEADER_BYTES: Final = 61
 _OVERHEAD_BYTES: Final = 12
