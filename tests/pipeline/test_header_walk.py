@@ -1,14 +1,19 @@
 """The walk over batch headers in C does what the one that numba compiles does, on any bytes."""
 
 import mmap
+import subprocess
+import sys
 from ctypes import CDLL, addressof, c_char, c_int, c_size_t, c_void_p
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
+from spindle.common.filesystem import OsFileSystem
 from spindle.log.cleaning.native_kernel import load_library
+from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
 from spindle.pipeline.records import header_kernel, headers
 from spindle.pipeline.records.record_walk import walk_batch
 from spindle.pipeline.records.tables import DIGEST_WIDTH
@@ -145,3 +150,23 @@ def test_both_checks_of_unpacked_records_say_the_same() -> None:
         )
         found = headers.check_records(address, len(data), count, last_delta)
         assert found == (status, at), trial
+
+
+def test_an_audit_imports_neither_numba_nor_a_client(tmp_path: Path) -> None:
+    log = tmp_path / "log" / "topic-0"
+    log.mkdir(parents=True)
+    write_meta_properties(
+        OsFileSystem(),
+        str(log.parent),
+        MetaProperties(cluster_id="cluster", node_id=1, directory_id=b"d" * 16),
+        0,
+    )
+    (log / f"{0:020}.log").write_bytes(build_batch([SimpleRecord(b"key", b"value")]))
+    program = (
+        "import sys; from spindle.cli.main import run; run(sys.argv[1:]);"
+        "print(sorted({'numba', 'rich', 'spindle.client.wire'} & sys.modules.keys()))"
+    )
+    arguments = [sys.executable, "-c", program, "audit", "--records", "-j", "1", str(log.parent)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert "1 batch" in done.stdout
+    assert done.stdout.endswith("[]\n")
