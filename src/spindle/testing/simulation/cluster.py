@@ -13,6 +13,7 @@ from spindle.cli.storage.formatting import format_directories
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
 from spindle.common.uuids import uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
+from spindle.disks.executor import DirectoryExecutor
 from spindle.raft.core import QuorumCore
 from spindle.runtime.node import Node
 from spindle.testing.simulation.clock import SkewedClock
@@ -85,12 +86,12 @@ class SimulatedNode:
         A directory that is not in use yet, or not any more, has not failed: a stop breaks off its
         addition or retirement, and whoever asked for that does not learn how far it came.
         """
-        executors = self.machine.executors
+        executors: dict[str, DirectoryExecutor] = {**self.machine.executors}
         broker = None if self.node is None else self.node.broker
         if broker is not None:
             metadata_log_dir = self.config.metadata_log_dir
-            used = {d.path: d.executor for d in broker.replicas.directories}
-            executors = {metadata_log_dir: executors[metadata_log_dir], **used}
+            executors = {metadata_log_dir: executors[metadata_log_dir]}
+            executors |= {d.path: d.executor for d in broker.replicas.directories}
         failures = {path: executor.failure for path, executor in executors.items()}
         return {path: failure for path, failure in failures.items() if failure is not None}
 
