@@ -90,8 +90,8 @@ class SimulatedNode:
         broker = None if self.node is None else self.node.broker
         if broker is not None:
             metadata_log_dir = self.config.metadata_log_dir
-            used = {d.path: d.executor for d in broker.replicas.directories}
-            executors = {metadata_log_dir: executors[metadata_log_dir], **used}
+            executors = {metadata_log_dir: executors[metadata_log_dir]}
+            executors |= {d.path: d.executor for d in broker.replicas.directories}
         failures = {path: executor.failure for path, executor in executors.items()}
         return {path: failure for path, failure in failures.items() if failure is not None}
 
