@@ -29,7 +29,12 @@ def read_identity(findings: Collector, directory: Path) -> MetaProperties | None
         refuse_odd_file(path)
         properties = parse_meta_properties(path.read_bytes(), str(path))
     except FileNotFoundError:
-        findings.add(kind, path, "the file is missing, so the broker takes the disk for a new one")
+        findings.add(
+            kind,
+            path,
+            "the file is missing, and the broker does not start without it; if the directory has "
+            "no replicas either, its disk may not be mounted",
+        )
         return None
     except (ConfigError, ValueError) as error:
         findings.add(kind, path, str(error).removeprefix(f"{path}: "))

@@ -138,6 +138,9 @@ class AffectedReplicas:
         ]
         if lost:
             what = "is empty" if directory_id is None else "does not have all logs"
+            others = [where for where in accepted if where not in candidates]
+            if others:
+                what += f", {others[0]} is no replica of it"
             raise DirectoryInUse(
                 failed.path,
                 dict.fromkeys(lost, ReplicaState.OFFLINE),
