@@ -90,7 +90,7 @@ _LIMITS = (
 
 _HOW_TO_EXECUTE = (
     "Execute the rounds in order; wait until --verify shows the end of each, and the time that the "
-    "next file names (waitMs). spindle reassign takes the same options, and waits itself:"
+    "next file names (waitMs). spindle reassign takes the same options, and waits that time itself:"
 )
 
 SPREAD = click.option(
