@@ -88,6 +88,17 @@ def test_no_move_begins_without_real_room_or_after_a_directory_has_gone() -> Non
     assert under_way.due(Plan({}), IDLE, roomy) == []
 
 
+def test_the_wait_for_deleted_replicas_ends_although_retention_always_deletes_something() -> None:
+    under_way = PlanUnderWay(two_moves(), LIMITS, 1.0)
+    directory = under_way.directory(0)
+    assert directory.deletion_delay_ms == 60_000
+    assert under_way.may_free_space(directory, 100.0)
+    assert under_way.may_free_space(directory, 189.0)
+    assert not under_way.may_free_space(directory, 190.0)
+    under_way.note_moving()
+    assert under_way.may_free_space(directory, 200.0)
+
+
 def test_the_throttle_halves_while_replicas_are_behind_and_comes_back() -> None:
     backoff = ThrottleBackoff(80 * MIB)
     rates = []

@@ -174,6 +174,8 @@ class RoundExecutor:
                 if not under_way.sees_same_cluster(now.offline, alive):
                     self.tell(_PLANNED_AGAIN)
                 has_begun = self._begin_moves(under_way, now, described, admits)
+                if now.count or has_begun:
+                    under_way.note_moving()
             if not now.count and not has_begun:
                 if under_way is None or not self._waits_for_deletions(under_way):
                     return
@@ -299,11 +301,18 @@ class RoundExecutor:
     def _waits_for_deletions(self, under_way: PlanUnderWay) -> bool:
         """Return whether moves wait for the space of deleted replicas; report it once.
 
+        The wait has an end: see `PlanUnderWay.may_free_space`.
+
         Raises:
             ClientError: a broker could not be asked.
         """
         targets = [under_way.directory(each) for each in under_way.rolling.blocked_targets()]
-        pending = [each for each in targets if self._has_deleted(under_way, each)]
+        now_s = time.monotonic()
+        pending = [
+            directory
+            for directory in targets
+            if under_way.may_free_space(directory, now_s) and self._has_deleted(directory)
+        ]
         if not pending:
             return False
         text = under_way.waiting_text(pending)
@@ -312,7 +321,7 @@ class RoundExecutor:
             self.tell(ExecutionStep("waiting", text, facts))
         return True
 
-    def _has_deleted(self, under_way: PlanUnderWay, directory: DirectoryModel) -> bool:
+    def _has_deleted(self, directory: DirectoryModel) -> bool:
         broker = self.client.metadata(()).brokers.get(directory.broker_id)
         if broker is None:
             return False

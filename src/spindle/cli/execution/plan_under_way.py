@@ -22,6 +22,9 @@ _MAX_UNSEEN_CHECKS: Final = 3
 
 Described = Mapping[int, Collection[LogDirView]]
 
+_DELETION_CHECK_S: Final = 30.0
+"""Brokers remove files at most this long after their deletion delay."""
+
 
 class PlanUnderWay:
     """Compares a plan with what the cluster shows.
@@ -42,6 +45,22 @@ class PlanUnderWay:
         self._unseen: dict[PlannedMove, int] = {}
         self._cluster: object = None
         self._is_wait_reported = False
+        self._idle_since_s: float | None = None
+
+    def note_moving(self) -> None:
+        """Note that a move is under way or has just begun."""
+        self._idle_since_s = None
+
+    def may_free_space(self, directory: DirectoryModel, now_s: float) -> bool:
+        """Return whether deletions that were due when the last move ended may still free space.
+
+        A busy topic always has deleted segments, which do not free what a move waits for. So the
+        wait ends one deletion delay, and one check for deletions of a broker, after the last move.
+        """
+        if self._idle_since_s is None:
+            self._idle_since_s = now_s
+        limit_s = directory.deletion_delay_ms / 1000 + _DELETION_CHECK_S
+        return now_s - self._idle_since_s < limit_s
 
     def partition(self, move: PlannedMove) -> TopicPartition:
         """Return the partition that a move changes."""
