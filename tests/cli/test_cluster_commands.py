@@ -305,7 +305,9 @@ def test_the_status_names_replicas_on_lost_disks_apart_from_those_of_brokers_tha
         "            t-0: broker 1 would lead, but the replica is on no directory that is online; "
         "bring its disk back, then run `spindle disks readmit`."
     ) in lines
-    assert any(line.startswith("            t-1, t-2, t-3: led again when") for line in lines)
+    assert any(
+        line.startswith("            t-1, t-2, t-3: a leader is elected when") for line in lines
+    )
 
 
 def test_the_status_counts_moves_between_directories() -> None:

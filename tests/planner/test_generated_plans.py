@@ -54,7 +54,8 @@ def test_a_balanced_cluster_kept_every_rule_and_is_no_worse(block: int) -> None:
         verify(plan, limits)
         assert plan.spread <= max(before, limits.spread) + ROUNDING, seed
         assert plan.lower_bound_bytes <= plan.moved_bytes, seed
-        assert bool(plan.remarks) or plan.spread <= limits.spread, seed
+        is_shown_as_wanted = round(100 * plan.spread, 1) <= round(100 * limits.spread, 1)
+        assert bool(plan.remarks) or is_shown_as_wanted, seed
         if before <= limits.spread:
             assert not plan.rounds, seed
 
