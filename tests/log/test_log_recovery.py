@@ -562,6 +562,21 @@ def test_a_control_batch_that_does_not_parse_is_no_torn_write() -> None:
     assert reload(files, is_clean=False).log_end_offset == 3
 
 
+@pytest.mark.parametrize("base_offset", [2**31, 2**41, 2**62])
+def test_a_batch_whose_offset_no_index_can_hold_ends_its_segment(base_offset: int) -> None:
+    """The CRC does not cover the offset, so a flipped bit of the disk shows only in its value."""
+    files = MemoryFileSystem()
+    log = new_log(LogConfig(index_interval_bytes=1), new_storage(files))
+    append(log, "first")
+    position = log.size_bytes
+    append(log, "damaged")
+    append(log, "last")
+    path = log.segments.active.path
+    files.open(path).pwrite(base_offset.to_bytes(8, "big"), position)
+    loaded = reload(files, is_clean=False)
+    assert (loaded.log_end_offset, loaded.size_bytes) == (1, position)
+
+
 @pytest.mark.parametrize("kept", [0, 1, 5, 11, 12, 22, 30, 42])
 @pytest.mark.parametrize("fill", [b"", b"\0" * 8])
 def test_a_torn_topic_id_counts_as_none_before_the_first_record_only(

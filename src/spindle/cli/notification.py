@@ -28,7 +28,6 @@ _TIMEOUT_S: Final = 10.0
 _RETRY_S: Final = 30.0
 _SHUTDOWN_S: Final = 3.0
 """The time at the end of the program in which a document may still be sent."""
-_MAX_READ_BYTES: Final = 65_536
 Document = dict[str, Any]
 
 
@@ -273,7 +272,6 @@ def post(url: str, document: Document, limit_s: float) -> None:
         headers = {"Content-Type": "application/json", "Connection": "close"}
         connection.request("POST", path, json.dumps(document).encode(), headers)
         answer = connection.getresponse()
-        answer.read(_MAX_READ_BYTES)
     except (OSError, http.client.HTTPException) as error:
         if time.monotonic() >= deadline:
             raise _too_late(limit_s) from error

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -153,6 +154,10 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, producers: ProducerS
         for position, header, data in segment.scan():
             check_crc(data, 0, header)
             if header.base_offset < next_offset or header.last_offset_delta < 0:
+                break
+            if header.next_offset - 1 - segment.base_offset > MAX_RELATIVE_OFFSET:
+                # The CRC does not cover the offset. No writer leaves such a batch in a segment.
+                reason = f"offset {header.base_offset} is too far from the base of its segment"
                 break
             aborted = _replay(producers, header, data)
             if aborted is not None:
