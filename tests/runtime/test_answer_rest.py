@@ -30,10 +30,11 @@ class Owner:
     def __init__(self, own: socket.socket) -> None:
         self.own = own
         self.error: object = None
+        self.is_closing = False
 
     @property
     def open_transport(self) -> Any:
-        return self
+        return None if self.is_closing else self
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -98,3 +99,11 @@ def test_a_client_hears_the_end_although_an_abandoned_thread_keeps_its_socket(sc
 def test_a_loan_that_an_abandoned_thread_has_not_used_is_ended(scene: Scene) -> None:
     scene.executor.callback(None, LogDirectoryFailed("/d", "it hangs", 0))
     assert not scene.executor.loan.take_back()
+
+
+def test_a_job_may_report_after_the_connection_has_ended(scene: Scene) -> None:
+    scene.owner.is_closing = True
+    scene.rest.close(cast(Any, scene.owner))
+    assert scene.executor.function(scene.executor.loan) is None  # the loan was taken back
+    scene.executor.callback(None, None)
+    assert scene.unsent.total_bytes == 0

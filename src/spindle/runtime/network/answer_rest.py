@@ -145,15 +145,15 @@ class AnswerRest:
 
     def _done(self, sent: SentAnswer | None, error: BaseException | None) -> None:
         self._is_under_way = False
-        loan, self._loan = self._loan, None
+        transport = self._owner.open_transport
         if sent is None:
             self._rest = None
-            if loan is not None and not loan.take_back():
-                shut_down(self._owner.open_transport)  # an abandoned thread may keep its duplicate
+            if transport is not None:  # otherwise `close` ends the loan, or has ended it
+                self._end_loan(transport)
             self._owner.cut_off(error)
             return
+        self._loan = None
         self._rest = sent.rest
-        transport = self._owner.open_transport
         if transport is None:
             self._give_up()
             return
@@ -163,11 +163,16 @@ class AnswerRest:
 
     def close(self, transport: asyncio.Transport | None) -> None:
         """Send nothing more, because the connection has ended."""
-        if self._loan is not None and not self._loan.take_back():
-            shut_down(transport)
+        self._end_loan(transport)
         if not self._is_under_way:
             self._give_up()
         self._unsent.note(self, 0)
+
+    def _end_loan(self, transport: asyncio.Transport | None) -> None:
+        """Take the loan back; if a thread has its duplicate, end the connection for the client."""
+        loan, self._loan = self._loan, None
+        if loan is not None and not loan.take_back():
+            shut_down(transport)  # an abandoned thread may keep its duplicate
 
     def _give_up(self) -> None:
         if self._rest is not None:
