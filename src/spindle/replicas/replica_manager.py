@@ -13,7 +13,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import ZERO_UUID, UuidSource, uuid_text
+from spindle.common.uuids import ZERO_UUID, Uuid, UuidSource, uuid_text
 from spindle.disks.cordons import Cordon
 from spindle.disks.directory_store import NewLog
 from spindle.disks.log_directory import LogDirectory
@@ -482,6 +482,20 @@ class Replicas:
         # Also from an offline directory: the controller must not count the replica as online.
         if registration.directory(self.broker_id) != actual:
             self._on_misplaced(partition.topic_id, partition.topic_partition.partition, actual)
+
+    def assignment_acknowledged(self, topic_id: Uuid, index: int, directory_id: Uuid) -> None:
+        """Note that the controller has accepted the directory of a replica.
+
+        If the metadata had it before, no change of the metadata follows, and a move that waits for
+        it goes on now.
+        """
+        topic = self._metadata.image.topics.by_id.get(topic_id)
+        partition = None if topic is None else self.lookup(topic.name, index)
+        if partition is None or partition.topic_id != topic_id:
+            return
+        registration = partition.registration
+        if registration and registration.directory(self.broker_id) == directory_id:
+            self.moves.recorded(partition, directory_id)
 
     def _tell(self, partition: Partition, is_leader: bool) -> None:
         for listener in self._leader_listeners:

@@ -145,6 +145,7 @@ class BrokerServer:
             lambda: self.metadata.newest,
             self._report_sender,
             env.on_fatal,
+            lambda *assignment: self.replicas.assignment_acknowledged(*assignment),
         )
 
     def _make_cordon_keeper(self) -> CordonKeeper:
@@ -183,7 +184,7 @@ class BrokerServer:
             log_config_of=self._log_config_of,
             followed=lambda: self._followed,
             settle_moves=self.mover.settle,
-            ask_for_leader=self.directory_reports.ask_for_leader,
+            ask_for_leader=self.directory_reports.assign,
             on_changed=self._directories_changed,
             on_failed=self.directory_failed,
             now_ms=env.now_ms,
