@@ -106,8 +106,8 @@ class NodeHandle:
     def cut_power(self, seed: int = 0) -> list[str]:
         """End the process as a power failure does, and return when it has ended.
 
-            Synced files and names stay. Some others are lost: bytes at the ends of
-        files, which are missing or read as zeros, and new names of files.
+        Synced bytes and names stay. Some of the others are lost: the last bytes of files are
+        missing or read as zeros, and new files and renames are gone.
 
         Args:
             seed: decides what is lost.
