@@ -29,6 +29,7 @@ from spindle.replicas.log_creation import Hosting, LogCreation
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.moves import AssignDirectory, Moves
 from spindle.replicas.partition import Partition
+from spindle.replicas.rebuilds import Rebuilds
 from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 
@@ -78,6 +79,7 @@ class Replicas:
         self._loaded: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
         self.busy = BusyReplicas()
         self.moves = Moves(on_misplaced, now_ms, new_uuid)
+        self.rebuilds = Rebuilds()
         self._creation = LogCreation(self._choose, settings_of, now_ms)
         self.futures = FutureLogs(
             self.broker_id,
@@ -474,6 +476,8 @@ class Replicas:
             self._fetching.follow(followed)
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
+        if self.rebuilds.hides(partition):
+            return
         actual = partition.directory.directory_id
         if self.moves.recorded(partition, registration.directory(self.broker_id)):
             return
@@ -548,6 +552,8 @@ class Replicas:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         if target not in self.directories:
             return ErrorCode.LOG_DIR_NOT_FOUND
+        if self.rebuilds.running(partition.topic_partition) is not None:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
         return ErrorCode.KAFKA_STORAGE_ERROR if self._has_offline() else ErrorCode.NONE
 
     async def while_held(self, partition: Partition, work: Callable[[], Awaitable[None]]) -> None:
@@ -567,6 +573,10 @@ class Replicas:
             await self._begin_to_follow([partition])
         if failure is not None:
             raise failure
+
+    def lag(self, partition: Partition) -> int:
+        """Return how many committed records of the leader a follower lacks; -1 if unknown."""
+        return self._fetching.lag(partition)
 
     # -- configuration and failures
 

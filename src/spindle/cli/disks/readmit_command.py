@@ -11,31 +11,13 @@ from spindle.cli.disks.replica_lines import (
     replica_lines,
     stray_lines,
 )
+from spindle.cli.disks.replica_type import REPLICA
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.disks.alteration import DirectoryAction, DirectoryInUse
-
-
-class _Replica(click.ParamType[TopicPartition]):
-    """A replica as TOPIC-PARTITION."""
-
-    name = "TOPIC-PARTITION"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> TopicPartition:
-        if isinstance(value, TopicPartition):
-            return value
-        topic, _, partition = str(value).rpartition("-")
-        if not topic or not partition.isdecimal():
-            self.fail(f"{value!r} is not TOPIC-PARTITION, such as orders-3", param, ctx)
-        return TopicPartition(topic, int(partition))
-
-
-REPLICA = _Replica()
 
 
 @click.command("readmit")

@@ -491,6 +491,8 @@ class DirectoryChanges:
 
     def _ask_for_leader(self, partition: Partition) -> None:
         directory_id = partition.directory.directory_id
+        if self._parts.replicas.rebuilds.hides(partition):
+            return  # it must not be elected before it has all records
         if partition.leader_id == NO_LEADER and directory_id is not None:
             _, index = partition.topic_partition
             self._parts.ask_for_leader(partition.topic_id, index, directory_id)
