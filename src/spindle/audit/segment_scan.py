@@ -31,7 +31,6 @@ MAX_BAD_SPANS: Final = 10_000
 """Behind so many bad spans, the rest of a file is passed over: it may be made of nothing else."""
 _FIRST_OFFSET: Final = -(2**63)
 _LAST_OFFSET: Final = 2**63 - 1
-_NO_NEXT_OFFSET: Final = f"it has offset {_LAST_OFFSET}, after which there is no other"
 
 
 class BadSpan(NamedTuple):
@@ -107,8 +106,6 @@ class SegmentScan:
             left_bytes = self.size_bytes - position
             if walk.finding or walk.is_torn or 0 < left_bytes < HEADER_BYTES:
                 position = self._pass_over(position, walk.finding)
-            elif position == before and walk.is_finished:
-                position = self._pass_over(position, _NO_NEXT_OFFSET)
             elif position == before and left_bytes:
                 head = os.pread(self._file.fileno(), HEADER_BYTES, position)
                 if len(head) < HEADER_BYTES:

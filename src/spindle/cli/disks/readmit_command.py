@@ -45,7 +45,8 @@ def readmit_command(
 
     A repaired disk keeps its directory id and its logs, which catch up as followers. An empty one
     in its place is formatted with a new id, and its replicas are copied from their leaders again.
-    Without a directory at PATH the command refuses, because the disk may not be mounted. It also
+    Without a directory at PATH, or with the empty mount point of a disk that is not mounted, the
+    command refuses. It also
     refuses, ends with 1 and names the replicas, if a replica would be lost because no other broker
     leads its partition: mount the right disk, or name each of them with --accept-loss.
     """

@@ -604,7 +604,7 @@ EXPORT int64_t spindle_copy_batches(const key_map *map, const uint8_t *data, int
 /* `pipeline/records/header_kernel.py` and `record_walk.py` say what these do; the order of their
  * checks, the codes and the columns are the same here. */
 
-enum { OLD_FORMAT = 1, UNKNOWN_FORMAT, WRONG_LENGTH, WRONG_COUNT = 5 };
+enum { OLD_FORMAT = 1, UNKNOWN_FORMAT, WRONG_LENGTH, WRONG_COUNT = 5, WRONG_OFFSETS };
 enum { ENDS_EARLY = 1, WRONG_RECORD_LENGTH, WRONG_FIELD, TRAILING, NULL_HEADER_KEY, WRONG_OFFSET, WRONG_ORDER };
 enum { WALK_STATUS, WALK_POSITION, WALK_BATCHES, WALK_NEXT_OFFSET, WALK_FINISHED, WALK_TORN };
 #define CONTROL_FLAG 0x20
@@ -714,6 +714,10 @@ EXPORT void spindle_walk_headers(int64_t address, int64_t position, int64_t end,
             break;
         }
         if (check_crcs && end - position < size) break;
+        if (base_offset < 0 || last_delta < 0 || base_offset >= INT64_MAX - last_delta) {
+            result[WALK_STATUS] = WRONG_OFFSETS;
+            break;
+        }
         if (base_offset >= limits[1]) {
             result[WALK_FINISHED] = 1;
             break;
@@ -722,7 +726,7 @@ EXPORT void spindle_walk_headers(int64_t address, int64_t position, int64_t end,
             result[WALK_STATUS] = WRONG_COUNT;
             break;
         }
-        next_offset = base_offset < INT64_MAX - (last_delta + 1) ? base_offset + (last_delta + 1) : INT64_MAX;
+        next_offset = base_offset + last_delta + 1;
         if (next_offset > limits[0]) {
             int64_t crc = get32(p + 17), computed = check_crcs ? crc32c(p + 21, size - 21) : crc;
             int64_t attributes = (int16_t)((uint16_t)p[21] << 8 | p[22]);

@@ -37,6 +37,7 @@ UNKNOWN_FORMAT: Final = 2
 WRONG_LENGTH: Final = 3
 WRONG_CRC: Final = 4
 WRONG_COUNT: Final = 5
+WRONG_OFFSETS: Final = 6
 SCAN_FINDINGS: Final = (
     "",
     "message formats 0 and 1 are not supported",
@@ -44,7 +45,9 @@ SCAN_FINDINGS: Final = (
     "the length is below that of a header",
     "the checksum is wrong",
     "the count of records does not fit the size",
+    "the offsets are no range between 0 and 2^63 - 2",
 )
+"""The base offset is not covered by the checksum, so a damaged one may be any number."""
 
 # The result of a walk over records (int64).
 WALK_STATUS: Final = 0

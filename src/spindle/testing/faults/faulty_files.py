@@ -228,6 +228,9 @@ class FaultyFileSystem:
         self._enter(DiskOperation.WRITE, path)
         self._below.make_read_only(path)
 
+    def mount_point(self, path: str) -> str:
+        return self._below.mount_point(path)
+
 
 def faulty_disks(paths: Iterable[str]) -> dict[str, FaultyDisk]:
     """Return a healthy disk for each directory, by its absolute path."""
