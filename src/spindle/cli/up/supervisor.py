@@ -34,8 +34,8 @@ class Supervisor:
 
     Args:
         on_ready: called with each node that serves and knows all brokers.
-        on_end: called with each node that ends before `stop`, or with an exit code of a failure, and
-            with that code (the negative number of the signal that killed it).
+        on_end: called with each node that ends before `stop`, or fails during it, and its exit code
+            (the negative number of the signal that killed it).
     """
 
     def __init__(
