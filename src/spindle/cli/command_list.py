@@ -20,6 +20,7 @@ SECTIONS: Final = {
         "drain": (f"{_CLI}.drain.command:drain_command", "Empty a broker or a log directory."),
         "balance": (f"{_CLI}.balance.command:balance_command", "Fill log directories equally."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
+        "history": (f"{_CLI}.history.group:history", "Record sizes, and forecast full disks."),
         "topic": (f"{_CLI}.topic:topic", "Create, list, describe, change and delete topics."),
         "log-dirs": (f"{_TOOLS}.log_dirs:log_dirs", "Show size and free space of log directories."),
         "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),
