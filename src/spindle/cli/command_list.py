@@ -14,7 +14,10 @@ SECTIONS: Final = {
         "completion": (f"{_CLI}.completion:completion", "Print the completion script of a shell."),
     },
     "Work with a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
-        "status": (f"{_CLI}.status:status", "Show brokers, directories and what needs attention."),
+        "status": (
+            f"{_CLI}.status.command:status",
+            "Show brokers, directories and what needs attention.",
+        ),
         "disks": (f"{_CLI}.disks.group:disks", "Show and change log directories."),
         "plan": (f"{_CLI}.plan.group:plan", "Plan where replicas should be, in rounds of moves."),
         "drain": (f"{_CLI}.drain.command:drain_command", "Empty a broker or a log directory."),
