@@ -252,8 +252,13 @@ def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until_each_
                 assert named == [where.partition for where in lost if where not in accepted]
                 assert not list(path.iterdir())
             unknown = TopicPartition("t", 99)
-            refused = await alter(client, DirectoryAction.READMIT, path, unknown)
-            assert f"{path} is empty, t-99 is no replica of it, and" in str(refused.error_message)
+            for accepted in ([unknown], [*lost, unknown]):
+                refused = await alter(client, DirectoryAction.READMIT, path, *accepted)
+                assert refused.error_message == (
+                    f"t-99 would not be lost with {path}, but {lost[0]}, {lost[1]} would: leave "
+                    "out --accept-loss t-99"
+                )
+            assert not list(path.iterdir())
             answer = await alter(client, DirectoryAction.READMIT, path, *lost)
             assert (answer.error_code, answer.was_formatted) == (0, True), answer
             states = [p.state for t in answer.topics for p in t.partitions]

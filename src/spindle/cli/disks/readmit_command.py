@@ -1,8 +1,11 @@
 """`spindle disks readmit`: a running broker uses a log directory again that had failed."""
 
 import json
+import shlex
+from collections.abc import Iterable
 
 import click
+from click.core import ParameterSource
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.replica_lines import (
@@ -16,6 +19,7 @@ from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
+from spindle.common.printable import printable
 from spindle.common.uuids import uuid_text
 from spindle.disks.alteration import DirectoryAction, DirectoryInUse
 
@@ -53,7 +57,8 @@ def readmit_command(
     try:
         altered = alter_disks(client, broker, DirectoryAction.READMIT, path, accepted)
     except DirectoryInUse as error:
-        _refused(error, broker, as_json=as_json)
+        command = _accepting_command(context, broker, path, (*accepted, *error.replicas))
+        _refused(error, broker, command, as_json=as_json)
         context.exit(1)
     if as_json:
         click.echo(json.dumps(altered_document(broker, altered)))
@@ -72,10 +77,24 @@ def readmit_command(
         click.echo(line)
 
 
-def _refused(error: DirectoryInUse, broker: int, *, as_json: bool) -> None:
+def _accepting_command(
+    context: click.Context, broker: int, path: str, lost: Iterable[TopicPartition]
+) -> str:
+    """Return the command that accepts the loss of these replicas, for a shell."""
+    words = ["spindle", "disks", "readmit", str(broker), path]
+    for option, name in (("--bootstrap-server", "servers"), ("--command-config", "file")):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            words += [option, context.params[name]]
+    for where in dict.fromkeys(lost):
+        words += ["--accept-loss", str(where)]
+    return shlex.join(words)
+
+
+def _refused(error: DirectoryInUse, broker: int, command: str, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(refusal_document(broker, error)))
+        click.echo(json.dumps({**refusal_document(broker, error), "acceptingCommand": command}))
         return
-    click.echo(f"{error.message}.", err=True)
-    for line in replica_lines(error.replicas):
+    lines = [f"{error.message}.", *replica_lines(error.replicas)]
+    lines += ["", "If these records are gone for good, this command creates the replicas empty:"]
+    for line in (*map(printable, lines), f"  {command}"):
         click.echo(line, err=True)

@@ -1,4 +1,4 @@
-"""`spindle plan forecast`: when each directory is full."""
+"""`spindle history forecast`: when each directory is full."""
 
 import json
 import sys
@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.examples import examples
 from spindle.cli.history.forecasts import (
     Forecasts,
     forecast_document,
@@ -35,12 +36,12 @@ _NOTE: Final = "note  "
 _COLUMNS: Final = ("BROKER", "DIRECTORY", "CAPACITY", "FILL", "GROWTH", "FULL")
 
 
-@click.command("forecast")
+@click.command("forecast", epilog=examples("spindle history forecast sizes"))
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @HTML
 @cluster_command
 def forecast_command(client: WireClient, as_json: bool, folder: Path, html: Path | None) -> None:
-    """Show when each log directory is full, by the history in FOLDER of spindle plan record.
+    """Show when each log directory is full, by the history in FOLDER of spindle history record.
 
     FULL is the time at the usual growth; in parentheses at the highest and at the lowest growth of
     a 90 % interval.
