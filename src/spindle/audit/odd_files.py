@@ -19,6 +19,8 @@ MAX_SMALL_FILE_BYTES: Final = 64 << 20
 """The most that is read of a file other than a segment or an index: it is read as a whole."""
 MAX_TRANSACTION_INDEX_BYTES: Final = 16 << 20
 """Half a million aborted transactions in one segment."""
+MAX_BATCH_BYTES: Final = 64 << 20
+"""The largest batch that is read as a whole."""
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
 """The most that is read of a snapshot of the metadata log."""
 _READ_IN_PARTS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from spindle.audit.compacted_comparison import compare_compacted
 from spindle.audit.findings import is_unread
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.progress_file import ProgressFile, fingerprint
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica_comparison import replica_groups
 from spindle.audit.report import AuditListing, AuditReport, audit_report, list_audit
 from spindle.audit.scrub_history import ScrubHistory
 from spindle.audit.second_looks import confirmed_findings
@@ -92,14 +92,14 @@ def run_audit(
     if cluster is not None:
         audited += cluster.fetched_replicas(listing.places, bytes_per_second, fetch, on_progress)
     confirmed = confirmed_findings(paths, load_placement, second_look_ms)
-    throttle = ReadThrottle(bytes_per_second, paths, multiprocessing.get_context("fork"))
-    confirmed += compare_compacted(
-        [each for each in audited if each is not None and each.place.path.is_dir()],
-        placement,
-        jobs=jobs,
-        pause_ms=second_look_ms,
-        throttle=throttle,
-    )
+    present = [each for each in audited if each is not None and each.place.path.is_dir()]
+    if replica_groups(present, are_compacted=True):
+        from spindle.audit.compacted_comparison import compare_compacted
+
+        throttle = ReadThrottle(bytes_per_second, paths, multiprocessing.get_context("fork"))
+        confirmed += compare_compacted(
+            present, placement, jobs=jobs, pause_ms=second_look_ms, throttle=throttle
+        )
     if progress is not None and is_unread(confirmed):
         progress.has_unread = True
     if cluster is not None:
