@@ -18,7 +18,6 @@ from spindle.audit.epoch_checks import check_epochs
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.index_tails import check_index_tails
 from spindle.audit.log_join import JoinedBatches
-from spindle.audit.metadata_log_checks import check_metadata_snapshots, check_quorum_state
 from spindle.audit.odd_files import refuse_odd_files
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
 from spindle.audit.segment_audit import SegmentAudit
@@ -283,6 +282,11 @@ class ReplicaPass:
         if not self.has_changed:
             check_checkpoints(self.findings, place, LogRange(first_base, end, first_epoch_offset))
         if place.is_metadata_log:
+            from spindle.audit.metadata_log_checks import (
+                check_metadata_snapshots,
+                check_quorum_state,
+            )
+
             check_quorum_state(self.findings, path, batches.epoch_runs)
             check_metadata_snapshots(self.findings, path, names)
         return AuditedReplica(

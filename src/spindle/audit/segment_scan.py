@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
 from spindle.audit import odd_files
+from spindle.common.checksums import crc32c
 from spindle.pipeline.records.headers import HeaderWalk
 from spindle.pipeline.records.tables import address_of
 from spindle.protocol.records.batch import (
