@@ -3,7 +3,7 @@
 import mmap
 import subprocess
 import sys
-from ctypes import CDLL, addressof, c_char, c_int, c_size_t, c_void_p
+from ctypes import CDLL, addressof, c_char, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -20,6 +20,7 @@ from spindle.pipeline.records.corruption import CorruptBatch
 from spindle.pipeline.records.decoder import BatchDecoder
 from spindle.pipeline.records.record_walk import walk_batch
 from spindle.pipeline.records.tables import DIGEST_WIDTH, WRONG_OFFSETS
+from spindle.pipeline.records.unpacked_records import check_records
 from spindle.protocol.records.batch import HEADER, HEADER_BYTES, BatchHeader
 from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
 
@@ -169,7 +170,8 @@ def test_both_walks_read_no_byte_behind_a_torn_batch() -> None:
 
 
 def test_both_checks_of_unpacked_records_say_the_same() -> None:
-    random, memory = Random(25), GuardedMemory()
+    random, memory, library = Random(25), GuardedMemory(), load_library()
+    assert library is not None
     for trial in range(TRIALS):
         data = some_batch(random)[HEADER_BYTES:]
         data = data[: random.randrange(len(data) + 1)] if random.random() < 0.5 else data
@@ -178,7 +180,12 @@ def test_both_checks_of_unpacked_records_say_the_same() -> None:
         status, at, _ = walk_batch(
             address, address + len(data), count, 0, last_delta, NO_DIGESTS, 0
         )
-        found = headers.check_records(address, len(data), count, last_delta)
+        byte = c_int64()
+        found = library.spindle_check_records(
+            address, len(data), count, last_delta, addressof(byte)
+        )
+        assert (found, byte.value) == (status, at), trial
+        found = check_records(data, count, last_delta)
         assert found == (status, at), trial
 
 

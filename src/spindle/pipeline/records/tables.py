@@ -1,11 +1,10 @@
 """The tables that the compiled walks fill: their columns and codes, and the addresses of buffers.
 
-Nothing here imports numba, so a caller of the walks in C does not wait for it.
+Nothing here imports numba or, before an address is asked for, NumPy: a caller of the walks in C
+does not wait for them.
 """
 
 from typing import Final
-
-import numpy as np
 
 # Columns of the batch table (int64). The kernel reads the first seven and writes ROWS.
 ADDRESS: Final = 0
@@ -80,4 +79,6 @@ RECORD_FINDINGS: Final = (
 
 def address_of(data: bytes | bytearray | memoryview) -> int:
     """Return the address of a contiguous buffer. The buffer must outlive the use of the address."""
+    import numpy as np
+
     return int(np.frombuffer(data, np.uint8).ctypes.data)
