@@ -18,7 +18,8 @@ from spindle.cli.tools.command import ToolCommand, ToolGroup
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = "".join(
-    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("nodes.md", "operations.md")
+    (ROOT / "docs" / "guide" / name).read_text(encoding="utf-8")
+    for name in ("nodes.md", "operations.md")
 )
 ADDRESS = "127.0.0.1:9092"
 FOLDER = re.compile(r"/tmp/spindle-\w+")

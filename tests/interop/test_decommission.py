@@ -1,6 +1,6 @@
 """A log directory and a broker are taken out of service, step by step, with Kafka's own tools.
 
-The steps are those of docs/operations.md. Every record is still there at the end, and the cordon
+The steps are those of docs/guide/operations.md. Every record is still there at the end, and the cordon
 refuses what would put replicas back.
 """
 

@@ -138,7 +138,8 @@ def test_a_node_counts_what_its_clients_do(tmp_path: Path) -> None:
     run(scenario)
 
 
-DOCUMENT = Path(__file__).parents[2] / "METRICS.md"
+PROJECT = Path(__file__).parents[2]
+DOCUMENT = PROJECT / "docs" / "reference" / "metrics.md"
 
 
 def test_a_node_shows_its_vote_its_features_and_its_event_loop(tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_every_metric_is_documented_and_every_documented_metric_is_there(tmp_pat
     assert [line for line in lines if line.startswith("| `")] == [*served[0], *served[1]]
 
 
-DASHBOARD = DOCUMENT.parent / "deploy" / "grafana-disks.json"
+DASHBOARD = PROJECT / "deploy" / "grafana-disks.json"
 
 
 def test_every_metric_of_the_dashboard_is_documented() -> None:
