@@ -11,6 +11,7 @@ from spindle.cli.disks.replica_lines import (
     replica_lines,
     stray_lines,
 )
+from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
@@ -38,7 +39,12 @@ class _Replica(click.ParamType[TopicPartition]):
 REPLICA = _Replica()
 
 
-@click.command("readmit")
+@click.command(
+    "readmit",
+    epilog=examples(
+        "spindle disks readmit 2 /disk2", "spindle disks readmit 2 /disk2 --accept-loss orders-3"
+    ),
+)
 @click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
 @click.option(

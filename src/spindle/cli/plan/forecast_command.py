@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.examples import examples
 from spindle.cli.history.forecasts import (
     Forecasts,
     forecast_document,
@@ -35,7 +36,12 @@ _NOTE: Final = "note  "
 _COLUMNS: Final = ("BROKER", "DIRECTORY", "CAPACITY", "FILL", "GROWTH", "FULL")
 
 
-@click.command("forecast")
+@click.command(
+    "forecast",
+    epilog=examples(
+        "spindle plan forecast history", "spindle plan forecast history --html forecast.html"
+    ),
+)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @HTML
 @cluster_command

@@ -9,6 +9,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import DurationMs
+from spindle.cli.examples import examples
 from spindle.cli.history.history_folder import HistoryWriter, only_writer
 from spindle.cli.history.sampling import take_sample
 from spindle.cli.tools.failures import FAILURES, failure
@@ -19,7 +20,10 @@ _MS: Final = 1000
 _NS_PER_MS: Final = 1_000_000
 
 
-@click.command("record")
+@click.command(
+    "record",
+    epilog=examples("spindle plan record history --interval 5m"),
+)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--once", is_flag=True, help="Take one sample and end, as for a cron job.")
 @click.option(
