@@ -1,8 +1,5 @@
 """A key says truthfully whether it has an effect, and when a new value takes effect."""
 
-import re
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -15,7 +12,6 @@ from spindle.config.broker_synonyms import is_dynamic
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
 from spindle.config.definition import ConfigKey
 from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
-from spindle.config.no_effect import NO_TELEMETRY
 from spindle.config.node_config import NodeConfig
 from spindle.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
@@ -24,8 +20,6 @@ OLDER_NAMES: Final = {"broker.id": "node.id"}
 """The key that an older name stands for."""
 TOPIC_KEY_OF: Final = {s.name: topic for topic, group in BROKER_SYNONYMS.items() for s in group}
 GROUP_KEY_OF: Final = {broker: group for group, broker in GROUP_BROKER_KEYS.items()}
-
-LIMITATIONS: Final = Path(__file__).parents[2] / "LIMITATIONS.md"
 
 
 def is_read(name: str) -> bool:
@@ -173,53 +167,3 @@ def test_super_users_that_no_client_can_be_are_warned_about(
 def test_a_key_of_tls_for_a_single_listener_has_an_effect() -> None:
     name = "listener.name.plaintext.ssl.key.password"
     assert NodeConfig.from_properties({**COMBINED, name: "secret"}).warnings == ()
-
-
-WHOLE_TABLES: Final = {
-    NO_TELEMETRY: "every key of a client metrics subscription",
-}
-"""Tables without any key that has an effect, by the reason."""
-
-
-def limitations() -> list[str]:
-    """Return the lines of LIMITATIONS that the key tables call for, one for each reason."""
-    keys = {**DYNAMIC_KEYS, **TOPIC_KEYS, **GROUP_KEYS}
-    by_reason: dict[str, list[str]] = {}
-    for name, key in keys.items():
-        if key.no_effect:
-            by_reason.setdefault(key.no_effect, []).append(name)
-    lines = []
-    for reason, names in sorted(by_reason.items()):
-        shown = [
-            f"`{name}`"
-            for name in shortened(names, keys)
-            if name not in keys or not keys[name].is_internal
-        ]
-        shown += [WHOLE_TABLES[reason]] if reason in WHOLE_TABLES else []
-        if shown:
-            lines.append(f"* {reason[0].upper()}{reason[1:]}: {', '.join(shown)}.")
-    return lines
-
-
-def shortened(names: Iterable[str], every: Iterable[str]) -> list[str]:
-    """Return the names with `prefix.*` in place of three or more that no other key is among."""
-    rest, short = sorted(names), []
-    while rest:
-        parts = rest[0].split(".")
-        for length in range(1, len(parts)):
-            prefix = ".".join(parts[:length]) + "."
-            below = [name for name in every if name.startswith(prefix)]
-            if len(below) > 2 and set(below) <= set(rest):
-                short.append(f"{prefix}*")
-                rest = [name for name in rest if name not in below]
-                break
-        else:
-            short.append(rest.pop(0))
-    return short
-
-
-def test_limitations_list_the_keys_without_effect() -> None:
-    text = re.sub(r"\n  +", " ", LIMITATIONS.read_text())
-    section = text.partition("## Configuration keys without effect\n")[2].partition("\n## ")[0]
-    listed = [line for line in section.splitlines() if line.startswith("* ")]
-    assert listed == limitations()

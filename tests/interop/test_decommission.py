@@ -1,7 +1,7 @@
 """A log directory and a broker are taken out of service, step by step, with Kafka's own tools.
 
-The steps are those of docs/operations.md. Every record is still there at the end, and the cordon
-refuses what would put replicas back.
+The steps are those of docs/guide/operations.md. Every record is still there at the end, and the
+cordon refuses what would put replicas back.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ RELEASE = "v4.3"
 # Kafka 4 serves clients since 2.1; 2.8 brings topic ids; 3.6 is older than fetches by id alone.
 OLDER_RELEASES = ["v2.1", "v2.8", "v3.6"]
 
-# APIs that LIMITATIONS names as not served: each must be absent, not partly implemented.
+# APIs that docs/reference/differences.md names: each must be absent, not partly implemented.
 NOT_SERVED = {
     "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
@@ -241,7 +241,7 @@ def test_older_clients(
 
 
 def test_versions(pair: Pair, franz: Franz) -> None:
-    """The version ranges are Kafka's for every API that LIMITATIONS does not name."""
+    """The version ranges are Kafka's for every API that is served."""
 
     def script(node: Node) -> Answer:
         lines = franz(node, "versions", "-")

@@ -35,7 +35,7 @@ def test_the_tutorial_copies_every_large_order_once(
 
 def run_document(node: Node, folder: Path) -> dict[str, list[int]]:
     plan = {
-        "document": str(ROOT / "docs" / "moving-from-the-kafka-source.md"),
+        "document": str(ROOT / "docs" / "guide" / "moving-from-the-kafka-source.md"),
         "replacements": {"127.0.0.1:9092": node.bootstrap, "/data/": f"{folder}/"},
         "bootstrap": node.bootstrap,
         "topics": ["orders", "large-orders"],

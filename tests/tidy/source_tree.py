@@ -10,7 +10,16 @@ PACKAGE = PROJECT / "src" / "spindle"
 GENERATED = PACKAGE / "protocol" / "messages"
 CODE_FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
 
-DOCUMENT_FOLDERS = (".", "docs", "examples", "deploy", "benchmarks")
+DOCUMENT_FOLDERS = (
+    ".",
+    "docs",
+    "docs/guide",
+    "docs/reference",
+    "docs/architecture",
+    "examples",
+    "deploy",
+    "benchmarks",
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

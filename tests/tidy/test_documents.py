@@ -66,35 +66,84 @@ def test_paths_in_a_document_exist(document: Path) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_dotted_names_in_a_document_exist(document: str) -> None:
-    packages = "|".join(packages_in(PACKAGE) | packages_in(PACKAGE / "runtime"))
-    names = {
-        match.group(1)
-        for span in code_spans(Path(document))
-        if (match := re.match(rf"((?:{packages})(?:\.\w+)+)", span))
-        and "(" not in span
-        and not re.search(r"\.(ms|bytes|enable)$", match.group(1))  # a configuration key
-    }
-    assert names
+OF_THE_CODE = [
+    path
+    for path in DOCUMENTS
+    if path.name in ("ARCHITECTURE.md", "CONTRIBUTING.md") or path.parent.name == "architecture"
+]
+"""The documents that name modules, functions and classes."""
+
+
+def dotted_names(text: str) -> set[str]:
+    """Return the names of modules, functions and classes in backticks."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    spans = re.findall(r"`(spindle(?:\.\w+)+)[^`\n]*`", text)
+    # Keys of the configuration begin with the name of the package, too.
+    return {span for span in spans if not re.search(r"\.(ms|bytes|enable|listener)$", span)}
+
+
+@pytest.mark.parametrize("document", OF_THE_CODE, ids=str)
+def test_dotted_names_in_a_document_exist(document: Path) -> None:
+    names = dotted_names((PROJECT / document).read_text())
     missing = sorted(name for name in names if not is_in_tree(name))
     assert not missing
 
 
-def test_classes_in_the_architecture_exist() -> None:
-    names = {
-        span for span in code_spans(ARCHITECTURE) if re.fullmatch(r"(?:[A-Z][a-z]+){2,}", span)
-    }
-    assert names
-    missing = sorted(names - class_names() - FOREIGN_NAMES)
-    assert not missing
+MAX_ARCHITECTURE_BYTES = 12 * 1024
+MAX_FILES = 2
+"""A question about the code is answered by so many files."""
+QUESTIONS = 24
 
 
-FOREIGN_NAMES = {"OSError", "DumpLogSegments"}
-"""Classes of Python and tools of Kafka that the architecture speaks of."""
+def test_the_architecture_is_one_short_page() -> None:
+    assert ARCHITECTURE.stat().st_size <= MAX_ARCHITECTURE_BYTES
+
+
+def test_each_question_is_decided_in_at_most_two_files_that_exist() -> None:
+    section = ARCHITECTURE.read_text().partition("## Where is it decided?")[2].partition("## ")[0]
+    rows = re.findall(r"^\| (.*\?) \| (.*) \|$", section, re.MULTILINE)
+    assert len(rows) == QUESTIONS
+    for question, places in rows:
+        names = re.findall(r"`([^`]+)`", places)
+        assert 1 <= len(names) <= MAX_FILES, question
+        assert [name for name in names if not is_in_tree(name)] == [], question
+
+
+@pytest.mark.parametrize("document", OF_THE_CODE, ids=str)
+def test_classes_in_a_document_of_the_code_exist(document: Path) -> None:
+    spans = code_spans(document)
+    names = {span for span in spans if re.fullmatch(r"(?:[A-Z][a-z]+){2,}", span)}
+    assert not sorted(names - class_names() - FOREIGN_NAMES)
+
+
+FOREIGN_NAMES = {"OSError", "DumpLogSegments", "TopicBuilder"}
+"""Classes of Python and tools of Kafka that the documents speak of."""
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_links_inside_of_the_project_lead_somewhere(document: Path) -> None:
+    text = re.sub(r"```.*?```", "", (PROJECT / document).read_text(), flags=re.DOTALL)
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?:|mailto:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (PROJECT / document).parent / path if path else PROJECT / document
+        is_there = target.exists()
+        if is_there and anchor and target.suffix == ".md":
+            is_there = anchor in anchors(target)
+        if not is_there:
+            broken.append(link)
+    assert not broken
 
 
 def test_a_name_that_is_not_there_is_found() -> None:
-    assert is_in_tree("raft.quorum.Quorum")
-    assert not is_in_tree("raft.quorum.Senate")
-    assert not is_in_tree("raft.senate")
+    assert is_in_tree("spindle.raft.quorum.Quorum")
+    assert not is_in_tree("spindle.raft.quorum.Senate")
+    assert not is_in_tree("spindle.raft.senate")

@@ -3,10 +3,15 @@
 import click
 from click.shell_completion import get_completion_class
 
+from spindle.cli.examples import examples
+
 VARIABLE = "_SPINDLE_COMPLETE"
 
 
-@click.command("completion")
+@click.command(
+    "completion",
+    epilog=examples("spindle completion bash > ~/.local/share/bash-completion/completions/spindle"),
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

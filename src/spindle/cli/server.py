@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from spindle.cli.examples import examples
 from spindle.cli.property_file import load_node_config, parse_overrides
 from spindle.cli.suggestions import SuggestingGroup
 
@@ -24,7 +25,11 @@ def server() -> None:
     """Run a node."""
 
 
-@server.command("start", short_help="Run the node of a property file.")
+@server.command(
+    "start",
+    short_help="Run the node of a property file.",
+    epilog=examples("spindle server start server.properties"),
+)
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
     "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a key of FILE."

@@ -90,7 +90,10 @@ def create(
         click.echo(json.dumps(created))
 
 
-@topic.command("list")
+@topic.command(
+    "list",
+    epilog=examples("spindle topic list"),
+)
 @click.option("--internal", is_flag=True, help="Show the brokers' own topics, too.")
 @cluster_command
 def list_command(client: WireClient, as_json: bool, internal: bool) -> None:
@@ -136,7 +139,10 @@ def describe(client: WireClient, as_json: bool, names: Sequence[str]) -> None:
         click.echo(json.dumps(documents))
 
 
-@topic.command("alter")
+@topic.command(
+    "alter",
+    epilog=examples("spindle topic alter orders -p 12"),
+)
 @click.argument("name")
 @_partitions
 @_configs
@@ -164,7 +170,10 @@ def alter(
     click.echo(json.dumps([name]) if as_json else f"changed {name}")
 
 
-@topic.command("delete")
+@topic.command(
+    "delete",
+    epilog=examples("spindle topic delete orders"),
+)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @cluster_command

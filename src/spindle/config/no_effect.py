@@ -1,7 +1,7 @@
 """Reasons why a configuration key that Kafka has does nothing in Spindle.
 
 A row of a key table names its reason as `no_effect`. DescribeConfigs, the warnings at the start of
-a node and LIMITATIONS.md show the reason.
+a node and docs/reference/keys-without-effect.md show the reason.
 """
 
 from typing import Final

@@ -6,6 +6,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.replica_lines import altered_document, replica_lines, stray_lines
+from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
@@ -13,7 +14,10 @@ from spindle.common.uuids import uuid_text
 from spindle.disks.alteration import DirectoryAction
 
 
-@click.command("add")
+@click.command(
+    "add",
+    epilog=examples("spindle disks add 2 /disk4"),
+)
 @click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
 @cluster_command

@@ -7,13 +7,17 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import DurationMs
+from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.cordons import cordon, shown_path
 from spindle.client.wire.cluster import WireClient
 from spindle.config.cordon_notes import CordonNote
 
 
-@click.command("cordon")
+@click.command(
+    "cordon",
+    epilog=examples('spindle disks cordon 2 /disk2 --reason "SMART errors" --owner anna --for 2d'),
+)
 @click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
 @click.option("--reason", metavar="TEXT", help="Why it is cordoned.")

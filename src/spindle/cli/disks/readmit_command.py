@@ -15,6 +15,7 @@ from spindle.cli.disks.replica_lines import (
     stray_lines,
 )
 from spindle.cli.disks.replica_type import REPLICA
+from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
@@ -24,7 +25,12 @@ from spindle.common.uuids import uuid_text
 from spindle.disks.alteration import DirectoryAction, DirectoryInUse
 
 
-@click.command("readmit")
+@click.command(
+    "readmit",
+    epilog=examples(
+        "spindle disks readmit 2 /disk2", "spindle disks readmit 2 /disk2 --accept-loss orders-3"
+    ),
+)
 @click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
 @click.option(

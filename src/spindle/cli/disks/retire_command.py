@@ -13,6 +13,7 @@ from spindle.cli.disks.replica_lines import (
     refusal_document,
     replica_lines,
 )
+from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
@@ -21,7 +22,10 @@ from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction, DirectoryInUse, ReplicaState
 
 
-@click.command("retire")
+@click.command(
+    "retire",
+    epilog=examples("spindle disks retire 2 /disk2"),
+)
 @click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
 @cluster_command

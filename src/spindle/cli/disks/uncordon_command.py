@@ -6,12 +6,16 @@ from collections.abc import Sequence
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.cordons import shown_path, uncordon
 from spindle.client.wire.cluster import WireClient
 
 
-@click.command("uncordon")
+@click.command(
+    "uncordon",
+    epilog=examples("spindle disks uncordon 2 /disk2"),
+)
 @click.argument("broker", type=WholeRange(min=0))
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @cluster_command

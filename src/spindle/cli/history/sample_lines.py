@@ -1,7 +1,7 @@
 """A line of a history: the answer of one broker in one sample, and back.
 
 Replicas and partitions are columns for each topic, so that a line is short and Spark can read it
-with one schema (docs/planning.md).
+with one schema (docs/guide/planning.md).
 """
 
 from collections.abc import Mapping

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import click
 
+from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.home.layout import MARKER, write_home
 
 
-@click.command("home")
+@click.command(
+    "home",
+    epilog=examples("spindle home ./kafka"),
+)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 def home(folder: Path) -> None:
     """Write a folder shaped like a Kafka installation.

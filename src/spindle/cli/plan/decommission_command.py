@@ -2,6 +2,7 @@
 
 import click
 
+from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.cli.plan.place import find_directories
 from spindle.cli.plan.plan_command import OUT, Goal, plan_command
@@ -11,7 +12,10 @@ from spindle.planner.plan import PlacementPlan
 from spindle.planner.plans import decommission
 
 
-@click.command("decommission")
+@click.command(
+    "decommission",
+    epilog=examples("spindle plan decommission 3"),
+)
 @click.argument("broker", type=WholeRange(min=0))
 @OUT
 @plan_command

@@ -2,6 +2,7 @@
 
 import click
 
+from spindle.cli.examples import examples
 from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.plan.plan_command import OUT, Goal, plan_command
 from spindle.cli.plan.snapshot import UNREADABLE
@@ -11,7 +12,10 @@ from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
 
 
-@click.command("heal")
+@click.command(
+    "heal",
+    epilog=examples("spindle plan heal --above 85 --down-to 80"),
+)
 @fill_options
 @OUT
 @plan_command

@@ -2,6 +2,7 @@
 
 import click
 
+from spindle.cli.examples import examples
 from spindle.cli.plan.place import find_directories, parse_place
 from spindle.cli.plan.plan_command import SPREAD, Goal, plan_command
 from spindle.cli.sizes import size_of
@@ -12,7 +13,10 @@ from spindle.planner.plan import PlacementPlan
 from spindle.planner.plans import what_if
 
 
-@click.command("what-if")
+@click.command(
+    "what-if",
+    epilog=examples("spindle plan what-if --add-directory 4:/disk1=8T --remove-directory 1:/disk2"),
+)
 @click.option("--add-broker", "added", multiple=True, metavar="ID[:RACK]", help="Add a broker.")
 @click.option(
     "--add-directory",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.shell.commands import COMMANDS, Shell, run_command
 from spindle.cli.shell.nodes import root_of
@@ -16,7 +17,12 @@ from spindle.cli.shell.reading import read_image
 from spindle.common.errors import CorruptLog
 
 
-@click.command("metadata-shell")
+@click.command(
+    "metadata-shell",
+    epilog=examples(
+        "spindle metadata-shell -s FOLDER/__cluster_metadata-0/00000000000000000000.log"
+    ),
+)
 @click.option(
     "--snapshot",
     "-s",

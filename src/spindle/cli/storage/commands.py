@@ -7,6 +7,7 @@ import time
 import click
 
 from spindle.cli.dialect import Dialect, dialect_of
+from spindle.cli.examples import examples
 from spindle.cli.property_file import load_node_config
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.common.filesystem import OsFileSystem
@@ -29,13 +30,19 @@ def _new_uuid() -> Uuid:
     return uuid_from_random(os.urandom)
 
 
-@storage.command("random-uuid")
+@storage.command(
+    "random-uuid",
+    epilog=examples("spindle storage random-uuid"),
+)
 def random_uuid() -> None:
     """Print a random id, for a cluster or a directory."""
     click.echo(uuid_text(_new_uuid()))
 
 
-@storage.command("format")
+@storage.command(
+    "format",
+    epilog=examples("spindle storage format -c server.properties -t CLUSTER_ID --standalone"),
+)
 @_config_option
 @click.option("-t", "--cluster-id", required=True, metavar="ID", help="The id of the cluster.")
 @click.option(
@@ -117,7 +124,10 @@ def _only_one(flags: dict[str, bool]) -> None:
         raise click.UsageError(f"argument {given[1]}: not allowed with argument {given[0]}")
 
 
-@storage.command("info")
+@storage.command(
+    "info",
+    epilog=examples("spindle storage info -c server.properties"),
+)
 @_config_option
 @_json_option
 def info_command(config_file: str, as_json: bool) -> int:
@@ -142,7 +152,10 @@ def _all_directories(config: NodeConfig) -> tuple[str, ...]:
     return (*config.log_dirs, config.metadata_log_dir)
 
 
-@storage.command("version-mapping")
+@storage.command(
+    "version-mapping",
+    epilog=examples("spindle storage version-mapping -r 4.3"),
+)
 @click.option("-r", "--release-version", metavar="V", help="The release; the newest by default.")
 @_json_option
 def version_mapping(release_version: str | None, as_json: bool) -> None:
@@ -166,7 +179,10 @@ def version_mapping(release_version: str | None, as_json: bool) -> None:
         click.echo(f"{name}={feature_level}")
 
 
-@storage.command("feature-dependencies")
+@storage.command(
+    "feature-dependencies",
+    epilog=examples("spindle storage feature-dependencies -f transaction.version=2"),
+)
 @click.option(
     "-f", "--feature", "features", multiple=True, required=True, metavar="F=L", help="Which level."
 )

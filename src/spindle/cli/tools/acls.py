@@ -73,6 +73,10 @@ DECLARATION: Final = Declaration(
         Option("idempotent", "With --producer: allow idempotence, too."),
         JSON,
     ),
+    examples=(
+        "spindle acls --list --topic orders",
+        "spindle acls --add --allow-principal User:app --operation Read --topic orders",
+    ),
 )
 
 

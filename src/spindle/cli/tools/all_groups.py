@@ -39,6 +39,7 @@ DECLARATION: Final = Declaration(
         Option("share", "Only share groups."),
         Option("streams", "Only streams groups."),
     ],
+    examples=("spindle all-groups --list",),
 )
 
 

@@ -61,6 +61,10 @@ DECLARATION: Final = Declaration(
         Option("broker-defaults", "The default of all brokers."),
         Option("ip-defaults", "The default of all addresses."),
     ],
+    examples=(
+        "spindle configs --describe --topic orders",
+        "spindle configs --alter --topic orders --add-config retention.ms=86400000",
+    ),
 )
 
 

@@ -51,6 +51,7 @@ DECLARATION: Final = Declaration(
         Option("reporting-interval", "Has no effect.", "ms"),
         Option("date-format", "Has no effect.", "format"),
     ],
+    examples=("spindle consume-perf --topic orders --num-records 100000",),
 )
 
 

@@ -53,6 +53,10 @@ DECLARATION: Final = Declaration(
         Option("expiry-time-period", "Time until the end; -1 ends the token at once.", "ms"),
         Option("hmac", "The HMAC of the token, in base64.", "base64"),
     ],
+    examples=(
+        "spindle delegation-tokens --create --max-life-time-period -1",
+        "spindle delegation-tokens --describe",
+    ),
 )
 
 

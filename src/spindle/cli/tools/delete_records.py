@@ -43,6 +43,7 @@ DECLARATION: Final = Declaration(
             "file",
         ),
     ],
+    examples=("spindle delete-records --offset-json-file offsets.json",),
 )
 
 

@@ -60,6 +60,9 @@ DECLARATION: Final = Declaration(
         Option("max-bytes", "Stop after so many bytes of a segment.", "bytes"),
         Option("max-message-size", "Accepted; records of any size are read.", "bytes"),
     ],
+    examples=(
+        "spindle dump-log --files /disk1/orders-0/00000000000000000000.log --print-data-log",
+    ),
 )
 
 

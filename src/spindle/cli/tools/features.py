@@ -236,8 +236,21 @@ def _add(levels: dict[str, int], name: str, level: int) -> None:
 _CHANGES: Final = (_RELEASE, _METADATA, _FEATURE, _DRY_RUN)
 
 
+_EXAMPLES: Final = {
+    "describe": "",
+    "upgrade": " --release-version 4.3",
+    "downgrade": " --feature transaction.version=1",
+    "disable": " --feature eligible.leader.replicas.version",
+    "version-mapping": " --release-version 4.3",
+    "feature-dependencies": " --feature transaction.version=2",
+}
+"""Options of the example in the help, by command."""
+
+
 def _part(name: str, summary: str, body: Body, *options: Option) -> ToolCommand:
-    return ToolCommand(name, Declaration(summary, options), body, is_part=True)
+    example = f"spindle features {name}{_EXAMPLES[name]}"
+    declaration = Declaration(summary, options, examples=(example,))
+    return ToolCommand(name, declaration, body, is_part=True)
 
 
 features = ToolGroup(

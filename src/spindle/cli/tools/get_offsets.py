@@ -61,6 +61,10 @@ DECLARATION: Final = Declaration(
         ),
         Option("exclude-internal-topics", "Leave out the topics of the brokers themselves."),
     ],
+    examples=(
+        "spindle get-offsets --topic orders",
+        "spindle get-offsets --topic orders --time earliest",
+    ),
 )
 
 

@@ -110,6 +110,11 @@ DECLARATION: Final = Declaration(
         Option("state", "Describe the state, or list only these states.", "states", None, True),
         Option("type", "List with types, or only these types.", "types", None, True),
     ],
+    examples=(
+        "spindle groups --list",
+        "spindle groups --describe --group billing",
+        "spindle groups --reset-offsets --group billing --topic orders --to-earliest --execute",
+    ),
 )
 
 

@@ -52,6 +52,9 @@ DECLARATION: Final = Declaration(
         ),
         Option("print-metrics", "Has no effect."),
     ],
+    examples=(
+        "spindle produce-perf --topic orders --num-records 9000 --record-size 100 --throughput -1",
+    ),
 )
 _PAYLOADS: Final = ("record-size", "payload-file", "payload-monotonic")
 

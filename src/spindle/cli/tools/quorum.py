@@ -55,8 +55,16 @@ DESCRIBE: Final = Declaration(
         Option("human-readable", "Times as distances from now."),
         JSON,
     ),
+    examples=(
+        "spindle quorum describe --status",
+        "spindle quorum describe --replication",
+    ),
 )
-ADD: Final = Declaration("Make the node of --command-config a voter.", (_DRY_RUN,))
+ADD: Final = Declaration(
+    "Make the node of --command-config a voter.",
+    (_DRY_RUN,),
+    examples=("spindle quorum --command-config controller.properties add-controller",),
+)
 REMOVE: Final = Declaration(
     "Take the vote of a controller.",
     (
@@ -64,6 +72,7 @@ REMOVE: Final = Declaration(
         Option("controller-directory-id", "The id of its metadata directory.", "id", short="d"),
         _DRY_RUN,
     ),
+    examples=("spindle quorum remove-controller --controller-id 3 --controller-directory-id ID",),
 )
 
 

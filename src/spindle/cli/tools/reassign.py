@@ -96,6 +96,10 @@ DECLARATION: Final = Declaration(
         Option("replica-alter-log-dirs-throttle", "Bytes per second between directories.", "rate"),
         Option("timeout", "How long moves may take to begin, 10000 by default.", "ms"),
     ],
+    examples=(
+        "spindle reassign --reassignment-json-file plan.json --execute",
+        "spindle reassign --reassignment-json-file plan.json --verify",
+    ),
 )
 
 

@@ -81,6 +81,10 @@ DECLARATION: Final = Declaration(
         Option("exclude-internal", "Leave out the topics of the brokers themselves."),
         Option("partition-size-limit-per-response", "Partitions asked for at once.", "count"),
     ],
+    examples=(
+        "spindle topics --describe --topic orders",
+        "spindle topics --describe --under-replicated-partitions",
+    ),
 )
 
 

@@ -182,7 +182,7 @@ def _python_clients(folder: Path) -> list[str]:
     """Return Python code that connects as the user for applications."""
     user = USERS[-1]
     return [
-        f"# In Python, as user {user}; docs/security.md has the settings one by one:",
+        f"# In Python, as user {user}; docs/guide/security.md has the settings one by one:",
         "import json, ssl",
         f"settings = json.load(open({json.dumps(str(python_settings_file(folder, user)))}))",
         'confluent_kafka.Producer(settings["confluent-kafka"])',

@@ -158,7 +158,8 @@ class QueryRegister:
         raise OutcomeUnknown(
             f"transaction {name} was to be committed, and its state is {state}: somebody used the "
             "transactional id since, or it expired. The cluster does not tell whether its "
-            f"{transaction.digest.rows} rows are committed; look at the topic, see LIMITATIONS.md"
+            f"{transaction.digest.rows} rows are committed; look at the topic "
+            "(docs/guide/streaming.md)"
         )
 
     def is_open(self, run: str, attempt: str) -> bool:

@@ -162,7 +162,7 @@ def _is_to_write_again(
             f"probably by kafka.transaction.timeout.ms. Task {place.task} committed "
             f"{expected.rows} rows (digest {expected}) and is given other rows now "
             f"({digester.digest}), because the input or the query is not deterministic. So the "
-            "rest cannot be written without repeating or losing rows. See LIMITATIONS.md"
+            "rest cannot be written without repeating or losing rows. See docs/guide/streaming.md"
         )
     return False
 

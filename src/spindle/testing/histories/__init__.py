@@ -1,4 +1,7 @@
-"""Histories of clients, and the check of what a cluster has promised them (see docs/testing.md)."""
+"""Histories of clients, and the check of what a cluster has promised them.
+
+See docs/guide/testing.md.
+"""
 
 from spindle.common.ids import TopicPartition
 from spindle.testing.histories.checker import check
