@@ -9,7 +9,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
-from spindle.coordinator.transactions.port import TransactionCoordinatorPort
+from spindle.coordinator.transactions.ports import TransactionCoordinatorPort
 from spindle.disks.alteration import AlteredDirectory, DirectoryAction
 from spindle.disks.device_health import DeviceHealth
 from spindle.disks.log_directory import LogDirectory

@@ -16,9 +16,8 @@ from enum import Enum
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
-from spindle.coordinator.effects import Token
-from spindle.coordinator.member import ClassicMember, Protocols, protocol_names
-from spindle.coordinator.outcome import AssignmentStored
+from spindle.coordinator.classic.member import ClassicMember, Protocols, protocol_names
+from spindle.coordinator.coordinator_result import AssignmentStored, Token
 from spindle.protocol.codec import decode
 from spindle.protocol.messages.group_protocol import ConsumerProtocolSubscription
 
@@ -50,7 +49,7 @@ PREVIOUS_STATES: Final[dict[GroupState, tuple[GroupState, ...]]] = {
 
 
 class ClassicGroup:
-    """A group and its rules. `Rebalances` decides about time and sets the timers.
+    """A group and its rules. `ClassicRebalance` decides about time and sets the timers.
 
     Invariants: 1. `awaiting_join_count` is the number of members whose join is parked.
     2. `supported_protocols` counts, per protocol, the members that speak it.
@@ -167,7 +166,7 @@ class ClassicGroup:
     def remove(self, member_id: str) -> None:
         """Remove a member or a pending member; if it was the leader, another member becomes leader.
 
-        The caller has answered the member's parked requests (`Rebalances.remove_member`).
+        The caller has answered the member's parked requests (`ClassicRebalance.remove_member`).
         """
         member = self.members.pop(member_id, None)
         if member is not None:

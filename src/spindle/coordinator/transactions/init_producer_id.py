@@ -11,7 +11,7 @@ from spindle.coordinator.transactions.metadata import (
     TransactionState,
     is_exhausted,
 )
-from spindle.coordinator.transactions.transactions import TransactionalId, TransactionTable
+from spindle.coordinator.transactions.transaction_table import TransactionalId, TransactionTable
 from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 from spindle.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -46,9 +46,9 @@ def find_or_create(
         ApiError: there is no producer id for a new one.
     """
     name = request.transactional_id or ""
-    found = table.find(name)
-    if found is not None:
-        return found
+    entry = table.find(name)
+    if entry is not None:
+        return entry
     return table.put(
         name, TransactionMetadata(new_producer_id(), request.transaction_timeout_ms, now_ms)
     )
@@ -86,7 +86,7 @@ def initialized(
 
 
 def _may_continue(metadata: TransactionMetadata, producer_id: int, epoch: int) -> bool:
-    """Return True unless another producer has taken the place of the one that asks.
+    """Return True if the request's producer id and epoch are current or just replaced.
 
     A producer may repeat the request that exhausted the epochs of its former producer id.
     """

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.coordinator.transactions.records import by_topic
-from spindle.coordinator.transactions.transactions import MarkedTransaction
+from spindle.coordinator.transactions.transaction_table import MarkedTransaction
 from spindle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,

@@ -1,4 +1,4 @@
-"""The course of a rebalance: which members are awaited, how long, and how their requests end.
+"""The phases of a classic rebalance: join, sync, and who is removed when a phase times out.
 
 The join phase ends when all members have joined, or when the longest rebalance timeout has passed;
 dynamic members that did not join are then removed. A group that was Empty waits for the initial
@@ -12,11 +12,11 @@ from typing import Final
 
 from spindle.common.errors import ErrorCode
 from spindle.common.log_text import listed, quoted
-from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.classic.group_record import group_record
+from spindle.coordinator.classic.member import ClassicMember
 from spindle.coordinator.config import GroupCoordinatorConfig
-from spindle.coordinator.group_record import group_record
-from spindle.coordinator.member import ClassicMember
-from spindle.coordinator.outcome import Outcome, TimerKey
+from spindle.coordinator.coordinator_result import GroupResult, TimerKey
 from spindle.protocol.messages.join_group import JoinGroupResponse
 from spindle.protocol.messages.sync_group import SyncGroupResponse
 
@@ -29,7 +29,7 @@ Without it, members with a rebalance timeout of 0 would make the timer fire agai
 """
 
 
-def tell_removed(group_id: str, reason: str, member_ids: Sequence[str]) -> None:
+def log_removed(group_id: str, reason: str, member_ids: Sequence[str]) -> None:
     """Log that members were removed from a group, if there are any."""
     if member_ids:
         log.info("Removed from group %s (%s): %s", quoted(group_id), reason, listed(member_ids))
@@ -67,7 +67,7 @@ def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
 
 
 def answer_join(
-    group: ClassicGroup, member: ClassicMember, response: JoinGroupResponse, out: Outcome
+    group: ClassicGroup, member: ClassicMember, response: JoinGroupResponse, out: GroupResult
 ) -> None:
     """Answer the member's parked join, if there is one."""
     if member.awaiting_join is not None:
@@ -75,7 +75,7 @@ def answer_join(
         group.park_join(member, None)
 
 
-def answer_sync(member: ClassicMember, response: SyncGroupResponse, out: Outcome) -> bool:
+def answer_sync(member: ClassicMember, response: SyncGroupResponse, out: GroupResult) -> bool:
     """Answer the member's parked sync; return False if there is none."""
     if member.awaiting_sync is None:
         return False
@@ -85,40 +85,49 @@ def answer_sync(member: ClassicMember, response: SyncGroupResponse, out: Outcome
 
 
 def keep_alive(
-    group: ClassicGroup,
-    member: ClassicMember,
-    now_ms: int,
-    out: Outcome,
-    timeout_ms: int | None = None,
+    group: ClassicGroup, member: ClassicMember, out: GroupResult, timeout_ms: int | None = None
 ) -> None:
     """Restart the member's session timeout."""
     key = TimerKey("heartbeat", group.group_id, member.member_id)
-    out.set_timer(key, now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms))
+    out.start_timer(key, member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
 
-class Rebalances:
-    """Starts and finishes rebalances of any group; keeps no state of its own."""
+def answer_parked(
+    group: ClassicGroup, member: ClassicMember, code: ErrorCode, out: GroupResult
+) -> None:
+    """Answer the member's parked requests with an error."""
+    answer_join(group, member, join_error(code, member.member_id), out)
+    answer_sync(member, SyncGroupResponse(error_code=code), out)
 
-    __slots__ = ("_config",)
 
-    def __init__(self, config: GroupCoordinatorConfig) -> None:
+class ClassicRebalance:
+    """Starts and finishes rebalances of a group, and removes members, in one operation."""
+
+    __slots__ = ("_config", "group", "out")
+
+    def __init__(
+        self, group: ClassicGroup, config: GroupCoordinatorConfig, out: GroupResult
+    ) -> None:
         self._config = config
+        self.group = group
+        self.out = out
 
-    def prepare_or_complete(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+    def prepare_or_complete(self) -> None:
         """After a change of members, begin a rebalance, or end the join phase if it is complete."""
-        if group.can_rebalance:
-            self.prepare(group, now_ms, out)
+        if self.group.can_rebalance:
+            self.prepare()
         else:
-            self.complete_if_joined(group, now_ms, out)
+            self.complete_if_joined()
 
-    def prepare(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+    def prepare(self) -> None:
         """Enter PreparingRebalance; every member has to join again."""
+        group, out = self.group, self.out
         if group.state is GroupState.COMPLETING_REBALANCE:
-            self.fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
+            self.fail_assignment(ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
         out.cancel_timer(TimerKey("sync", group.group_id))
         was_empty = group.state is GroupState.EMPTY
-        group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
+        group.transition_to(GroupState.PREPARING_REBALANCE, out.now_ms)
         log.info(
             "Group %s begins a rebalance after generation %d, %d members",
             quoted(group.group_id),
@@ -128,50 +137,51 @@ class Rebalances:
         if was_empty:
             delay_ms = self._config.initial_rebalance_delay_ms
             left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-            self._wait_for_joins(group, now_ms, delay_ms, out, initial=(delay_ms, left_ms))
+            self._wait_for_joins(delay_ms, initial=(delay_ms, left_ms))
         elif group.has_all_members_joined:
-            self.complete_join(group, now_ms, out)
+            self.complete_join()
         else:
-            self._wait_for_joins(group, now_ms, group.rebalance_timeout_ms, out)
+            self._wait_for_joins(group.rebalance_timeout_ms)
 
-    def complete_if_joined(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+    def complete_if_joined(self) -> None:
         """Finish the join phase if no member is missing and no initial delay is running."""
+        group = self.group
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.previous_state is not GroupState.EMPTY
             and group.has_all_members_joined
         ):
-            self.complete_join(group, now_ms, out)
+            self.complete_join()
 
-    def on_join_timer(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+    def on_join_timer(self) -> None:
         """End the join phase, or begin the next step of the initial delay."""
+        group = self.group
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         delay_ms, left_ms = group.initial_delay or (0, 0)
         if group.new_member_added and left_ms:
             group.new_member_added = False
             next_ms = min(self._config.initial_rebalance_delay_ms, left_ms)
-            step = (next_ms, max(left_ms - delay_ms, 0))
-            self._wait_for_joins(group, now_ms, next_ms, out, initial=step)
+            self._wait_for_joins(next_ms, initial=(next_ms, max(left_ms - delay_ms, 0)))
         else:
-            self.complete_join(group, now_ms, out)
+            self.complete_join()
 
-    def complete_join(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+    def complete_join(self) -> None:
         """End the join phase with the members that have joined."""
+        group, out = self.group, self.out
         group.initial_delay = None
         group.new_member_added = False
         out.cancel_timer(TimerKey("join", group.group_id))
         missing = [m for m in group.members.values() if m.awaiting_join is None and not m.is_static]
         for member in missing:
-            self.remove_member(group, member.member_id, out)
-        tell_removed(group.group_id, "did not rejoin in time", [m.member_id for m in missing])
+            self.remove_member(member.member_id)
+        log_removed(group.group_id, "did not rejoin in time", [m.member_id for m in missing])
         if not group.elect_joined_leader() and group.members:
             # Only static members are left and none has rejoined. Wait: their sessions may still
             # time out.
-            wait_ms = max(group.rebalance_timeout_ms, MIN_WAIT_FOR_STATIC_MEMBERS_MS)
-            self._wait_for_joins(group, now_ms, wait_ms, out)
+            self._wait_for_joins(max(group.rebalance_timeout_ms, MIN_WAIT_FOR_STATIC_MEMBERS_MS))
             return
-        group.begin_generation(now_ms)
+        group.begin_generation(out.now_ms)
         log.info(
             "Group %s has generation %d with %d members",
             quoted(group.group_id),
@@ -185,25 +195,26 @@ class Rebalances:
             is_leader = group.leader_id == member.member_id
             response = join_response(group, member.member_id, with_members=is_leader)
             answer_join(group, member, response, out)
-            keep_alive(group, member, now_ms, out)
+            keep_alive(group, member, out)
             member.is_new = False
             group.pending_syncs[member.member_id] = None
-        out.set_timer(TimerKey("sync", group.group_id), now_ms + group.rebalance_timeout_ms)
+        out.start_timer(TimerKey("sync", group.group_id), group.rebalance_timeout_ms)
 
-    def on_sync_timer(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+    def on_sync_timer(self) -> None:
         """Remove the members that joined but did not send SyncGroup."""
+        group = self.group
         if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
-        if not group.pending_syncs:
-            return
         silent = list(group.pending_syncs)
-        for member_id in silent:
-            self.remove_member(group, member_id, out)
-        tell_removed(group.group_id, "sent no SyncGroup in time", silent)
-        self.prepare(group, now_ms, out)
+        if silent:
+            for member_id in silent:
+                self.remove_member(member_id)
+            log_removed(group.group_id, "sent no SyncGroup in time", silent)
+            self.prepare()
 
-    def remove_member(self, group: ClassicGroup, member_id: str, out: Outcome) -> None:
+    def remove_member(self, member_id: str) -> None:
         """Remove a member or a pending member; its parked requests get UNKNOWN_MEMBER_ID."""
+        group, out = self.group, self.out
         member = group.members.get(member_id)
         if member is not None:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
@@ -212,26 +223,22 @@ class Rebalances:
         out.cancel_timer(TimerKey("heartbeat", group.group_id, member_id))
         group.remove(member_id)
 
-    def set_assignment(
-        self, group: ClassicGroup, assignment: dict[str, bytes], now_ms: int, out: Outcome
-    ) -> None:
+    def set_assignment(self, assignment: dict[str, bytes]) -> None:
         """Answer every parked sync with its part of the stored assignment, and become Stable."""
+        group = self.group
         for member in group.members.values():
             member.assignment = assignment.get(member.member_id, b"")
-        self._answer_syncs(group, ErrorCode.NONE, now_ms, out)
-        group.transition_to(GroupState.STABLE, now_ms)
+        self._answer_syncs(ErrorCode.NONE)
+        group.transition_to(GroupState.STABLE, self.out.now_ms)
 
-    def fail_assignment(
-        self, group: ClassicGroup, code: ErrorCode, now_ms: int, out: Outcome
-    ) -> None:
+    def fail_assignment(self, code: ErrorCode) -> None:
         """Answer every parked sync with an error; this generation has no assignment."""
-        for member in group.members.values():
+        for member in self.group.members.values():
             member.assignment = b""
-        self._answer_syncs(group, code, now_ms, out)
+        self._answer_syncs(code)
 
-    def _answer_syncs(
-        self, group: ClassicGroup, code: ErrorCode, now_ms: int, out: Outcome
-    ) -> None:
+    def _answer_syncs(self, code: ErrorCode) -> None:
+        group = self.group
         is_ok = code is ErrorCode.NONE
         for member in group.members.values():
             response = SyncGroupResponse(
@@ -240,28 +247,11 @@ class Rebalances:
                 protocol_name=group.protocol_name if is_ok else None,
                 assignment=member.assignment,
             )
-            if answer_sync(member, response, out):
+            if answer_sync(member, response, self.out):
                 # A session timeout does nothing while a request is parked, so restart the session
                 # now.
-                keep_alive(group, member, now_ms, out)
+                keep_alive(group, member, self.out)
 
-    def _wait_for_joins(
-        self,
-        group: ClassicGroup,
-        now_ms: int,
-        wait_ms: int,
-        out: Outcome,
-        initial: tuple[int, int] | None = None,
-    ) -> None:
-        group.initial_delay = initial
-        out.set_timer(TimerKey("join", group.group_id), now_ms + wait_ms)
-
-
-def fence_parked_requests(group: ClassicGroup, member: ClassicMember, out: Outcome) -> None:
-    """Answer the parked requests of an instance with FENCED_INSTANCE_ID (KIP-345).
-
-    A newer instance takes its instance id.
-    """
-    fenced = ErrorCode.FENCED_INSTANCE_ID
-    answer_join(group, member, join_error(fenced, member.member_id), out)
-    answer_sync(member, SyncGroupResponse(error_code=fenced), out)
+    def _wait_for_joins(self, wait_ms: int, initial: tuple[int, int] | None = None) -> None:
+        self.group.initial_delay = initial
+        self.out.start_timer(TimerKey("join", self.group.group_id), wait_ms)

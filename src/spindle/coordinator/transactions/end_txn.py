@@ -3,13 +3,13 @@
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.coordinator.transactions.initialization import NewProducerId
+from spindle.coordinator.transactions.init_producer_id import NewProducerId
 from spindle.coordinator.transactions.metadata import (
     EPOCH_BUMP_VERSION,
     TransactionMetadata,
     TransactionState,
 )
-from spindle.coordinator.transactions.transactions import TransactionalId
+from spindle.coordinator.transactions.transaction_table import TransactionalId
 from spindle.protocol.records.batch import NO_PRODUCER_ID
 
 _LAST_OF_PRODUCER: Final = 2**15 - 2

@@ -3,7 +3,7 @@
 from collections.abc import Container, Sequence
 from typing import TypeAlias
 
-from spindle.coordinator.effects import Token
+from spindle.coordinator.coordinator_result import Token
 from spindle.protocol.messages.join_group import JoinGroupRequest
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]

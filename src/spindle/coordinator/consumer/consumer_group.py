@@ -101,23 +101,38 @@ class ConsumerGroup:
         """Return True if no member owns the partition, also none that has to give it up."""
         return (topic_id, partition) not in self._owners
 
-    def member(self, member_id: str) -> ConsumerMember:
-        """Return a member.
+    def member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
+        """Return a member by its id, or by its instance id, whose member id must be this one.
 
         Raises:
-            ApiError: UNKNOWN_MEMBER_ID.
+            ApiError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance
+                id.
         """
-        found = self.members.get(member_id)
-        if found is None:
+        if instance_id is not None:
+            return self._instance(instance_id, member_id)
+        member = self.members.get(member_id)
+        if member is None:
             raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"Member {member_id} is not a member of group {self.group_id}.",
             )
-        return found
+        return member
 
-    def static_member(self, instance_id: str) -> ConsumerMember | None:
+    def _instance(self, instance_id: str, member_id: str) -> ConsumerMember:
+        member = self.static_member(instance_id)
+        if member is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise ApiError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member "
+                f"{member.member_id}.",
+            )
+        return member
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Return the member with this instance id, also if it is away."""
-        member_id = self.static_members.get(instance_id)
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
     def is_subscribed_to(self, topic: str) -> bool:

@@ -6,8 +6,8 @@ other protocols are known again when they rejoin.
 
 from collections.abc import Iterable
 
-from spindle.coordinator.classic_group import ClassicGroup, GroupState
-from spindle.coordinator.member import ClassicMember
+from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.classic.member import ClassicMember
 from spindle.coordinator.records import NO_TIMESTAMP_MS, GroupRecord
 from spindle.protocol.messages.coordinator_records import GroupMetadataValue
 

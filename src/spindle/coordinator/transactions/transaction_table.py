@@ -35,7 +35,7 @@ class TransactionalId:
         self.unmarked: dict[TopicPartition, None] | None = None
         """The partitions whose markers are missing; None unless markers are being written."""
         self.has_unstored_fence = False
-        """True if the epoch was raised to fence a producer, which no record says yet."""
+        """The epoch was bumped in memory only; the record is still to be written."""
 
     @property
     def open_partitions(self) -> Sequence[TopicPartition]:
@@ -68,18 +68,18 @@ class TransactionTable:
         """
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        found = self._ids.get(name)
-        if found is None:
+        entry = self._ids.get(name)
+        if entry is None:
             raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        return found
+        return entry
 
     def put(self, name: str, metadata: TransactionMetadata) -> TransactionalId:
         """Store the state of a transactional id, in place of an earlier one."""
-        found = self._ids.get(name)
-        if found is None:
-            found = self._ids[name] = TransactionalId(name, metadata)
-        found.metadata = metadata
-        return found
+        entry = self._ids.get(name)
+        if entry is None:
+            entry = self._ids[name] = TransactionalId(name, metadata)
+        entry.metadata = metadata
+        return entry
 
     def remove(self, name: str) -> None:
         self._ids.pop(name, None)

@@ -6,7 +6,7 @@ from typing import Protocol
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.coordinator.transactions.descriptions import DescribedTransaction
-from spindle.coordinator.transactions.ending import EndRequest
+from spindle.coordinator.transactions.end_txn import EndRequest
 from spindle.protocol.messages.end_txn import EndTxnResponse
 from spindle.protocol.messages.init_producer_id import (
     InitProducerIdRequest,

@@ -3,14 +3,20 @@
 from collections.abc import Collection
 
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
-from spindle.coordinator.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
+from spindle.coordinator.classic.classic_group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    GroupState,
+)
+from spindle.coordinator.classic.member import ClassicMember
 from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.consumer.embedded_protocol import (
     read_assignment,
     read_subscription,
     write_assignment,
 )
-from spindle.coordinator.consumer.group import ConsumerGroup
+from spindle.coordinator.consumer.group_update import ConsumerGroupUpdate
 from spindle.coordinator.consumer.member import ClassicSettings, ConsumerMember
 from spindle.coordinator.consumer.records import (
     ConsumerGroupRecord,
@@ -21,7 +27,6 @@ from spindle.coordinator.consumer.records import (
     target_record,
 )
 from spindle.coordinator.consumer.subscriptions import existing, hash_of_topics
-from spindle.coordinator.member import ClassicMember
 from spindle.metadata.topics import TopicsImage
 
 # ---------------------------------------------------------------- classic to consumer
@@ -101,7 +106,7 @@ def _upgraded(
         epoch=epoch,
         previous_epoch=epoch,
         assigned={
-            topic_id: dict.fromkeys(sorted(found), epoch) for topic_id, found in assigned.items()
+            topic_id: dict.fromkeys(sorted(ids), epoch) for topic_id, ids in assigned.items()
         },
         classic=ClassicSettings(member.session_timeout_ms, member.protocols),
     )
@@ -134,12 +139,10 @@ def can_downgrade(
 
 
 def downgraded_group(
-    group: ConsumerGroup,
+    update: ConsumerGroupUpdate,
     leaving: Collection[str],
     joining: ConsumerMember | None,
     epoch: int,
-    topics: TopicsImage,
-    now_ms: int,
 ) -> ClassicGroup:
     """Return the classic group of the members that stay: Stable, with their target assignments.
 
@@ -147,7 +150,8 @@ def downgraded_group(
         joining: a static member that takes the target assignment of the one with its instance id.
         epoch: of the consumer group; the generation of the classic one.
     """
-    classic = ClassicGroup(group.group_id, now_ms)
+    group = update.group
+    classic = ClassicGroup(group.group_id, update.out.now_ms)
     classic.generation_id = epoch
     targets = dict(group.targets)
     stay = [member for member_id, member in group.members.items() if member_id not in leaving]
@@ -174,6 +178,8 @@ def downgraded_group(
     name = classic.protocol_name = classic.select_protocol()
     for classic_member in classic.members.values():
         target = targets.get(classic_member.member_id, {})
-        classic_member.assignment = write_assignment(target, topics, classic_member.metadata(name))
+        classic_member.assignment = write_assignment(
+            target, update.view.topics, classic_member.metadata(name)
+        )
     classic.subscribed_topics = classic.compute_subscribed_topics()
     return classic
