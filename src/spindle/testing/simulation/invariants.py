@@ -318,7 +318,8 @@ class Invariants:
         """Compare the records that the high watermark has newly passed with the committed ones."""
         partition, truth = replica.partition, replica.truth
         log = partition.log
-        start = max(replica.checked_offset, log.log_start_offset)
+        # A follower may lack deleted records before it knows the leader's log start.
+        start = max(replica.checked_offset, log.log_start_offset, truth.start_offset)
         end = min(replica.high_watermark, log.log_end_offset)
         if log.unverified_gaps:
             end = min(end, log.unverified_gaps[0].first_offset)

@@ -91,13 +91,15 @@ class QuietFailure:
     def _registrations_elsewhere(
         self, node: SimulatedNode, directory: LogDirectory
     ) -> Registrations:
-        """Return the partitions that have no replica in the directory.
+        """Return the partitions that have no replica in the directory, and none on its way to it.
 
         A replica that is about to leave it is in it, although the metadata name its target.
         """
         assert node.node is not None
         assert node.node.broker is not None
-        hosted = {p.topic_partition for p in node.node.broker.replicas.in_directory(directory)}
+        replicas = node.node.broker.replicas
+        hosted = {partition.topic_partition for partition in replicas.in_directory(directory)}
+        hosted.update(replicas.moves.into(directory))
         broker_id = node.plan.node_id
         return {
             where: partition
