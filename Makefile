@@ -9,7 +9,7 @@ UV_STAMP := $(VENV)/.uv
 UV_VERSION := 0.13.9
 UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
-.PHONY: help setup wheel lock demo test test-full check unit interop bench fuzz simulate plans docs docs-reference docs-recording clean
+.PHONY: help setup wheel lock demo test test-full check unit interop bench fuzz simulate plans docs docs-reference docs-wrap docs-recording clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -40,8 +40,8 @@ wheel: $(UV_STAMP) ## A wheel in dist/, for pip install on another machine
 lock: ## Resolve the dependencies again and pin them
 	@$(UV) pip compile pyproject.toml --all-extras --group dev --universal \
 	  --generate-hashes --python-version 3.11 --no-header --quiet -o requirements.lock
-	@$(UV) pip compile tools/docs/requirements.in --universal \
-	  --generate-hashes --python-version 3.11 --no-header --quiet -o tools/docs/requirements.lock
+	@$(UV) pip compile tools/documents/requirements.in --universal \
+	  --generate-hashes --python-version 3.11 --no-header --quiet -o tools/documents/requirements.lock
 
 demo: setup ## The main job on real input: clients in, Spark out, a disk that dies (KEEP=1 leaves the node running)
 	@KEEP=$(KEEP) $(BIN)/python -m spindle.pipeline.demo
@@ -85,19 +85,22 @@ bench: setup ## Spindle next to Apache Kafka in one run; a table of ratios
 DOCS_VENV := build/docs/venv
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-$(DOCS_STAMP): tools/docs/requirements.lock | $(UV_STAMP)
+$(DOCS_STAMP): tools/documents/requirements.lock | $(UV_STAMP)
 	@$(UV) venv --quiet --clear --python $(BIN)/python $(DOCS_VENV)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" uv pip install --quiet --python $(DOCS_VENV)/bin/python --require-hashes -r $<
 	@touch $@
 
 docs: $(DOCS_STAMP) ## The documents as a site in build/docs/site, every link checked (its tools lie in build/docs/venv)
-	@$(DOCS_VENV)/bin/python -m tools.docs.site --build && echo "ready: build/docs/site/index.html"
+	@PYTHONPATH=tools $(DOCS_VENV)/bin/python -m documents.site --build && echo "ready: build/docs/site/index.html"
 
 docs-reference: setup ## The pages of docs/reference, from the tables in the code
-	@$(BIN)/python -m tools.docs.reference
+	@PYTHONPATH=tools $(BIN)/python -m documents.reference
+
+docs-wrap: setup ## Wrap the paragraphs of the documents at 100 characters
+	@PYTHONPATH=tools $(BIN)/python -m documents.wrap
 
 docs-recording: setup ## docs/pictures/disk-dies.svg, recorded again
-	@$(BIN)/python -m tools.docs.recording
+	@PYTHONPATH=tools $(BIN)/python -m documents.recording
 
 clean: ## Remove what was built
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from source_tree import PACKAGE, PROJECT, documents, functions, module_name, public_classes, sources
 
+from documents.wrap import NOT_WRAPPED, wrapped
+
 ARCHITECTURE = PROJECT / "ARCHITECTURE.md"
 DOCUMENTS = documents()
 FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
@@ -147,3 +149,20 @@ def test_a_name_that_is_not_there_is_found() -> None:
     assert is_in_tree("spindle.raft.quorum.Quorum")
     assert not is_in_tree("spindle.raft.quorum.Senate")
     assert not is_in_tree("spindle.raft.senate")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_paragraphs_are_wrapped(document: Path) -> None:
+    text = (PROJECT / document).read_text()
+    if str(document) not in NOT_WRAPPED:
+        assert wrapped(text) == text, "make docs-wrap wraps it"
+
+
+def test_a_long_paragraph_is_wrapped_and_no_code_or_link_is_divided() -> None:
+    words = "word " * 18
+    assert (
+        wrapped(f"* {words}`a b c d e f g`\n  end") == f"* {words.strip()}\n  `a b c d e f g` end"
+    )
+    assert wrapped(f"{words}[a b c](d e f g) 1. x") == f"{words.strip()}\n[a b c](d e f g) 1. x"
+    table = f"| {words * 2} |"
+    assert wrapped(f"{table}\n```\n{words * 2}\n```") == f"{table}\n```\n{words * 2}\n```"

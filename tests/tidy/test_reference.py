@@ -8,8 +8,8 @@ import shlex
 
 import click
 import pytest
-from tools.docs.reference import FOLDER, PAGES, commands, shortened
 
+from documents.reference import FOLDER, PAGES, commands, shortened
 from spindle.cli.main import spindle
 
 COMMANDS_WITHOUT_EXAMPLE: frozenset[str] = frozenset()

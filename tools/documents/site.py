@@ -1,6 +1,6 @@
 """Build the site of the documents: `make docs`.
 
-`python -m tools.docs.site` copies the documents and the files that they link to into
+`python -m documents.site` copies the documents and the files that they link to into
 build/docs/pages, in their folders, so that each link works on the site, too. It adds the pages of
 the API and the plots of the benchmarks. With `--build` it then runs mkdocs, which is strict: a link
 that leads nowhere is an error.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tools.docs.plots import plots_page
+from documents.plots import plots_page
 
 PROJECT: Final = Path(__file__).parents[2]
 PAGES: Final = PROJECT / "build" / "docs" / "pages"

@@ -1,7 +1,7 @@
-"""Wrap the paragraphs of documents at 100 characters: `python -m tools.docs.wrap FILE...`.
+"""Wrap the paragraphs of documents at 100 characters: `make docs-wrap`.
 
-Only paragraphs and list items with a longer line are wrapped anew. Tables, code and headings stay
-as they are, and no code in backticks and no link is divided.
+`python -m documents.wrap FILE...` wraps these files, and without a name all documents. Only paragraphs and list items with a longer line are wrapped anew. Tables, code and headings stay as
+they are, and no code in backticks and no link is divided.
 """
 
 import re
@@ -11,13 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+PROJECT: Final = Path(__file__).parents[2]
+FOLDERS: Final = ("docs", "examples", "deploy", "benchmarks")
+NOT_WRAPPED: Final = ("CHANGELOG.md", "benchmarks/RESULTS.md")
+"""A list whose entries have one line each, and a page that a program writes."""
 WIDTH: Final = 100
 _GLUE: Final = "\x00"
 _ITEM: Final = re.compile(r"(\s*)([*+-]|\d+[.)]) +")
 _STAYS: Final = re.compile(r"\s*(#|\||>|<|!\[|:::|---|\[[^\]]+\]: )")
 _WHOLE: Final = re.compile(r"`[^`]+`|\[[^\]]*\]\([^)]*\)")
 _MARKUP: Final = re.compile(r" (?=(?:[*+-]|\d+[.)]|#+|>|\|)(?: |$))")
-"""A space before a word that would begin a list, a heading or a quotation at the start of a line."""
+"""A space before a word that would begin a list or a heading at the start of a line."""
 
 
 def wrapped(text: str) -> str:
@@ -73,9 +77,16 @@ def _wrap(block: list[str]) -> list[str]:
     return [line.replace(_GLUE, " ") for line in lines]
 
 
+def documents() -> Iterator[Path]:
+    """Yield the documents of the project that are wrapped."""
+    found = [*PROJECT.glob("*.md"), *(p for f in FOLDERS for p in (PROJECT / f).rglob("*.md"))]
+    for path in found:
+        if str(path.relative_to(PROJECT)) not in NOT_WRAPPED:
+            yield path
+
+
 def main() -> None:
-    for name in sys.argv[1:]:
-        path = Path(name)
+    for path in map(Path, sys.argv[1:]) if sys.argv[1:] else documents():
         path.write_text(wrapped(path.read_text()))
 
 
