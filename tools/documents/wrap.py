@@ -1,6 +1,7 @@
 """Wrap the paragraphs of documents at 100 characters: `make docs-wrap`.
 
-`python -m documents.wrap FILE...` wraps these files, and without a name all documents. Only paragraphs and list items with a longer line are wrapped anew. Tables, code and headings stay as
+`python -m documents.wrap FILE...` wraps these files, and without a name all documents. Only
+paragraphs and list items with a longer line are wrapped anew. Tables, code and headings stay as
 they are, and no code in backticks and no link is divided.
 """
 
