@@ -99,8 +99,9 @@ docs-reference: setup ## The pages of docs/reference, from the tables in the cod
 docs-wrap: setup ## Wrap the paragraphs of the documents at 100 characters
 	@PYTHONPATH=tools $(BIN)/python -m documents.wrap
 
-docs-recording: setup ## docs/pictures/disk-dies.svg, recorded again
+docs-recording: setup ## The pictures of docs/pictures, made again from real output: a disk that dies, a plan, an audit
 	@PYTHONPATH=tools $(BIN)/python -m documents.recording
+	@PYTHONPATH=tools $(BIN)/python -m documents.example_pages
 
 clean: ## Remove what was built
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
