@@ -166,3 +166,26 @@ def test_a_long_paragraph_is_wrapped_and_no_code_or_link_is_divided() -> None:
     assert wrapped(f"{words}[a b c](d e f g) 1. x") == f"{words.strip()}\n[a b c](d e f g) 1. x"
     table = f"| {words * 2} |"
     assert wrapped(f"{table}\n```\n{words * 2}\n```") == f"{table}\n```\n{words * 2}\n```"
+
+
+NAVIGATION = PROJECT / "tools" / "documents" / "mkdocs.yml"
+MADE_WITH_THE_SITE = ("docs/plots.md", "docs/reference/api/")
+
+
+def test_the_site_has_every_document_once() -> None:
+    pages = re.findall(r"^ +- (?:[\w &]+: )?(\S+\.md)$", NAVIGATION.read_text(), re.MULTILINE)
+    written = [page for page in pages if not page.startswith(MADE_WITH_THE_SITE)]
+    assert sorted(written) == sorted(map(str, DOCUMENTS))
+
+
+STATES = {"works", "differs", "missing", "not tested"}
+
+
+def test_each_limitation_has_a_state_and_a_page() -> None:
+    text = (PROJECT / "LIMITATIONS.md").read_text()
+    rows = re.findall(r"^\| (.*) \| (.*) \| (.*) \|$", text, re.MULTILINE)
+    rows = [row for row in rows if row[0] not in ("feature", "---")]
+    assert len(rows) > 40
+    assert {state for _, state, _ in rows} == STATES
+    assert [feature for feature, _, page in rows if "](" not in page] == ["ZooKeeper"]
+    assert len(re.findall(r"^\d+\. ", text, re.MULTILINE)) == 10

@@ -34,10 +34,13 @@ class Figure(NamedTuple):
 
 
 def figures(text: str) -> list[Figure]:
-    """Return the figures of the table of all figures that have a ratio to Kafka."""
-    section = text.partition("## All figures")[2].partition("\n## ")[0]
-    found = []
-    for line in section.splitlines():
+    """Return the figures of the tables of all figures that have a ratio to Kafka."""
+    heading, found = "", []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        if heading != "All figures":
+            continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 9 and re.fullmatch(r"[\d.]+x", cells[5]) and float(cells[5][:-1]) > 0:
             medians = [cell.partition(" ")[0] for cell in cells[3:5]]
