@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from broker_directories import PLAIN, TRANSACTIONAL, clean_directory
 
-from spindle.audit import index_checks, segment_scan, transaction_checks
+from spindle.audit import index_files, odd_files, segment_scan, transaction_checks
 from spindle.audit.findings import Collector, FindingKind
-from spindle.audit.index_checks import OffsetIndexChecks, TimeIndexChecks, read_index
+from spindle.audit.index_checks import OffsetIndexChecks, TimeIndexChecks
+from spindle.audit.index_files import read_index
 from spindle.audit.key_digests import _joined_ranges
 from spindle.audit.odd_files import MAX_SMALL_FILE_BYTES, MAX_TRANSACTION_INDEX_BYTES
 from spindle.audit.progress_file import progress_file
@@ -33,7 +34,7 @@ def ascending(path: Path, kinds: tuple[str, str], size_bytes: int) -> Path:
 def test_an_index_beyond_the_limit_is_checked_as_far_as_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_checks, "MAX_INDEX_BYTES", 2 * BLOCK_BYTES)
+    monkeypatch.setattr(index_files, "MAX_INDEX_BYTES", 2 * BLOCK_BYTES)
     found = Collector("replica")
     offsets = read_index(ascending(tmp_path / "0.index", (">i4", ">i4"), 9 * BLOCK_BYTES))
     times = read_index(ascending(tmp_path / "0.timeindex", (">i8", ">i4"), 9 * BLOCK_BYTES))
@@ -49,7 +50,7 @@ def test_an_index_beyond_the_limit_is_checked_as_far_as_the_limit(
 def test_zeros_behind_an_index_of_the_limit_are_no_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_checks, "MAX_INDEX_BYTES", BLOCK_BYTES)
+    monkeypatch.setattr(index_files, "MAX_INDEX_BYTES", BLOCK_BYTES)
     path = ascending(tmp_path / "0.index", (">i4", ">i4"), BLOCK_BYTES)
     path.write_bytes(path.read_bytes() + bytes(3 * BLOCK_BYTES))
     content = read_index(path)
@@ -86,7 +87,7 @@ def test_the_lock_is_that_of_the_file_that_others_see(
 def test_the_bytes_of_a_large_batch_are_throttled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_scan, "MAX_BATCH_BYTES", 2000)
+    monkeypatch.setattr(odd_files, "MAX_BATCH_BYTES", 2000)
     monkeypatch.setattr(segment_scan, "WINDOW_BYTES", 1000)
     batch = build_batch([SimpleRecord(b"k", bytes(9000), 5)])
     path = tmp_path / "0.log"

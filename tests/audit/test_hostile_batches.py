@@ -8,7 +8,7 @@ from broker_directories import PLAIN, TRANSACTIONAL, BrokerDirectory, clean_dire
 from crc32c import crc32c
 from log_builders import verified
 
-from spindle.audit import record_checks, segment_scan
+from spindle.audit import odd_files, record_checks, segment_scan
 from spindle.audit.findings import AuditFinding
 from spindle.audit.repairs import repairs_of
 from spindle.audit.run import run_audit
@@ -79,7 +79,7 @@ def test_a_batch_beyond_the_limit_is_passed_over(
     sizes = {header.size_bytes for _, header in batches(path.read_bytes())}
     # A window holds whatever is smaller; only a batch that does not fit into one counts.
     monkeypatch.setattr(segment_scan, "WINDOW_BYTES", max(sizes))
-    monkeypatch.setattr(segment_scan, "MAX_BATCH_BYTES", max(sizes))
+    monkeypatch.setattr(odd_files, "MAX_BATCH_BYTES", max(sizes))
     assert found_in(root) == []
     at = positions[number]
     path.write_bytes(with_a_longer_batch(path.read_bytes(), at, 2 * max(sizes)))
@@ -107,7 +107,7 @@ def test_a_damaged_length_is_no_batch_of_that_size(
     found = list(batches(data))
     largest = max(header.size_bytes for _, header in found)
     monkeypatch.setattr(segment_scan, "WINDOW_BYTES", largest)
-    monkeypatch.setattr(segment_scan, "MAX_BATCH_BYTES", largest)
+    monkeypatch.setattr(odd_files, "MAX_BATCH_BYTES", largest)
     at = found[1][0]
     struct.pack_into(">i", data, at + 8, 4 * largest)
     path.write_bytes(data)

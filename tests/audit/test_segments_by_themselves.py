@@ -10,9 +10,9 @@ from broker_directories import clean_directory
 from seeded_faults import FAULTS
 
 from spindle.audit.log_directory import list_log_directory
-from spindle.audit.log_join import SegmentPart
 from spindle.audit.replica import AuditedReplica, ReplicaPass, ReplicaPlace, audit_replica
 from spindle.audit.run import run_audit
+from spindle.audit.segment_part import SegmentPart
 
 
 @pytest.fixture(scope="module")

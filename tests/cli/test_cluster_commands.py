@@ -11,10 +11,11 @@ import pytest
 from disk_reports import MIB, disk, move, report, silent
 from tools import failure_code
 
-from spindle.cli import status as status_module
 from spindle.cli import topic as topic_module
 from spindle.cli.main import run
-from spindle.cli.status import Status, status_lines
+from spindle.cli.status import cluster_status
+from spindle.cli.status.cluster_status import Status
+from spindle.cli.status.screen import status_document, status_lines
 from spindle.cli.table import table_lines
 from spindle.cli.tools.log_dirs import directory_lines
 from spindle.client.admin.cluster import (
@@ -23,6 +24,7 @@ from spindle.client.admin.cluster import (
     QuorumDescription,
     QuorumReplica,
 )
+from spindle.client.admin.partitions import Reassignment
 from spindle.client.cluster import ClusterView, PartitionView, TopicView
 from spindle.client.disks import CordonView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
@@ -230,7 +232,7 @@ def test_the_status_of_a_node(
     say: Say, up: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The disk of this machine may be full.
-    monkeypatch.setattr(status_module, "FULL", 2.0)
+    monkeypatch.setattr(cluster_status, "FULL", 2.0)
     lines = say("status").splitlines()
     assert lines[0].split() == ["cluster", up["cluster_id"]]
     assert lines[3].split() == ["attention", "nothing"]
@@ -318,6 +320,43 @@ def test_the_status_counts_moves_between_directories() -> None:
         (report(disk("/d/1"), disk("/d/2"), moves=(move(5),)),),
     )
     assert "moves       1 between directories" in status_lines(found)
+    assert found.problems() == []
+
+
+def test_a_replica_that_a_move_adds_is_no_problem_until_it_should_be_in_sync() -> None:
+    partitions = {
+        0: PartitionView(0, 1, 3, (1, 2), (1,), ()),
+        1: PartitionView(1, 1, 3, (1, 2, 3), (1, 2), ()),
+    }
+    nodes = (ClusterNode(1, "a", 9092, None, False), ClusterNode(2, "b", 9092, None, False))
+    found = Status(
+        ClusterDescription("id", 1, nodes),
+        QuorumDescription(1, 4, 9, (), (), {}),
+        ClusterView(topics={"t": TopicView("t", ZERO_UUID, False, partitions)}),
+        (report(disk("/d/1"), moves=(move(5),)),),
+    )
+    moves = {
+        TopicPartition("t", 0): Reassignment((1, 2), (2,), ()),
+        TopicPartition("t", 1): Reassignment((1, 2, 3), (3,), ()),
+    }
+    assert len(found.under_replicated) == 2
+    moving = found._replace(reassigned=moves)
+    assert moving.problems() == []
+    assert "moves       2 between brokers, 1 between directories" in status_lines(moving)
+    assert status_document(moving)["reassignedPartitions"] == ["t-0", "t-1"]
+
+
+def test_throttles_without_moves_are_named_with_the_command_that_removes_them() -> None:
+    found = Status(
+        ClusterDescription("id", 1, ()),
+        QuorumDescription(1, 4, 9, (), (), {}),
+        ClusterView(),
+        (),
+        throttled=(2, 3),
+    )
+    lines = status_lines(found)
+    assert "throttles   brokers 2, 3 have throttles for moves, but nothing moves" in lines
+    assert any("--entity-name 2 --delete-config leader.replication" in line for line in lines)
     assert found.problems() == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from spindle.cli.disks import retire_command
+from spindle.cli.disks import readmit_command, retire_command
 from spindle.cli.disks.group import disks
 from spindle.cli.main import run
 from spindle.common.ids import TopicPartition
@@ -90,3 +90,23 @@ def test_a_broker_that_is_not_there_is_named(
 ) -> None:
     assert run(("disks", "add", "9", "/d")) == 1
     assert "broker '9' is unknown or down; brokers that serve: 1" in capsys.readouterr().err
+
+
+def test_a_refused_readmission_prints_the_command_that_accepts_the_losses(
+    up: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = {TopicPartition("t", 1): ReplicaState.OFFLINE}
+
+    def refuse(*_: object) -> None:
+        raise DirectoryInUse("/d 2", lost, "/d 2 is empty")
+
+    monkeypatch.setattr(readmit_command, "alter_disks", refuse)
+    words = ("disks", "readmit", "1", "/d 2", "-b", up["bootstrap_servers"])
+    command = (
+        f"spindle disks readmit 1 '/d 2' --bootstrap-server {up['bootstrap_servers']} "
+        "--accept-loss t-0 --accept-loss t-1"
+    )
+    assert run((*words, "--accept-loss", "t-0")) == 1
+    assert capsys.readouterr().err.endswith(f"creates the replicas empty:\n  {command}\n")
+    assert run((*words, "--accept-loss", "t-0", "--json")) == 1
+    assert json.loads(capsys.readouterr().out)["acceptingCommand"] == command

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import click
 import pytest
 
 from spindle.cli.drain import drain_run
@@ -10,6 +11,7 @@ from spindle.cli.execution import executor as executor_module
 from spindle.cli.execution import plan_rounds
 from spindle.cli.execution.execution_file import ExecutionFile, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
+from spindle.cli.execution.interruption import undone_by_interrupt
 from spindle.cli.execution.moves_under_way import MovesUnderWay
 from spindle.cli.execution.steps import ExecutionStep
 from spindle.cli.execution.topic_throttles import (
@@ -94,9 +96,27 @@ def test_moves_of_others_that_stand_still_are_named_and_not_waited_for(
     stand_still(monkeypatch, moves)
     with connect(bootstrap, {}) as client:
         file = ExecutionFile(tmp_path / "drain.json", "id", "drain")
-        executor = RoundExecutor(client, file, PlanLimits(), lambda _: None)
+        told: list[ExecutionStep] = []
+        executor = RoundExecutor(client, file, PlanLimits(), told.append)
         with pytest.raises(CommandFailed, match="t-0 to broker 3, u-3 inside broker 1"):
             executor.wait()
+    assert told[0].text == "others are moving 2 replicas: waiting for their end"
+
+
+def test_a_second_interrupt_names_the_file_of_what_is_left(tmp_path: Path) -> None:
+    told: list[ExecutionStep] = []
+
+    def undo() -> None:
+        raise KeyboardInterrupt
+
+    file = tmp_path / "drain.json"
+    with pytest.raises(click.Abort), undone_by_interrupt(undo, file, told.append):
+        raise KeyboardInterrupt
+    assert [each.event for each in told] == ["stopping", "notUndone"]
+    assert told[-1].text == (
+        f"not everything is undone: {file} has what is left, and the same command with --cancel "
+        "undoes it"
+    )
 
 
 def test_a_move_of_the_round_that_stands_still_is_cancelled(

@@ -5,14 +5,17 @@ import os
 from errno import ENOSPC
 from pathlib import Path
 
+import click
 import pytest
 
 from spindle.cli.failure import CommandFailed
+from spindle.cli.history.forecast_command import forecast_command, forecast_lines
 from spindle.cli.history.forecasts import history_remarks
 from spindle.cli.history.history_folder import HistoryWriter, only_writer, read_history
+from spindle.cli.history.record_command import record_command
 from spindle.cli.history.sample_lines import broker_sample, sample_document
 from spindle.cli.main import run
-from spindle.cli.plan.forecast_command import forecast_lines
+from spindle.cli.plan.group import plan
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
@@ -44,6 +47,13 @@ def write(folder: Path, *times_ms: int, retention_ms: int = 30 * DAY_MS) -> None
     with only_writer(folder):
         for time_ms in times_ms:
             writer.append(time_ms, documents(time_ms))
+
+
+def test_the_former_names_of_history_commands_work_and_no_help_shows_them() -> None:
+    context = click.Context(plan)
+    assert plan.get_command(context, "record") is record_command
+    assert plan.get_command(context, "forecast") is forecast_command
+    assert not {"record", "forecast"}.intersection(plan.list_commands(context))
 
 
 def test_a_sample_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -117,7 +127,7 @@ def test_long_histories_keep_their_first_and_last_sample(tmp_path: Path) -> None
 
 
 def test_histories_that_say_nothing_about_the_cluster_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match="has no history; spindle plan record writes one"):
+    with pytest.raises(CommandFailed, match="has no history; spindle history record writes one"):
         read_history(tmp_path, "c")
     write(tmp_path, NOON_MS)
     with pytest.raises(CommandFailed, match="no sample of cluster other but of c"):
@@ -177,19 +187,19 @@ def test_a_node_is_recorded_and_its_directories_are_forecast(
     folder = tmp_path / "history"
     assert run(("topic", "create", "recorded", "-p", "3", "-r", "1")) == 0
     for _ in range(6):
-        assert run(("plan", "record", str(folder), "--once")) == 0
-    assert run(("plan", "forecast", str(folder), "--json")) == 0
+        assert run(("history", "record", str(folder), "--once")) == 0
+    assert run(("history", "forecast", str(folder), "--json")) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert all("the history spans" in each["reason"] for each in found["directories"])
     age(folder, HOUR_MS)
-    assert run(("plan", "forecast", str(folder), "--json")) == 0
+    assert run(("history", "forecast", str(folder), "--json")) == 0
     found = json.loads(capsys.readouterr().out)
     directories = found["directories"]
     assert {"topic", "partition", "producedBytesPerSecond"} <= set(found["partitions"][0])
     assert len(directories) == 3
     assert {each["filling"] for each in directories} <= {"filling", "far", "not filling"}
     page = tmp_path / "page.html"
-    assert run(("plan", "forecast", str(folder), "--html", str(page))) == 0
+    assert run(("history", "forecast", str(folder), "--html", str(page))) == 0
     assert "6 samples" in capsys.readouterr().out
     assert all(each["path"] in page.read_text() for each in directories)
     assert run(("disks", "list", "--history", str(folder), "--json")) == 0

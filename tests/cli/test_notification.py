@@ -12,9 +12,10 @@ import click
 import pytest
 from disk_reports import disk, report, silent
 
-from spindle.cli import status as status_module
 from spindle.cli.main import run
-from spindle.cli.notification import (
+from spindle.cli.status import watch as watch_module
+from spindle.cli.status.cluster_status import Problem, Status
+from spindle.cli.status.notification import (
     Document,
     NotDelivered,
     Notifier,
@@ -24,7 +25,6 @@ from spindle.cli.notification import (
     post,
     run_command,
 )
-from spindle.cli.status import Problem, Status
 from spindle.client.admin.cluster import ClusterDescription
 from spindle.client.cluster import ClusterView
 from spindle.client.errors import ClientError
@@ -178,7 +178,7 @@ def test_a_failed_check_or_an_unresponsive_broker_clears_no_problem(
 
     failed = status_of(report(disk("/d", failure="EIO")))
     looks = iter([failed, ClientError("no answer"), status_of(silent(1, is_fenced=False)), failed])
-    monkeypatch.setattr(status_module, "take_status", take)
+    monkeypatch.setattr(watch_module, "take_status", take)
     assert run(("status", "--watch", "--interval", "0.1", "--count", "4", "--json")) == 3
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     cleared = [each["key"] for document in documents for each in document["cleared"]]

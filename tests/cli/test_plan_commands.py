@@ -1,6 +1,7 @@
 """`spindle plan`: the model from the answers of brokers, the output, the files, and a real node."""
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ import pytest
 from tools import failure_code
 
 from spindle.cli.drain.drain_run import end_step
+from spindle.cli.execution.deleted_space import deleted_space
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.deletions import BrokerSpace, OwnDeletions
+from spindle.cli.plan.documents import head_document, plan_document
 from spindle.cli.plan.files import rollback_texts, round_texts, write_files
 from spindle.cli.plan.place import find_directories, plain_place
 from spindle.cli.plan.plan_text import bar_text, plan_lines
@@ -24,6 +27,7 @@ from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.planner.limits import PlanLimits
+from spindle.planner.model import DirectoryModel
 from spindle.planner.plan import PlacementPlan
 from spindle.planner.plans import decommission, drain
 
@@ -118,6 +122,13 @@ def test_a_capacity_replaces_what_the_brokers_say() -> None:
     assert remark.startswith("log directories seem to share a file system (brokers 1): each counts")
 
 
+def test_a_capacity_below_the_replicas_of_a_directory_is_refused() -> None:
+    answers = {1: [log_dir("/a", (0, 4)), log_dir("/b")]}
+    assert snapshot_of([node(1)], view((1,)), answers, 4 * GIB).model.directories[0].fill == 1
+    with pytest.raises(CommandFailed, match=r"--capacity 3\.0 GiB is less than .* 1:/a use: 4\.0"):
+        snapshot_of([node(1)], view((1,)), answers, 3 * GIB)
+
+
 def test_an_offline_directory_and_one_of_unknown_size_receive_nothing() -> None:
     dead = LogDirView("/b", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {})
     answers = {1: [log_dir("/a", (0, 4), total_gib=-1, used_gib=0), dead]}
@@ -159,6 +170,11 @@ def test_a_failed_directory_and_its_unknown_replicas_are_one_row() -> None:
     assert row.split()[:2] == ["1", "/b"]
     assert row.split()[-3:] == ["GiB", "emptied,", "offline"]
     assert not any(UNREADABLE in text for text in texts)
+    document = plan_document(head_document("empty 1:/b", LIMITS, ClusterSnapshot(model), 0), plan)
+    places = [(each["broker"], each["path"]) for each in document["directories"]]
+    assert sorted(places) == [(1, "/a"), (1, "/b"), (2, "/a"), (3, "/a")]
+    ((move,),) = [each["moves"] for each in document["rounds"]]
+    assert (move["fromBroker"], move["fromPath"]) == (1, "/b")
 
 
 def test_moving_replicas_are_no_ground_for_a_plan() -> None:
@@ -207,6 +223,22 @@ def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
     end = end_step("3", dead, can_cordon=True)
     assert end.text == "broker 3 has no replicas; its offline directories are not cordoned"
     assert end.facts == {"isCordoned": False}
+
+
+def test_the_end_of_an_execution_names_the_space_that_deleted_replicas_still_use() -> None:
+    directory = DirectoryModel(1, "/a", GIB, 10, deleted_bytes=4, deletion_delay_ms=60_000)
+    others = [
+        DirectoryModel(2, "/b", GIB, 10, deletion_delay_ms=1_000),
+        DirectoryModel(3, "/c", GIB, 10, is_online=False),
+    ]
+    assert deleted_space(others, OwnDeletions()) is None
+    own = OwnDeletions()
+    own.add((2, "/b"), 6, 1_000)
+    step = deleted_space([directory, *others], own, lambda: 0.0)
+    assert step is not None
+    assert step.text.startswith("deleted replicas still use 10 B of 1:/a, 2:/b: USED counts them")
+    assert time.strftime("%H:%M:%S", time.localtime(60)) in step.text
+    assert step.facts == {"directories": ["1:/a", "2:/b"], "deletedBytes": 10, "untilMs": 60_000}
 
 
 def test_a_dead_broker_without_replicas_is_empty_and_not_unknown() -> None:

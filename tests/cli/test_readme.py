@@ -12,7 +12,7 @@ import click
 import pytest
 
 from spindle.cli.main import run, spindle
-from spindle.cli.status import NEEDS_ATTENTION
+from spindle.cli.status.watch import NEEDS_ATTENTION
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

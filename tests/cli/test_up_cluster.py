@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from spindle.cli.up import command
 from spindle.cli.up.cluster import LocalCluster
 from spindle.cli.up.command import cluster_ports
 from spindle.cli.up.folder import (
+    NodeFolder,
     bootstrap_servers,
     check_can_start,
     find_cluster,
@@ -122,6 +123,20 @@ def test_disks_of_two_clusters(tmp_path: Path) -> None:
     (tmp_path / "b" / "node-2" / "disk-2").rename(tmp_path / "a" / "node-2" / "disk-2")
     with pytest.raises(CommandFailed, match=r"different clusters: .*node-1/disk-1 to .*disk-2 to"):
         find_cluster(tmp_path / "a")
+
+
+def test_a_damaged_meta_properties_is_no_directory_of_another_cluster(tmp_path: Path) -> None:
+    make_cluster(SMALL, tmp_path, list(PORTS))
+    (tmp_path / "node-2" / "disk-2" / "meta.properties").write_text("damaged\n")
+    assert len(find_cluster(tmp_path)) == 3
+
+
+def test_an_error_of_a_property_file_names_the_file(tmp_path: Path) -> None:
+    make_cluster(SMALL, tmp_path, list(PORTS))
+    file = tmp_path / "node-2" / "server.properties"
+    file.write_text(f"{file.read_text()}num.io.threads=abc\n")
+    with pytest.raises(CommandFailed, match=f"^{file}: Invalid value abc .*num.io.threads"):
+        find_cluster(tmp_path)
 
 
 def test_a_port_that_somebody_took(tmp_path: Path) -> None:
@@ -250,6 +265,55 @@ def test_a_folder_in_which_a_node_runs_is_not_removed(tmp_path: Path) -> None:
         holder.communicate("")
     LocalCluster(data=None, is_kept=False, as_json=True)._remove(tmp_path, nodes)
     assert not tmp_path.exists()
+
+
+class _FailingSupervisor:
+    """Node 2 ends during the start; node 3 fails while the others are stopped."""
+
+    def __init__(self, on_ready: Any, on_end: Callable[[NodeFolder, int], None]) -> None:
+        self._on_end = on_end
+        self.pids: dict[int, int] = {}
+        self.nodes: Sequence[NodeFolder] = ()
+
+    def start(self, nodes: Sequence[NodeFolder], _run_node: Any) -> None:
+        self.nodes = nodes
+        self.pids = {node.node_id: 1 for node in nodes}
+
+    def wait_ready(self) -> None:
+        self._fail(1)
+
+    def stop(self) -> bool:
+        self._fail(2)
+        return True
+
+    def close(self) -> None:
+        pass
+
+    def _fail(self, number: int) -> None:
+        node = self.nodes[number]
+        node.log_file.write_text(f"FATAL {node.node_id} is broken\n")
+        self._on_end(node, 1)
+
+
+def test_every_node_that_does_not_start_is_named_with_its_reason_and_no_way_to_start_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("spindle.cli.up.cluster.Supervisor", _FailingSupervisor)
+    cluster = LocalCluster(data=tmp_path, is_kept=True, as_json=False)
+    with pytest.raises(CommandFailed) as failed:
+        cluster.run(SMALL, (), lambda: list(PORTS), 0)
+    assert str(failed.value).splitlines() == [
+        "node 2 did not start:",
+        "FATAL 2 is broken",
+        "node 3 did not start:",
+        "FATAL 3 is broken",
+    ]
+    assert capsys.readouterr().err.splitlines() == [
+        "node 2 ended with code 1",
+        "stopping the other nodes; Ctrl-C kills them",
+        "node 3 ended with code 1",
+        "stopped",
+    ]
 
 
 # -- processes
@@ -445,7 +509,8 @@ def test_a_node_that_does_not_start_ends_all(tmp_path: Path, start_up: Callable[
         _, err = up.process.communicate()
         assert up.process.returncode == 1
         assert "did not start:" in err
-        assert err.count("FATAL no good") == 1, "the log of an earlier run is left out"
+        count = err.count("did not start:")
+        assert err.count("FATAL no good") == count, "the log of an earlier run is left out"
 
 
 def test_nodes_do_not_outlive_the_command(tmp_path: Path, start_up: Callable[..., Up]) -> None:

@@ -42,3 +42,13 @@ def test_a_disk_that_takes_nothing_has_failed(
         file.append([b"0123456789"])
     assert raised.value.errno == errno.EIO
     file.close()
+
+
+def test_the_mount_point_of_a_path_is_found_also_where_the_path_is_absent(tmp_path: Path) -> None:
+    files = OsFileSystem()
+    assert files.mount_point("/proc/self/no such file") == "/proc"
+    here = files.mount_point(str(tmp_path))
+    assert os.path.ismount(here)
+    assert files.mount_point(str(tmp_path / "absent")) == here
+    (tmp_path / "link").symlink_to("/proc/self")
+    assert files.mount_point(str(tmp_path / "link")) == "/proc"

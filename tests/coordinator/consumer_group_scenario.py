@@ -9,10 +9,10 @@ from group_scenario import GROUP, Scenario
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
-from spindle.coordinator.consumer.draft import TopicsView
-from spindle.coordinator.consumer.group import ConsumerGroup
-from spindle.coordinator.consumer.requests import check_request
-from spindle.coordinator.outcome import Client
+from spindle.coordinator.consumer.consumer_group import ConsumerGroup
+from spindle.coordinator.consumer.heartbeat import check_request
+from spindle.coordinator.consumer.subscriptions import TopicsView
+from spindle.coordinator.coordinator_result import Client, GroupRequest
 from spindle.metadata.topics import TopicImage, TopicsImage
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -70,7 +70,7 @@ class ConsumerScenario(Scenario):
 
     def start(self) -> None:
         super().start()
-        self.shard.consumers.view = TopicsView(self.topics, 7)
+        self.shard.groups.view = TopicsView(self.topics, 7)
 
     def consumer_group(self) -> ConsumerGroup:
         return self.shard.groups.consumer[GROUP]
@@ -97,10 +97,12 @@ class ConsumerScenario(Scenario):
             group_id=GROUP, member_id=member_id, member_epoch=epoch, **fields
         )
         check_request(request, version, self.consumer_config.assignors)
-        view = TopicsView(self.topics, 7)
         client = Client("client", "/127.0.0.1", version, self.may_describe)
+        self.shard.groups.view = TopicsView(self.topics, 7)
         return self._ask(
-            lambda token: self.shard.consumer_heartbeat(token, request, client, view, self.now_ms)
+            lambda token, out: self.shard.consumers.heartbeat(
+                GroupRequest(token, request, out, client)
+            )
         )
 
     def refused(self, member_id: str = "a", epoch: int = 0, **fields: Any) -> ErrorCode:

@@ -12,9 +12,11 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.coordinator.append_errors import coordinator_error
-from spindle.coordinator.classic_group import ClassicGroup
+from spindle.coordinator.classic.classic_group import ClassicGroup
+from spindle.coordinator.classic.requests import ClassicGroupRequests
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
-from spindle.coordinator.outcome import Client, Outcome
+from spindle.coordinator.consumer.classic_members import ClassicMembers
+from spindle.coordinator.coordinator_result import Client, GroupRequest, GroupResult
 from spindle.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -23,7 +25,9 @@ from spindle.coordinator.records import (
 )
 from spindle.coordinator.shard import GroupShard
 from spindle.coordinator.timers import TimerQueue
+from spindle.coordinator.transactional_offsets import commit_transactional_offsets
 from spindle.protocol.codec import encode
+from spindle.protocol.message import Message
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.group_protocol import ConsumerProtocolSubscription
 from spindle.protocol.messages.heartbeat import HeartbeatRequest
@@ -64,7 +68,7 @@ class Scenario:
         self.log: list[CoordinatorRecord] = []
         self.answers: dict[str, Any] = {}
         self.open: set[str] = set()
-        self.held: list[Outcome] | None = None
+        self.held: list[GroupResult] | None = None
         self._ids = 0
         self._tokens = 0
         self.start()
@@ -83,7 +87,7 @@ class Scenario:
             parsed = parse_record(key, value, offset)
             assert parsed is not None
             self.shard.replay(parsed)
-        self._execute(self.shard.loaded(self.now_ms))
+        self._run(self.shard.loaded)
 
     def _new_uuid(self) -> Uuid:
         self._ids += 1
@@ -93,13 +97,25 @@ class Scenario:
         self._tokens += 1
         return f"request{self._tokens}"
 
-    def _ask(self, operation: Callable[[str], Outcome]) -> str:
+    def _ask(self, operation: Callable[[str, GroupResult], Message | None]) -> str:
         """Send a request and return its token."""
         token = self._token()
-        outcome = operation(token)
+        out = GroupResult(self.now_ms)
+        response = operation(token, out)
+        if response is not None:
+            out.answer_after_commit(token, response)
         self.open.add(token)
-        self._execute(outcome)
+        self._execute(out)
         return token
+
+    def _members(self, group_id: str) -> ClassicGroupRequests | ClassicMembers:
+        return self.shard.members(group_id)
+
+    def _run(self, operation: Callable[..., None], *arguments: Any) -> None:
+        """Run an operation that no request waits for."""
+        out = GroupResult(self.now_ms)
+        operation(*arguments, out)
+        self._execute(out)
 
     def lost_requests(self) -> set[str]:
         """Return the unanswered requests that are neither parked nor waiting for an append."""
@@ -118,7 +134,7 @@ class Scenario:
 
     # ------------------------------------------------------------ the driver's part
 
-    def _execute(self, outcome: Outcome) -> None:
+    def _execute(self, outcome: GroupResult) -> None:
         for change in outcome.timers:
             self.timers.apply(change)
         for token, response in outcome.answers:
@@ -133,17 +149,14 @@ class Scenario:
             assert not outcome.completions
         self.shard.check()
 
-    def _finish(self, outcome: Outcome, code: ErrorCode) -> None:
+    def _finish(self, outcome: GroupResult, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
-            committed = self.shard.committed(
-                outcome.records, len(self.log), outcome.transaction, self.now_ms
-            )
-            self._execute(committed)
+            self._run(self.shard.committed, outcome.records, len(self.log), outcome.transaction)
             self.log += outcome.records
         for token, response in outcome.answers_after_commit:
             self._answer(token, response if code is ErrorCode.NONE else ApiError(code))
         for completion in outcome.completions:
-            self._execute(self.shard.complete(completion, code, self.now_ms))
+            self._run(self.shard.complete, completion, code)
 
     def hold(self) -> None:
         """Let later appends stay under way."""
@@ -170,7 +183,7 @@ class Scenario:
             while (key := self.timers.pop_due(self.now_ms)) is not None:
                 fired += 1
                 assert fired <= duration_ms + 100, f"{key} fires without end"
-                self._execute(self.shard.on_timer(key, self.now_ms))
+                self._run(self.shard.on_timer, key)
         self.now_ms = end_ms
 
     def advance_until_joined(self, token: str) -> None:
@@ -207,7 +220,9 @@ class Scenario:
             ],
         )
         client = Client(client_id, "/127.0.0.1", version)
-        return self._ask(lambda token: self.shard.join(token, request, client, self.now_ms))
+        return self._ask(
+            lambda token, out: self._members(group).join(GroupRequest(token, request, out, client))
+        )
 
     def join(self, **arguments: Any) -> tuple[str, str]:
         """Join as a new dynamic member, in the two steps of KIP-394; return member id and token."""
@@ -238,7 +253,9 @@ class Scenario:
                 for m, a in (assignment or {}).items()
             ],
         )
-        return self._ask(lambda token: self.shard.sync(token, request, self.now_ms))
+        return self._ask(
+            lambda token, out: self._members(group).sync(GroupRequest(token, request, out))
+        )
 
     def heartbeat(
         self,
@@ -255,7 +272,9 @@ class Scenario:
             group_instance_id=instance_id,
         )
         try:
-            token = self._ask(lambda token: self.shard.heartbeat(token, request, self.now_ms))
+            token = self._ask(
+                lambda token, out: self._members(group).heartbeat(GroupRequest(token, request, out))
+            )
         except ApiError as error:
             return error.code
         return ErrorCode(self.answers.pop(token).error_code)
@@ -269,7 +288,9 @@ class Scenario:
                 LeaveGroupRequest.MemberIdentity(member_id=m, group_instance_id=i) for m, i in pairs
             ],
         )
-        return self._ask(lambda token: self.shard.leave(token, request, self.now_ms))
+        return self._ask(
+            lambda token, out: self._members(group).leave(GroupRequest(token, request, out))
+        )
 
     def leave(self, *members: str | tuple[str, str | None], group: str = GROUP) -> list[ErrorCode]:
         """Leave as with `ask_leave`, and return the error code of each member."""
@@ -313,7 +334,9 @@ class Scenario:
         )
         client = Client("app", "/127.0.0.1", version)
         return self._ask(
-            lambda token: self.shard.commit_offsets(token, request, client, self.now_ms)
+            lambda token, out: self.shard.offset_requests.commit(
+                GroupRequest(token, request, out, client)
+            )
         )
 
     def commit_offsets(self, offsets: dict[tuple[str, int], int], **arguments: Any) -> ErrorCode:
@@ -364,8 +387,8 @@ class Scenario:
         ids = topic_ids or {}
         try:
             token = self._ask(
-                lambda token: self.shard.commit_transactional_offsets(
-                    token, request, ids.get, self.now_ms
+                lambda _, out: commit_transactional_offsets(
+                    self.shard.groups, request, ids.get, out
                 )
             )
         except ApiError as error:
@@ -393,7 +416,7 @@ class Scenario:
             if partitions
             else None,
         )
-        fetched = self.shard.fetch_offsets(request, require_stable=require_stable)
+        fetched = self.shard.offset_requests.fetch(request, require_stable=require_stable)
         return {
             (topic.name, p.partition_index): ErrorCode(p.error_code)
             if p.error_code
@@ -417,14 +440,14 @@ class Scenario:
             ],
         )
         try:
-            token = self._ask(lambda token: self.shard.delete_offsets(token, request))
+            token = self._ask(lambda _, out: self.shard.offset_requests.delete(request, out))
         except ApiError as error:
             return error.code
         response: OffsetDeleteResponse = self.answers.pop(token)
         return [ErrorCode(p.error_code) for t in response.topics for p in t.partitions]
 
     def delete_groups(self, *group_ids: str) -> list[ErrorCode]:
-        token = self._ask(lambda token: self.shard.delete_groups(token, group_ids))
+        token = self._ask(lambda _, out: self.shard.offset_requests.delete_groups(group_ids, out))
         response: DeleteGroupsResponse = self.answers.pop(token)
         return [ErrorCode(result.error_code) for result in response.results]
 

@@ -4,7 +4,7 @@ from classic_client import ClassicConsumer
 from consumer_group_scenario import Consumer, ConsumerScenario, claims, topic_id, topics_image
 
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig, MigrationPolicy
-from spindle.coordinator.consumer.group import ConsumerGroupState
+from spindle.coordinator.consumer.consumer_group import ConsumerGroupState
 from spindle.coordinator.consumer.member import MemberState
 
 INTERVAL_MS = 1_000

@@ -12,7 +12,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.coordinator.config import ConsumerGroupConfig
 from spindle.coordinator.consumer.member import ConsumerMember
-from spindle.coordinator.outcome import Client
+from spindle.coordinator.coordinator_result import Client
 from spindle.metadata.features import GROUP_VERSION
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -7,7 +7,7 @@ from consumer_group_scenario import REVOCATION_MS, ConsumerScenario, claims, top
 from group_scenario import GROUP
 
 from spindle.common.errors import ErrorCode
-from spindle.coordinator.consumer.group import ConsumerGroupState
+from spindle.coordinator.consumer.consumer_group import ConsumerGroupState
 from spindle.coordinator.consumer.records import ConsumerGroupRecord, RecordKind
 
 

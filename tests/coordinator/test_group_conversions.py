@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.coordinator.config import GroupCoordinatorConfig, MigrationPolicy
+from spindle.coordinator.consumer.descriptions import describe_consumer_group
 from spindle.coordinator.consumer.records import ConsumerGroupRecord
 from spindle.coordinator.records import GroupRecord
 
@@ -61,7 +62,9 @@ def settle(s: ConsumerScenario, *clients: Client, partitions: int = 4) -> None:
 
 
 def member_types(s: ConsumerScenario) -> list[int]:
-    return sorted(member.member_type for member in s.shard.consumers.describe(GROUP).members)
+    return sorted(
+        member.member_type for member in describe_consumer_group(s.shard.groups, GROUP).members
+    )
 
 
 # ---------------------------------------------------------------- upgrade

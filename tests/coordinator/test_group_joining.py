@@ -11,7 +11,7 @@ from group_scenario import (
 )
 
 from spindle.common.errors import ErrorCode
-from spindle.coordinator.classic_group import GroupState
+from spindle.coordinator.classic.classic_group import GroupState
 
 FIRST_ID = "00000000-0000-0000-0000-000000000001"
 

@@ -6,7 +6,9 @@ from group_scenario import RANGE, REBALANCE_MS, Scenario, subscription, with_con
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from spindle.coordinator.classic_group import GroupState
+from spindle.coordinator.classic.classic_group import GroupState
+from spindle.coordinator.coordinator_result import GroupResult
+from spindle.coordinator.descriptions import describe_group, list_groups
 from spindle.coordinator.records import CommittedOffset, GroupRecord, OffsetRecord
 
 RETENTION_MS = 7 * 24 * 3_600_000
@@ -20,7 +22,7 @@ def test_commit_without_membership_makes_a_simple_group() -> None:
     assert s.commit_offsets({("t", 0): 5, ("t", 1): 7}) is ErrorCode.NONE
     assert s.fetch(("t", 0), ("t", 1), ("t", 2)) == {("t", 0): 5, ("t", 1): 7, ("t", 2): -1}
     assert s.group().is_simple
-    (listed,) = s.shard.list_groups([], [])
+    (listed,) = list_groups(s.shard.groups, [], [])
     assert (listed.protocol_type, listed.group_state) == ("", "Empty")
 
 
@@ -282,7 +284,8 @@ def test_offsets_go_with_their_topic() -> None:
     s.commit_offsets({("t", 0): 5}, topic_id=ID_A)
     s.commit_offsets({("t", 1): 5}, topic_id=ID_B)
     s.commit_offsets({("t", 2): 5, ("u", 0): 5})
-    out = s.shard.on_topics_deleted("request", [(ID_A, "t")])
+    out = GroupResult(s.now_ms)
+    s.shard.offset_requests.on_topics_deleted([(ID_A, "t")], out)
     assert out.records == [
         OffsetRecord("orders", TopicPartition("t", 0), None),
         OffsetRecord("orders", TopicPartition("t", 2), None),
@@ -379,7 +382,7 @@ def test_group_that_never_had_a_member_goes_at_the_next_look() -> None:
 def test_stable_group_is_described_with_its_members() -> None:
     s = Scenario()
     (member,) = s.stable_group()
-    (group,) = s.shard.describe_groups(["orders"], 6)
+    group = describe_group(s.shard.groups, "orders", 6)
     assert (group.group_state, group.protocol_type) == ("Stable", "consumer")
     assert group.protocol_data == "range"
     (described,) = group.members
@@ -393,7 +396,7 @@ def test_rebalancing_group_is_described_without_metadata() -> None:
     s = Scenario()
     s.stable_group(2)
     s.join()
-    (group,) = s.shard.describe_groups(["orders"], 6)
+    group = describe_group(s.shard.groups, "orders", 6)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert [m.member_metadata for m in group.members] == [b"", b"", b""]
 
@@ -403,7 +406,7 @@ def test_rebalancing_group_is_described_without_metadata() -> None:
 )
 def test_missing_group_is_described_as_dead(version: int, code: ErrorCode) -> None:
     s = Scenario()
-    (group,) = s.shard.describe_groups(["nope"], version)
+    group = describe_group(s.shard.groups, "nope", version)
     assert (group.group_id, group.group_state, group.error_code) == ("nope", "Dead", code)
     assert (group.error_message is None) is (code is ErrorCode.NONE)
 
@@ -426,7 +429,7 @@ def test_groups_are_listed_by_state_and_type(
     s = Scenario()
     s.stable_group()
     s.commit_offsets({("t", 0): 5}, group="simple")
-    groups = s.shard.list_groups(states, types)
+    groups = list_groups(s.shard.groups, states, types)
     assert [group.group_id for group in groups] == listed
     assert {group.group_type for group in groups} <= {"classic"}
 
@@ -435,6 +438,6 @@ def test_group_is_listed_once_it_is_stored() -> None:
     s = Scenario()
     s.hold()
     s.ask_join(rebalance_ms=REBALANCE_MS)
-    assert s.shard.list_groups([], []) == []
+    assert list_groups(s.shard.groups, [], []) == []
     s.commit()
-    assert [group.group_id for group in s.shard.list_groups([], [])] == ["orders"]
+    assert [group.group_id for group in list_groups(s.shard.groups, [], [])] == ["orders"]

@@ -1,7 +1,7 @@
 """Random operations of members, tools and the clock: invariants hold, and the log suffices.
 
-`Scenario` checks the invariants of the groups after every outcome. At the end, a second shard that
-replays the log must have every offset and every stored generation.
+`Scenario` checks the invariants of the groups after every operation. At the end, a second shard
+that replays the log must have every offset and every stored generation.
 """
 
 from dataclasses import replace
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from spindle.common.errors import ErrorCode
-from spindle.coordinator.classic_group import GroupState
+from spindle.coordinator.classic.classic_group import GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
-from spindle.coordinator.outcome import TimerKey
+from spindle.coordinator.coordinator_result import TimerKey
 
 PROTOCOLS = [
     (("range", subscription("t")),),

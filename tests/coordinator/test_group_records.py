@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import parse_uuid
-from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.classic.group_record import group_of, group_record, new_group_record
+from spindle.coordinator.classic.member import ClassicMember
 from spindle.coordinator.consumer.member import ConsumerMember
 from spindle.coordinator.consumer.records import (
     RecordKind,
@@ -21,8 +23,6 @@ from spindle.coordinator.consumer.records import (
     target_record,
     tombstone,
 )
-from spindle.coordinator.group_record import group_of, group_record, new_group_record
-from spindle.coordinator.member import ClassicMember
 from spindle.coordinator.partitioning import java_string_hash, partition_for, utf16_length
 from spindle.coordinator.records import (
     CommittedOffset,

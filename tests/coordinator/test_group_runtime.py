@@ -19,11 +19,10 @@ from coordinator_log import (
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from spindle.coordinator.effects import Token
-from spindle.coordinator.outcome import Client, Outcome, TimerKey
+from spindle.coordinator.coordinator_result import Client, GroupResult, TimerKey
 from spindle.coordinator.partitioning import partition_for
-from spindle.coordinator.records import GROUP_RECORDS, CommittedOffset, OffsetRecord, encode_record
-from spindle.coordinator.shard import GroupShard
+from spindle.coordinator.records import CommittedOffset, OffsetRecord, encode_record
+from spindle.coordinator.shard import GROUP_RECORDS, GroupShard
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from spindle.protocol.messages.list_groups import ListGroupsRequest
@@ -620,11 +619,9 @@ def test_operations_that_waited_leave_the_event_loop_to_others() -> None:
         await settle()
         events: list[str] = []
 
-        def operation(token: Token, _: int) -> Outcome:
+        def operation(*_: object) -> HeartbeatResponse:
             events.append("operation")
-            out = Outcome()
-            out.answer(token, HeartbeatResponse())
-            return out
+            return HeartbeatResponse()
 
         waiting = [driver.submit(operation, is_exclusive=True) for _ in range(1_000)]
         broker.log.gate.set()
@@ -766,20 +763,16 @@ class TimerInThePast(GroupShard):
         self.fired = 0
         self.has_fired_often = asyncio.Event()
 
-    def loaded(self, now_ms: int) -> Outcome:
-        out = Outcome()
-        out.set_timer(TimerKey("join", GROUP), now_ms)
-        return out
+    def loaded(self, out: GroupResult) -> None:
+        out.set_timer(TimerKey("join", GROUP), out.now_ms)
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Outcome:
+    def on_timer(self, key: TimerKey, out: GroupResult) -> None:
         self.fired += 1
         if self.fired == 3:
             self.has_fired_often.set()
         if self.fails and self.fired == 1:
             raise LookupError("a fault of the group")
-        out = Outcome()
-        out.set_timer(key, now_ms - 3_600_000)
-        return out
+        out.set_timer(key, out.now_ms - 3_600_000)
 
 
 @pytest.mark.parametrize("fails", [False, True])

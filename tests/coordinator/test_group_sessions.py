@@ -4,7 +4,8 @@ import pytest
 from group_scenario import DELAY_MS, REBALANCE_MS, SESSION_MS, Scenario
 
 from spindle.common.errors import ErrorCode
-from spindle.coordinator.classic_group import GroupState
+from spindle.coordinator.classic.classic_group import GroupState
+from spindle.coordinator.coordinator_result import GroupResult
 
 
 def test_heartbeat_is_refused_as_the_member_is_wrong() -> None:
@@ -171,7 +172,8 @@ def test_unloading_sends_parked_requests_away(is_joining: bool) -> None:
     else:
         s.advance(DELAY_MS * 3)
         parked = s.ask_sync(follower, 1)
-    out = s.shard.unloaded(s.now_ms)
+    out = GroupResult(s.now_ms)
+    s.shard.unloaded(out)
     answers = dict(out.answers)
     assert answers[parked].error_code == ErrorCode.NOT_COORDINATOR
     assert leader in s.group().members
@@ -181,7 +183,7 @@ def test_unloading_sends_parked_requests_away(is_joining: bool) -> None:
 def test_dead_group_answers_nothing_of_its_own() -> None:
     s = Scenario()
     (member,) = s.stable_group()
-    s.shard.unloaded(s.now_ms)
+    s.shard.unloaded(GroupResult(s.now_ms))
     gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert s.joined(s.ask_join(member)).error_code == gone
     assert s.synced(s.ask_sync(member, 1)).error_code == gone

@@ -4,7 +4,7 @@ import pytest
 from group_scenario import DELAY_MS, REBALANCE_MS, SESSION_MS, Scenario
 
 from spindle.common.errors import ErrorCode
-from spindle.coordinator.classic_group import GroupState
+from spindle.coordinator.classic.classic_group import GroupState
 
 
 def static_group(s: Scenario, *instances: str) -> dict[str, str]:

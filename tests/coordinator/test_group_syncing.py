@@ -4,7 +4,7 @@ import pytest
 from group_scenario import REBALANCE_MS, SESSION_MS, Scenario, with_config
 
 from spindle.common.errors import ErrorCode
-from spindle.coordinator.classic_group import GroupState
+from spindle.coordinator.classic.classic_group import GroupState
 
 
 def two_joined(s: Scenario) -> tuple[str, str]:

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindle.coordinator.effects import TimerChange
-from spindle.coordinator.outcome import TimerKey
+from spindle.coordinator.coordinator_result import TimerChange, TimerKey
 from spindle.coordinator.timers import TimerQueue
 
 KEYS = [

@@ -62,7 +62,7 @@ STEPS: dict[str, Step] = {
 
 def one_marker(s: TransactionScenario) -> None:
     for transaction, partitions in s.markers:
-        s.execute(s.shard.markers_written(transaction, partitions[:1], s.now_ms))
+        s.markers_written(transaction, partitions[:1])
 
 
 def replayed(s: TransactionScenario, records: Iterable[TransactionRecord]) -> TransactionShard:

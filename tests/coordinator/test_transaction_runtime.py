@@ -13,10 +13,11 @@ from prometheus_client import Metric
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
+from spindle.coordinator.coordinator_result import Token
 from spindle.coordinator.transactions.config import TransactionsConfig
-from spindle.coordinator.transactions.ending import EndRequest
+from spindle.coordinator.transactions.end_txn import EndRequest
 from spindle.coordinator.transactions.records import TransactionRecord
-from spindle.coordinator.transactions.shard import TransactionEffects, TransactionTimer
+from spindle.coordinator.transactions.shard import TransactionShard, TransactionTimer
 from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata.features import TRANSACTION_VERSION
 from spindle.metadata.image import MetadataImage
@@ -29,7 +30,8 @@ from spindle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from spindle.raft.ready import Destination
-from spindle.runtime.coordinator.shard_writer import ShardSettings
+from spindle.runtime.coordinator.shard_work import Operation
+from spindle.runtime.coordinator.shard_writer import AnyResult, ShardSettings
 from spindle.runtime.coordinator.transaction_coordinator import TransactionCoordinator
 from spindle.runtime.metrics.transactions import count_transactions, transaction_metrics
 from spindle.runtime.peers.port import PeerUnavailable
@@ -156,6 +158,16 @@ class TransactionBroker:
             self.log.grown.clear()
             await self.log.grown.wait()
             await settle()
+
+
+def fired(shard: TransactionShard, timer: TransactionTimer, after_ms: int) -> Operation:
+    """Return an operation in which the timer fires, as if this time had passed."""
+
+    def operation(_: Token, out: AnyResult) -> None:
+        out.now_ms += after_ms
+        shard.on_timer(timer, out)
+
+    return operation
 
 
 def with_broker(story: Callable[[TransactionBroker], Coroutine[Any, Any, None]]) -> None:
@@ -315,14 +327,13 @@ def test_markers_whose_report_had_to_wait_for_too_long_are_reported_again() -> N
         await broker.end(await broker.begin())
         driver = broker.transactions.shards.of("tx")
         broker.log.gate = asyncio.Event()
-        stuck = TransactionEffects()
-        stuck.records.append(TransactionRecord("other", None))
-        driver.submit(lambda *_: stuck, is_exclusive=True)
+        stuck = TransactionRecord("other", None)
+        driver.submit(lambda _, out: out.records.append(stuck), is_exclusive=True)
         broker.leaders.gate.set()
         await settle()
         # The report waits behind the exclusive operation, as this does.
         with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
-            await driver.submit(lambda *_: TransactionEffects())
+            await driver.submit(lambda *_: None)
         broker.log.gate.set()
         await broker.until("CompleteCommit")
         assert len(broker.leaders.requests) == 1  # a leader may refuse the same marker again
@@ -405,11 +416,7 @@ def test_transactions_that_time_out_together_may_need_several_batches() -> None:
         for driver in broker.transactions.shards:
             at, shard = driver.partition, driver.shard
             done = len(broker.log.batches[at])
-            driver.submit(
-                lambda _, now_ms, shard=shard: shard.on_timer(
-                    TransactionTimer("timeouts"), now_ms + 60_001
-                )
-            )
+            driver.submit(fired(shard, TransactionTimer("timeouts"), 60_001))
             await settle()
             assert max(map(len, broker.log.batches[at][done:])) <= 1_000
         for name in names:
@@ -434,11 +441,7 @@ def test_a_name_that_no_record_can_hold_does_not_keep_others_from_expiring() -> 
             with suppress(ApiError):
                 await broker.init(name)
         for driver in broker.transactions.shards:
-            driver.submit(
-                lambda _, now_ms, shard=driver.shard: shard.on_timer(
-                    TransactionTimer("expiration"), now_ms + 604_800_000
-                )
-            )
+            driver.submit(fired(driver.shard, TransactionTimer("expiration"), 604_800_000))
         await settle()
         assert [len(driver.shard.ids) for driver in broker.transactions.shards] == [0, 0]
 

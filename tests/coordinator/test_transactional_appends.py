@@ -7,16 +7,20 @@ from coordinator_log import CONFIG, MemoryLog, run, standing_clock
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
-from spindle.coordinator.effects import EndOfTransaction, InTransaction, Token, Transaction
-from spindle.coordinator.outcome import Outcome
-from spindle.coordinator.records import GROUP_RECORDS, CommittedOffset, OffsetRecord
-from spindle.coordinator.shard import GroupShard
+from spindle.coordinator.coordinator_result import (
+    EndOfTransaction,
+    InTransaction,
+    Token,
+    Transaction,
+)
+from spindle.coordinator.records import CommittedOffset, OffsetRecord
+from spindle.coordinator.shard import GROUP_RECORDS, GroupShard
 from spindle.protocol.messages.heartbeat import HeartbeatResponse
 from spindle.protocol.records.batch import BatchHeader, read_header
 from spindle.protocol.records.control import EndTransactionMarker
 from spindle.runtime.coordinator.shard_driver import ShardDriver
 from spindle.runtime.coordinator.shard_work import Operation
-from spindle.runtime.coordinator.shard_writer import ShardSettings
+from spindle.runtime.coordinator.shard_writer import AnyResult, ShardSettings
 
 AT = TopicPartition(OFFSETS_TOPIC, 0)
 OF_SEVEN = InTransaction(7, 3)
@@ -28,14 +32,13 @@ ABORT_OF_EIGHT = EndOfTransaction(8, 0, EndTransactionMarker(is_commit=False, co
 def operation(transaction: Transaction, partition: int | None = None) -> Operation:
     """Return an operation that commits offset 10 for a partition of t, or only ends."""
 
-    def decide(token: Token, _: int) -> Outcome:
-        out = Outcome(transaction)
+    def decide(_: Token, out: AnyResult) -> HeartbeatResponse:
+        out.transaction = transaction
         if partition is not None:
             out.records.append(
                 OffsetRecord("g", TopicPartition("t", partition), CommittedOffset(10))
             )
-        out.answer_after_commit(token, HeartbeatResponse())
-        return out
+        return HeartbeatResponse()
 
     return decide
 

@@ -5,7 +5,11 @@ from transaction_scenario import LAST_EPOCH, P0, P1, START_MS, TX, TransactionSc
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.coordinator.transactions.config import TransactionsConfig
-from spindle.coordinator.transactions.descriptions import TransactionFilter, unknown_states
+from spindle.coordinator.transactions.descriptions import (
+    TransactionFilter,
+    describe_transaction,
+    unknown_states,
+)
 from spindle.coordinator.transactions.metadata import NO_TIMEOUT_MS, TransactionState
 from spindle.protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -284,13 +288,13 @@ def test_a_transaction_is_complete_when_no_marker_is_missing() -> None:
     s.end((100, 0))
     ((transaction, partitions),) = s.markers
     assert partitions == [P0, P1]
-    s.execute(s.shard.markers_written(transaction, [P0], s.now_ms))
+    s.markers_written(transaction, [P0])
     assert s.shard.is_marking(transaction)
-    assert s.shard.describe(TX).topics[0].partitions == [1]
-    s.execute(s.shard.markers_written(transaction, [P1], s.now_ms))
+    assert describe_transaction(s.shard.ids, TX).topics[0].partitions == [1]
+    s.markers_written(transaction, [P1])
     assert s.state is COMPLETE_COMMIT
     assert not s.shard.is_marking(transaction)
-    s.execute(s.shard.markers_written(transaction, [P1], s.now_ms))
+    s.markers_written(transaction, [P1])
     assert len(s.log) == 4
 
 
@@ -301,7 +305,7 @@ def test_markers_of_an_earlier_transaction_count_for_nothing() -> None:
     s.mark()
     s.add((100, 1), P0, P1)
     s.end((100, 1))
-    s.execute(s.shard.markers_written(earlier, [P0, P1], s.now_ms))
+    s.markers_written(earlier, [P0, P1])
     assert s.state is TransactionState.PREPARE_COMMIT
 
 
@@ -394,11 +398,11 @@ def test_unused_ids_expire() -> None:
 
 def test_description() -> None:
     s = ongoing()
-    found = s.shard.describe(TX)
+    found = describe_transaction(s.shard.ids, TX)
     assert (found.transaction_state, found.producer_id, found.producer_epoch) == ("Ongoing", 100, 0)
     assert (found.transaction_timeout_ms, found.transaction_start_time_ms) == (60_000, START_MS)
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [("t", [0, 1])]
-    missing = s.shard.describe("other")
+    missing = describe_transaction(s.shard.ids, "other")
     assert missing.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
@@ -408,7 +412,7 @@ def test_list_filters() -> None:
 
     def listed(**filters: object) -> int:
         wanted = TransactionFilter(ListTransactionsRequest(**filters))  # type: ignore[arg-type]
-        return len(s.shard.list_ids(wanted, s.now_ms))
+        return len(wanted.listed(s.shard.ids, s.now_ms))
 
     assert listed() == 1
     assert listed(state_filters=["Ongoing", "Empty"]) == 1

@@ -12,7 +12,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.coordinator.timers import TimerQueue
 from spindle.coordinator.transactions.config import TransactionsConfig
-from spindle.coordinator.transactions.ending import EndRequest
+from spindle.coordinator.transactions.end_txn import EndRequest
 from spindle.coordinator.transactions.metadata import TransactionMetadata, TransactionState
 from spindle.coordinator.transactions.records import (
     TransactionRecord,
@@ -20,11 +20,12 @@ from spindle.coordinator.transactions.records import (
     parse_transaction,
 )
 from spindle.coordinator.transactions.shard import (
-    TransactionEffects,
+    TransactionResult,
     TransactionShard,
     TransactionTimer,
 )
-from spindle.coordinator.transactions.transactions import MarkedTransaction, TransactionalId
+from spindle.coordinator.transactions.transaction_table import MarkedTransaction, TransactionalId
+from spindle.protocol.message import Message
 from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 
 START_MS = 1_700_000_000_000
@@ -48,7 +49,7 @@ class TransactionScenario:
         self.now_ms = START_MS
         self.log: list[TransactionRecord] = []
         self.markers: list[tuple[MarkedTransaction, list[TopicPartition]]] = []
-        self.held: list[TransactionEffects] | None = None
+        self.held: list[TransactionResult] | None = None
         self.answers: dict[int, Any] = {}
         self.next_id = 100
         self.has_ids = True
@@ -67,7 +68,7 @@ class TransactionScenario:
             parsed = parse_transaction(*encode_transaction(record), offset)
             assert parsed is not None
             self.shard.replay(parsed, -1)
-        self.execute(self.shard.loaded(self.now_ms))
+        self._run(self.shard.loaded)
 
     def _new_id(self) -> int:
         if not self.has_ids:
@@ -82,7 +83,7 @@ class TransactionScenario:
 
     # ------------------------------------------------------------ the driver's part
 
-    def execute(self, out: TransactionEffects) -> None:
+    def execute(self, out: TransactionResult) -> None:
         for change in out.timers:
             self.timers.apply(change)
         for token, response in out.answers:
@@ -93,14 +94,15 @@ class TransactionScenario:
             self._finish(out, ErrorCode.NONE)
         self.shard.check()
 
-    def _finish(self, out: TransactionEffects, code: ErrorCode) -> None:
+    def _finish(self, out: TransactionResult, code: ErrorCode) -> None:
+        result = TransactionResult(self.now_ms)
         if code is ErrorCode.NONE:
             base_offset = len(self.log)
             self.log += out.records
-            effects = self.shard.committed(out.records, base_offset, None, self.now_ms)
+            self.shard.committed(out.records, base_offset, None, result)
         else:
-            effects = self.shard.failed(out.records, code, self.now_ms)
-        for change in effects.timers:
+            self.shard.failed(out.records, result)
+        for change in result.timers:
             self.timers.apply(change)
         for token, response in out.answers_after_commit:
             self.answers[token] = response if code is ErrorCode.NONE else code  # type: ignore[index]
@@ -129,16 +131,29 @@ class TransactionScenario:
             self.now_ms = max(self.now_ms, next_ms)
             key = self.timers.pop_due(self.now_ms)
             if key is not None:
-                self.execute(self.shard.on_timer(key, self.now_ms))
+                self._run(self.shard.on_timer, key)
         self.now_ms = end_ms
 
     # ------------------------------------------------------------ requests
 
-    def ask(self, operation: Callable[[int], TransactionEffects]) -> int:
+    def ask(self, operation: Callable[[TransactionResult], Message]) -> int:
         """Send a request, and return its token. Raises ApiError if it is refused at once."""
         self._tokens += 1
-        self.execute(operation(self._tokens))
+        out = TransactionResult(self.now_ms)
+        out.answer_after_commit(self._tokens, operation(out))
+        self.execute(out)
         return self._tokens
+
+    def markers_written(
+        self, transaction: MarkedTransaction, partitions: Sequence[TopicPartition]
+    ) -> None:
+        self._run(self.shard.markers_written, transaction, partitions)
+
+    def _run(self, operation: Callable[..., None], *arguments: Any) -> None:
+        """Run an operation that no request waits for."""
+        out = TransactionResult(self.now_ms)
+        operation(*arguments, out)
+        self.execute(out)
 
     def init(
         self, producer: Producer = (-1, -1), timeout_ms: int = 60_000, **fields: Any
@@ -151,15 +166,13 @@ class TransactionScenario:
             producer_epoch=producer[1],
             **fields,
         )
-        return self._result(lambda token: self.shard.init_producer_id(token, request, self.now_ms))
+        return self._result(lambda out: self.shard.init_producer_id(request, out))
 
     def add(
         self, producer: Producer, *partitions: TopicPartition, version: int = 2
     ) -> ErrorCode | Producer:
         found = self._result(
-            lambda token: self.shard.add_partitions(
-                token, TX, producer, partitions, version, self.now_ms
-            )
+            lambda out: self.shard.add_partitions(TX, producer, partitions, version, out)
         )
         return found if isinstance(found, ErrorCode) else ErrorCode.NONE
 
@@ -168,11 +181,9 @@ class TransactionScenario:
     ) -> Producer | ErrorCode:
         """Send EndTxn; return the producer id and epoch of the next transaction, or the error."""
         request = EndRequest(*producer, is_commit, version)
-        return self._result(
-            lambda token: self.shard.end_transaction(token, TX, request, self.now_ms)
-        )
+        return self._result(lambda out: self.shard.end_transaction(TX, request, out))
 
-    def _result(self, operation: Callable[[int], TransactionEffects]) -> Any:
+    def _result(self, operation: Callable[[TransactionResult], Message]) -> Any:
         try:
             token = self.ask(operation)
         except ApiError as error:
@@ -190,7 +201,7 @@ class TransactionScenario:
         """Write all markers; return producer id, epoch and result of each transaction."""
         written, self.markers = self.markers, []
         for transaction, partitions in written:
-            self.execute(self.shard.markers_written(transaction, partitions, self.now_ms))
+            self.markers_written(transaction, partitions)
         self.advance()
         return [(m.producer_id, m.producer_epoch, m.is_commit) for m, _ in written]
 

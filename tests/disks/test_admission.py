@@ -6,7 +6,13 @@ import pytest
 
 from spindle.common.errors import ConfigError
 from spindle.common.uuids import Uuid
-from spindle.disks.admission import Owner, check_apart, examine_directory, format_directory
+from spindle.disks.admission import (
+    Owner,
+    check_apart,
+    check_still_mounted,
+    examine_directory,
+    format_directory,
+)
 from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
 from spindle.testing.filesystem import MemoryFileSystem
 
@@ -117,6 +123,32 @@ def test_a_metadata_log_and_other_content_are_refused() -> None:
         files.make_directories(f"/disks/full/{name}")
     with pytest.raises(ConfigError, match="it contains a, b, c and 2 more; name an empty"):
         admit(files, "/disks/full")
+
+
+class Mounts(MemoryFileSystem):
+    """A file system that is mounted at one place."""
+
+    def __init__(self, mount_point: str) -> None:
+        super().__init__()
+        self._mount_point = mount_point
+
+    def mount_point(self, path: str) -> str:
+        return self._mount_point
+
+
+@pytest.mark.parametrize("present", ["/", "/disks"])
+def test_an_empty_mount_point_without_its_disk_is_refused(present: str) -> None:
+    for former in ("/disks/a", "/disks/a/kafka"):
+        with pytest.raises(ConfigError, match=f"no disk is mounted at {former}, as there was"):
+            check_still_mounted(Mounts(present), "/disks/a/kafka", former)
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [("/", "/"), ("/", "/disks/a"), ("/disks/a", "/disks/a"), ("/dis", "/disks/a"), ("", "/")],
+)
+def test_a_folder_and_a_new_disk_are_no_missing_disk(former: str, present: str) -> None:
+    check_still_mounted(Mounts(present), "/disks/a", former)
 
 
 def test_a_directory_inside_or_above_another_one_is_refused() -> None:

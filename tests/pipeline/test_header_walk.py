@@ -3,7 +3,7 @@
 import mmap
 import subprocess
 import sys
-from ctypes import CDLL, addressof, c_char, c_int, c_size_t, c_void_p
+from ctypes import CDLL, addressof, c_char, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 
 from spindle.common.filesystem import OsFileSystem
+from spindle.common.ids import TopicPartition
 from spindle.log.cleaning.native_kernel import load_library
 from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
 from spindle.pipeline.records import header_kernel, headers
+from spindle.pipeline.records.corruption import CorruptBatch
+from spindle.pipeline.records.decoder import BatchDecoder
 from spindle.pipeline.records.record_walk import walk_batch
-from spindle.pipeline.records.tables import DIGEST_WIDTH
+from spindle.pipeline.records.tables import DIGEST_WIDTH, WRONG_OFFSETS
+from spindle.pipeline.records.unpacked_records import check_records
 from spindle.protocol.records.batch import HEADER, HEADER_BYTES, BatchHeader
 from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
 
@@ -59,7 +63,7 @@ def some_batch(random: Random) -> bytes:
     ]
     batch = build_batch(
         records,
-        random.choice([0, 7, 2**40, 2**63 - 2, -5]),
+        random.choice([0, 7, 2**40, 2**63 - 4] * 4 + [2**63 - 2, -5]),
         producer_id=random.choice([-1, 5]),
         is_transactional=random.random() < 0.2,
         is_control=random.random() < 0.1,
@@ -107,7 +111,7 @@ def walked(walk: Any, address: int, size_bytes: int, rest: tuple[Any, ...]) -> l
 
 
 def test_both_walks_fill_the_same_tables_from_damaged_bytes() -> None:
-    random, memory = Random(24), GuardedMemory()
+    random, memory = Random(25), GuardedMemory()
     statuses, record_statuses = set(), set()
     for trial in range(TRIALS):
         data = some_bytes(random)
@@ -123,8 +127,35 @@ def test_both_walks_fill_the_same_tables_from_damaged_bytes() -> None:
         assert walked(headers.header_walk(), address, len(data), rest) == expected, trial
         statuses.add(expected[2][headers.WALK_STATUS])
         record_statuses.update(expected[1][0] if expected[1] else [])
-    assert statuses == {0, 1, 2, 3, 5}
+    assert statuses == {0, 1, 2, 3, 5, 6}
     assert record_statuses == set(range(-1, 8))
+
+
+@pytest.mark.parametrize(
+    ("base_offset", "last_delta"),
+    [(2**63 - 1, 0), (2**63 - 8, 7), (2**63 - 1, 2**31 - 1), (-1, 0), (-(2**63), 0), (5, -1)],
+)
+def test_offsets_that_no_log_can_have_are_reported_and_not_added(
+    base_offset: int, last_delta: int
+) -> None:
+    """The checksum does not cover the base offset, and a sum that overflows would look early."""
+    good = bytearray(build_batch([SimpleRecord(b"key", b"value", 5)], 0))
+    header = BatchHeader._make(HEADER.unpack(good[:HEADER_BYTES]))
+    changed = header._replace(base_offset=base_offset, last_offset_delta=last_delta)
+    data = bytes(good) + seal_batch(changed, good[HEADER_BYTES:])
+    memory = GuardedMemory()
+    address = memory.hold(data)
+    for walk in (headers.header_walk(), header_kernel.walk_headers):
+        _, _, result = walked(walk, address, len(data), (0, (0, 2**63 - 1), 1, 0))
+        assert result[headers.WALK_STATUS] == WRONG_OFFSETS
+        assert (result[headers.WALK_BATCHES], result[headers.WALK_NEXT_OFFSET]) == (1, 1)
+        assert not result[headers.WALK_FINISHED]
+    decoder = BatchDecoder(TopicPartition("t", 0))
+    rows = decoder.decode(data)
+    assert next(rows).num_rows == 1
+    with pytest.raises(CorruptBatch, match="offsets are no range"):
+        next(rows)
+    assert (decoder.next_offset, decoder.is_finished) == (1, False)
 
 
 def test_both_walks_read_no_byte_behind_a_torn_batch() -> None:
@@ -139,7 +170,8 @@ def test_both_walks_read_no_byte_behind_a_torn_batch() -> None:
 
 
 def test_both_checks_of_unpacked_records_say_the_same() -> None:
-    random, memory = Random(25), GuardedMemory()
+    random, memory, library = Random(25), GuardedMemory(), load_library()
+    assert library is not None
     for trial in range(TRIALS):
         data = some_batch(random)[HEADER_BYTES:]
         data = data[: random.randrange(len(data) + 1)] if random.random() < 0.5 else data
@@ -148,7 +180,12 @@ def test_both_checks_of_unpacked_records_say_the_same() -> None:
         status, at, _ = walk_batch(
             address, address + len(data), count, 0, last_delta, NO_DIGESTS, 0
         )
-        found = headers.check_records(address, len(data), count, last_delta)
+        byte = c_int64()
+        found = library.spindle_check_records(
+            address, len(data), count, last_delta, addressof(byte)
+        )
+        assert (found, byte.value) == (status, at), trial
+        found = check_records(data, count, last_delta)
         assert found == (status, at), trial
 
 

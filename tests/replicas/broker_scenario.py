@@ -115,10 +115,14 @@ class Fetchers:
     def __init__(self) -> None:
         self.leaders: dict[tuple[str, int], int] = {}
         self.throttled: list[tuple[str, int]] = []
+        self.lags: dict[Partition, int] = {}
 
     def follow(self, replicas: Sequence[Following]) -> None:
         for partition, _ in replicas:
             self.leaders[partition.topic_partition] = partition.leader_id
+
+    def lag(self, partition: Partition) -> int:
+        return self.lags.get(partition, -1)
 
     def throttle(self, partition: Partition) -> None:
         self.throttled.append(partition.topic_partition)

@@ -161,9 +161,13 @@ class Fetching:
 
     def __init__(self) -> None:
         self.followed: list[Partition] = []
+        self.lags: dict[Partition, int] = {}
 
     def follow(self, replicas: Sequence[Following]) -> None:
         self.followed += [replica.partition for replica in replicas]
+
+    def lag(self, partition: Partition) -> int:
+        return self.lags.get(partition, -1)
 
     def throttle(self, partition: Partition) -> None:
         raise NotImplementedError

@@ -90,14 +90,6 @@ def test_a_failed_request_does_not_overwrite_what_came_meanwhile() -> None:
     assert content(again) == {(TOPIC, 0): DIR_B}
 
 
-def test_what_is_being_sent_is_not_queued_again() -> None:
-    queue = Assignments(1, everything)
-    queue.add(TOPIC, 0, DIR_A)
-    assert queue.next_request(1) is not None
-    queue.add(TOPIC, 0, DIR_A)
-    assert not queue.has_ready
-
-
 def test_stale_entries_are_dropped_just_before_sending() -> None:
     queue = Assignments(1, lambda topic_id, _: topic_id == TOPIC)
     queue.add(OTHER, 0, DIR_A)
@@ -151,9 +143,19 @@ def test_a_repeated_assignment_is_sent_again_after_the_one_under_way() -> None:
     first = queue.next_request(1)
     assert first is not None
     queue.add(TOPIC, 0, DIR_A)
-    assert not queue.has_ready
-    queue.repeat(TOPIC, 0, DIR_A)
     queue.answered(answer(first))
     again = queue.next_request(1)
     assert again is not None
     assert content(again) == {(TOPIC, 0): DIR_A}
+
+
+def test_accepted_assignments_are_reported_and_refused_ones_are_not() -> None:
+    queue = Assignments(1, everything)
+    acknowledged: list[tuple[bytes, int, bytes]] = []
+    queue.on_acknowledged = lambda *assignment: acknowledged.append(assignment)
+    queue.add(TOPIC, 0, DIR_A)
+    queue.add(TOPIC, 1, DIR_B)
+    request = queue.next_request(9)
+    assert request is not None
+    assert not queue.answered(answer(request, {0: 1}))
+    assert acknowledged == [(TOPIC, 1, DIR_B)]

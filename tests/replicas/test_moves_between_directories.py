@@ -17,6 +17,7 @@ from moving_broker import (
 )
 
 from spindle.common.errors import ErrorCode
+from spindle.common.uuids import DIRECTORY_UNASSIGNED
 from spindle.disks import log_copy
 from spindle.log.formats.checkpoints import RECOVERY_POINTS, read_offset_checkpoint
 from spindle.log.log_config import LogConfig
@@ -114,6 +115,48 @@ def test_a_target_that_is_recorded_from_before_is_corrected_while_the_replica_is
         assert broker.assigned == [A]
         assert broker.move.course.state is MoveState.COPYING
         await broker.stop()
+
+    run(scenario)
+
+
+def test_a_move_goes_on_when_the_controller_accepts_a_target_that_is_recorded_from_before() -> None:
+    async def scenario() -> None:
+        broker = await new_broker()
+        expected = await broker.fill()
+        broker.is_deaf = True
+        broker.quota.limit_bytes_per_s = -1  # nothing is copied
+        await broker.begin()
+        broker.cluster.change("orders", directories=[B])
+        await broker.follow_metadata()
+        broker.quota.limit_bytes_per_s = broker.rate
+        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+        # The controller got the target before it got the source, so it had nothing to record.
+        topic_id = broker.partition.topic_id
+        broker.replicas.assignment_acknowledged(topic_id, 0, A)
+        assert broker.move.course.state is MoveState.ASSIGNING
+        broker.replicas.assignment_acknowledged(topic_id, 0, B)
+        await broker.until_moved()
+        assert values(broker.partition.log) == expected
+        assert broker.names(1) == ["orders-0"]
+
+    run(scenario)
+
+
+def test_a_replica_that_is_removed_and_added_again_during_its_move_is_assigned_again() -> None:
+    async def scenario() -> None:
+        broker = await new_broker()
+        expected = await broker.fill()
+        broker.is_deaf = True
+        await broker.begin()
+        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+        # The metadata has not published the removal: the broker only sees a new registration.
+        broker.is_deaf = False
+        broker.cluster.change("orders", directories=[DIRECTORY_UNASSIGNED])
+        await broker.follow_metadata()
+        await broker.until_moved()
+        assert broker.assigned == [B, B]
+        assert recorded(broker) == B
+        assert values(broker.partition.log) == expected
 
     run(scenario)
 

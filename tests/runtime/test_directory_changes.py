@@ -10,6 +10,7 @@ from directory_harness import add, alter, described, fail, log_dirs, registered,
 from node_harness import Home, batch_of, connected, records_in, run, running
 
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
+from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction, ReplicaState
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -190,8 +191,14 @@ def test_a_replica_that_is_served_elsewhere_is_not_lost_with_its_old_copy(tmp_pa
     run(scenario)
 
 
-def test_a_replaced_directory_gets_a_new_id(tmp_path: Path) -> None:
+def test_a_replaced_directory_gets_a_new_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = Home(tmp_path, 2).format()
+    mounted = {str(home.directories[1])}
+    monkeypatch.setattr(
+        OsFileSystem, "mount_point", lambda self, path: path if path in mounted else "/"
+    )
 
     async def scenario() -> None:
         async with running(home) as node, connected(node) as client:
@@ -205,6 +212,12 @@ def test_a_replaced_directory_gets_a_new_id(tmp_path: Path) -> None:
             assert "mount its disk" in str(refused.error_message)
             assert not path.exists()
             path.mkdir()
+            mounted.clear()
+            refused = await alter(client, DirectoryAction.READMIT, path)
+            assert refused.error_code == ErrorCode.INVALID_REQUEST
+            assert f"no disk is mounted at {path}, as there was" in str(refused.error_message)
+            assert not list(path.iterdir())
+            mounted.add(str(path))
             answer = await alter(client, DirectoryAction.READMIT, path)
             assert (answer.error_code, answer.was_formatted) == (0, True), answer
             assert answer.directory_id not in before
@@ -239,8 +252,13 @@ def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until_each_
                 assert named == [where.partition for where in lost if where not in accepted]
                 assert not list(path.iterdir())
             unknown = TopicPartition("t", 99)
-            refused = await alter(client, DirectoryAction.READMIT, path, unknown)
-            assert f"{path} is empty, t-99 is no replica of it, and" in str(refused.error_message)
+            for accepted in ([unknown], [*lost, unknown]):
+                refused = await alter(client, DirectoryAction.READMIT, path, *accepted)
+                assert refused.error_message == (
+                    f"t-99 would not be lost with {path}, but {lost[0]}, {lost[1]} would: leave "
+                    "out --accept-loss t-99"
+                )
+            assert not list(path.iterdir())
             answer = await alter(client, DirectoryAction.READMIT, path, *lost)
             assert (answer.error_code, answer.was_formatted) == (0, True), answer
             states = [p.state for t in answer.topics for p in t.partitions]

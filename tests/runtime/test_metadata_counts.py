@@ -129,6 +129,23 @@ def test_leaders_of_the_quorum_are_counted() -> None:
     assert counts.leaders_seen == 2
 
 
+def test_unclean_elections_of_one_event_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    root = logging.getLogger("spindle")
+    root.addHandler(caplog.handler)
+    caplog.set_level(logging.WARNING, "spindle.runtime.controller.cluster_log")
+    try:
+        story = Story()
+        story.publish(*CREATED, *(partition(A, n, 1) for n in range(30)))
+        changes = [killed_and_started_again(number, 2) for number in range(10, 15)]
+        for records in (*zip(*changes, strict=True), (change(20, 3, recovery=1),)):
+            story.publish(*records)
+    finally:
+        root.removeHandler(caplog.handler)
+    several, one = dict.fromkeys(record.getMessage() for record in caplog.records)
+    assert several.startswith("UNCLEAN election of 5 partitions: a-10, a-11, a-12 and 2 more: all ")
+    assert one.startswith("UNCLEAN election of a-20: leader 1 -> 3, leader epoch 1: no replica of ")
+
+
 def test_operators_read_of_brokers_and_leaders(caplog: pytest.LogCaptureFixture) -> None:
     root = logging.getLogger("spindle")
     root.addHandler(caplog.handler)

@@ -8,7 +8,7 @@ from node_harness import Home, batch_of, connected, records_in, run, running
 
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
-from spindle.coordinator.effects import EndOfTransaction, InTransaction
+from spindle.coordinator.coordinator_result import EndOfTransaction, InTransaction
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction

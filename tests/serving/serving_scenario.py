@@ -76,6 +76,8 @@ class ServingScenario(BrokerScenario):
             capacities=_UNUSED,
             alter_disks=_UNUSED,
             move_replica=_UNUSED,
+            begin_rebuild=_UNUSED,
+            cancel_rebuild=_UNUSED,
             controller=_UNUSED,
             fetch_sessions=FetchSessionCache(10, lambda: next(ids)),
             producer_ids=ProducerIds(ME, _UNUSED, self.loop),

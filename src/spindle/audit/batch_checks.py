@@ -3,14 +3,14 @@
 Checksums, offsets and leader epochs. `log_join` compares segments with each other.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from spindle.audit.findings import MAX_OF_A_KIND, Collector, FindingKind
+from spindle.audit.segment_part import NO_BATCHES, BatchPart, EpochRun, OffsetGap
 from spindle.audit.segment_scan import MAX_BAD_SPANS, BadSpan
 from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.pipeline.records.headers import (
@@ -29,71 +29,29 @@ _LAST_CODEC: Final = 4
 _NO_RUN: Final = -(2**31) - 1
 
 
-class EpochRun(NamedTuple):
-    """Batches in a row with the same leader epoch, and where the first one is.
-
-    `first_offset` is the base offset of the first of them, `last_offset` the end of the last one.
-    """
-
-    path: Path
-    position: int
-    epoch: int
-    first_offset: int
-    last_offset: int
-
-
-class OffsetGap(NamedTuple):
-    """Offsets that no batch has: [first_missing, following); `position` is that of the next batch.
-
-    The position is None between two segments.
-    """
-
-    path: Path
-    position: int | None
-    first_missing: int
-    following: int
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPart:
-    """The batches of one segment, as far as the next ones need to know them.
-
-    Attributes:
-        first_offset, next_offset: the base offset of the first batch, and the offset after the
-            last one; None without a batch.
-        is_rewritten: batches lack records that they had, which only compaction does.
-        epoch_runs: the leader epochs of the batches, in their order.
-        gaps: the first gaps between batches, without those behind bytes that are no batches, and
-            behind batches whose offset is a finding.
-    """
-
-    first_offset: int | None
-    next_offset: int | None
-    is_rewritten: bool
-    epoch_runs: tuple[EpochRun, ...]
-    gaps: tuple[OffsetGap, ...] = ()
-
-
 class BatchChecks:
     """Checks the batches of one segment.
 
     Args:
         path: the segment.
         base_offset: the offset in its name.
+        noted: what the batches before the first window say, in which nothing is unusual.
 
     Attributes:
         has_wrong_checksum: a batch was damaged, so its timestamps may be other ones, too.
     """
 
-    def __init__(self, findings: Collector, path: Path, base_offset: int) -> None:
+    def __init__(
+        self, findings: Collector, path: Path, base_offset: int, noted: BatchPart = NO_BATCHES
+    ) -> None:
         self._findings = findings
         self._path = path
         self._segment_base = base_offset
-        self._epoch_runs: list[EpochRun] = []
-        self._next_offset: int | None = None
-        self._first_offset: int | None = None
-        self._is_rewritten = False
-        self._end: int | None = None
+        self._epoch_runs = list(noted.epoch_runs)
+        self._next_offset = noted.next_offset
+        self._first_offset = noted.first_offset
+        self._is_rewritten = noted.is_rewritten
+        self._end = noted.next_offset
         self._gaps: dict[int, OffsetGap] = {}
         self.has_wrong_checksum = False
 

@@ -119,6 +119,6 @@ def _check_quorum(findings: Collector, cluster: ReportedCluster) -> None:
             continue
         silence_ms = now_ms - voter.last_fetch_ms
         if silence_ms > MAX_VOTER_SILENCE_MS:
-            since = "never" if voter.last_fetch_ms < 0 else f"not for {silence_ms // 1000} s"
-            evidence = f"it has fetched the metadata log {since}"
+            since = "" if voter.last_fetch_ms < 0 else f" for {silence_ms // 1000} s"
+            evidence = f"it has not fetched the metadata log{since}"
             findings.add(FindingKind.BROKER_SILENT, f"controller {voter.node_id}", evidence)

@@ -4,19 +4,12 @@ Replicas have the same batches, byte for byte, below the high watermark. A diges
 batches that begin in a stretch of offsets, so two replicas agree in a stretch if their sums do.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
-from spindle.pipeline.records.headers import BASE_OFFSET, CRC, LAST_DELTA, LEADER_EPOCH
-
 STRETCH_OFFSETS: Final = 4096
 TAIL_BATCHES: Final = 1024
-_FACTORS: Final = np.array(
-    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64
-)
-_SHIFT: Final = np.uint64(29)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +47,24 @@ class DigestBuilder:
         self._sums: dict[int, int] = {}
         self._tail: list[tuple[int, int]] = []
 
-    def window(self, fields: Any) -> None:
-        """Add the next batches."""
-        with np.errstate(over="ignore"):
-            mixed = np.zeros(fields.shape[1], np.uint64)
-            columns = (BASE_OFFSET, LAST_DELTA, CRC, LEADER_EPOCH)
-            for column, factor in zip(columns, _FACTORS, strict=True):
-                mixed = (mixed ^ fields[column].astype(np.uint64)) * factor
-                mixed ^= mixed >> _SHIFT
-            stretches = fields[BASE_OFFSET] // STRETCH_OFFSETS
-            starts = np.flatnonzero(np.diff(stretches, prepend=stretches[0] - 1))
-            sums = np.add.reduceat(mixed, starts)
-        self._tail = [] if len(mixed) >= TAIL_BATCHES else self._tail
-        last = fields[BASE_OFFSET][-TAIL_BATCHES:].tolist()
-        self._tail += zip(last, mixed[-TAIL_BATCHES:].tolist(), strict=True)
-        for stretch, value in zip(stretches[starts].tolist(), sums.tolist(), strict=True):
+    def add(self, sums: Iterable[tuple[int, int]], tail: Sequence[tuple[int, int]]) -> None:
+        """Add the next batches.
+
+        Args:
+            sums: (stretch, sum of its batches); a stretch may come again.
+            tail: (base offset, digest) of the last `TAIL_BATCHES` of them, or of all.
+        """
+        for stretch, value in sums:
             self._sums[stretch] = (self._sums.get(stretch, 0) + value) % 2**64
+        self._tail = [*self._tail, *tail][-TAIL_BATCHES:]
 
     def take(self, digest: LogDigest) -> None:
         """Add the batches of another segment."""
-        for stretch, value in digest.sums.items():
-            self._sums[stretch] = (self._sums.get(stretch, 0) + value) % 2**64
-        self._tail = [*self._tail, *digest.tail][-TAIL_BATCHES:]
+        self.add(digest.sums.items(), digest.tail)
 
     def digest(self) -> LogDigest:
         """Return the sums."""
-        return LogDigest(self._sums, tuple(self._tail[-TAIL_BATCHES:]))
+        return LogDigest(self._sums, tuple(self._tail))
 
 
 def digest_document(digest: LogDigest) -> list[list[list[int]]]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from spindle.audit.batch_checks import EpochRun
 from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.segment_part import EpochRun
 from spindle.common.errors import CorruptLog
 from spindle.log.formats.epoch_checkpoint import decode_epoch_checkpoint
 

@@ -12,12 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spindle.audit.batch_checks import BatchChecks, BatchPart
+from spindle.audit.batch_checks import BatchChecks
+from spindle.audit.batch_digests import add_batches
 from spindle.audit.checkpoint_checks import CheckpointedOffsets
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.log_join import JoinedBatches
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.segment_part import BatchPart
 from spindle.client.cluster import BrokerAddress
 from spindle.client.fetching import FetchedBatches, FetchLimits, fetch_request, fetched_batches
 from spindle.client.offsets import EARLIEST, READ_UNCOMMITTED
@@ -309,7 +311,7 @@ class _Fetching:
         quiet.window(fields)
         part = quiet.part()
         self.batches.take(self.place.path, part.first_offset or 0, part)
-        self.digest.window(fields)
+        add_batches(self.digest, fields)
         self.batch_count += fields.shape[1]
         size_bytes = int(fields[SIZE_BYTES].sum())
         self.size_bytes += size_bytes

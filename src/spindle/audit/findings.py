@@ -260,6 +260,7 @@ class AuditFinding:
         position: the byte in the file, None if the whole file is meant.
         offset: the offset in the log, None if there is none.
         replica: the directory of the replica, empty if none is concerned.
+        remedy: how this place is repaired; empty for the repair of the kind.
     """
 
     kind: FindingKind
@@ -268,6 +269,12 @@ class AuditFinding:
     position: int | None = None
     offset: int | None = None
     replica: str = ""
+    remedy: str = ""
+
+    @property
+    def repair(self) -> str:
+        """How to repair it, as a part of a sentence."""
+        return self.remedy or self.kind.repair.value
 
     @property
     def sentence(self) -> str:
@@ -279,7 +286,7 @@ class AuditFinding:
             place += f" (offset {self.offset})"
         return (
             f"{place}: {self.evidence}; the usual cause: {self.kind.cause}; to repair it, "
-            f"{self.kind.repair.value}."
+            f"{self.repair}."
         )
 
     def document(self) -> dict[str, Any]:
@@ -293,7 +300,7 @@ class AuditFinding:
             "replica": self.replica or None,
             "evidence": self.evidence,
             "cause": self.kind.cause,
-            "repair": self.kind.repair.value,
+            "repair": self.repair,
         }
 
 

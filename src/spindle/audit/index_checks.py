@@ -5,54 +5,22 @@ An entry of the offset index has the last offset of a batch and the byte where t
 largest timestamp up to a batch, and an offset of this batch.
 """
 
-import os
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from spindle.audit.findings import Collector, FindingKind
-from spindle.audit.index_tails import IndexTail, index_tail
+from spindle.audit.index_files import IndexContent
+from spindle.audit.index_tails import LOST_ENTRIES, IndexTail
 from spindle.audit.segment_scan import SegmentScan
+from spindle.audit.sound_walk import SoundPrefix
 from spindle.log.formats.index_entries import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
 from spindle.pipeline.records.headers import BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, POSITION
 
 _OFFSET_ENTRY: Final = np.dtype(list(OFFSET_ENTRY_FIELDS))
 _TIME_ENTRY: Final = np.dtype(list(TIME_ENTRY_FIELDS))
 _NOTHING_SEEN: Final = -1
-_BLOCK_BYTES: Final = 96 * 1024
-MAX_INDEX_BYTES: Final = 24 << 20
-"""The most that is checked of an index: brokers roll a segment at 10 MiB by default."""
-
-
-class IndexContent(NamedTuple):
-    """An index file.
-
-    Attributes:
-        data: its bytes up to its first block of zeros, at most `MAX_INDEX_BYTES`.
-        size_bytes: of the file.
-        is_whole: the data has all entries.
-    """
-
-    data: bytes | bytearray
-    size_bytes: int
-    is_whole: bool = True
-
-
-def read_index(path: Path) -> IndexContent | None:
-    """Read an index file without the zeros that a broker preallocates; None if there is none."""
-    data = bytearray()
-    try:
-        with path.open("rb", buffering=0) as file:
-            while block := file.read(_BLOCK_BYTES):
-                if len(data) >= MAX_INDEX_BYTES:
-                    return IndexContent(data, os.fstat(file.fileno()).st_size, not any(block))
-                data += block
-                if not any(block):
-                    break
-            return IndexContent(data, os.fstat(file.fileno()).st_size)
-    except FileNotFoundError:
-        return None
 
 
 def _add_unread(findings: Collector, path: Path, content: IndexContent, count: int) -> None:
@@ -145,6 +113,12 @@ class OffsetIndexChecks:
         self._is_start = np.zeros(positions.size, bool)
         self._found_at = np.full(positions.size, -1, np.int64)
 
+    def go_on(self, prefix: SoundPrefix) -> None:
+        """Begin behind batches with which the entries that name them agree."""
+        self._last_batch = prefix.last_position
+        self._is_start[: prefix.starts_seen] = True
+        self._found_at[: prefix.ends_seen] = self.positions[: prefix.ends_seen]
+
     def window(self, fields: Any) -> None:
         """Note which entries point to these batches."""
         self._last_batch = int(fields[POSITION, -1])
@@ -194,7 +168,7 @@ class OffsetIndexChecks:
         """Return what is behind the last entry; None if the segment or the index is damaged."""
         if scan.bad_spans or not self._is_comparable:
             return None
-        return index_tail(self._path, self.positions, self._last_batch, times.batch_positions)
+        return _index_tail(self._path, self.positions, self._last_batch, times.batch_positions)
 
 
 class TimeIndexChecks:
@@ -242,6 +216,16 @@ class TimeIndexChecks:
         self._greatest = _NOTHING_SEEN
         self._next_entry = 0
 
+    def go_on(self, prefix: SoundPrefix) -> None:
+        """Begin behind batches with which the entries that name them agree."""
+        self._greatest = prefix.greatest_timestamp
+        self._next_entry = prefix.times_seen
+        self._is_right[: prefix.times_seen] = True
+        # The entries before lie before the end of the offset index, wherever that is exactly.
+        self.batch_positions[: prefix.times_seen] = 0
+        behind = prefix.times_seen - len(prefix.times_behind)
+        self.batch_positions[behind : prefix.times_seen] = prefix.times_behind
+
     def window(self, fields: Any) -> None:
         """Note which entries agree with these batches."""
         greatest = np.maximum.accumulate(np.maximum(fields[MAX_TIMESTAMP], self._greatest))
@@ -287,3 +271,26 @@ class TimeIndexChecks:
                 f"its last timestamp is {last}, the largest one of the segment is "
                 f"{self._greatest}: a search by time misses records",
             )
+
+
+def _index_tail(path: Path, positions: Any, last_batch: int, time_positions: Any) -> IndexTail:
+    """Return the tail of an index.
+
+    Args:
+        positions: ascending bytes of the segment that the entries name.
+        last_batch: the byte where the last batch begins.
+        time_positions: the bytes where the batches begin that the time index names, -1 for an entry
+            that names no batch.
+    """
+    gaps = np.diff(positions, prepend=0)
+    last = int(positions[-1]) if positions.size else 0
+    behind = np.sort(time_positions[time_positions > last])
+    lost = np.sort(np.diff(behind, prepend=last))
+    return IndexTail(
+        path,
+        int(gaps.size),
+        int(gaps.min()) if gaps.size else 0,
+        int(gaps.max()) if gaps.size else 0,
+        last_batch - last,
+        int(lost[-LOST_ENTRIES]) if lost.size >= LOST_ENTRIES else 0,
+    )

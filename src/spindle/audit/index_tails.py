@@ -7,14 +7,12 @@ is at most the smallest gap between two entries of the log.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import numpy as np
+from typing import Final, NamedTuple
 
 from spindle.audit.findings import Collector, FindingKind
 
 _DEFAULT_INTERVAL_BYTES: Final = 4096
-_LOST_ENTRIES: Final = 4
+LOST_ENTRIES: Final = 4
 """Fewer lost entries are not reported, because a sound index seems to lack some: each start of a
 broker begins to count the bytes anew, and each stop adds an entry to the time index alone."""
 _WIDE_GAPS: Final = 16
@@ -29,7 +27,7 @@ class IndexTail(NamedTuple):
     Attributes:
         gap_count, smallest_gap_bytes, largest_gap_bytes: of the gaps before its entries.
         tail_bytes: from the last entry, or the start of the segment, to the last batch.
-        lost_gap_bytes: the least of the `_LOST_ENTRIES` largest distances between entries of the
+        lost_gap_bytes: the least of the `LOST_ENTRIES` largest distances between entries of the
             time index behind the last entry; 0 if there are not so many.
     """
 
@@ -39,29 +37,6 @@ class IndexTail(NamedTuple):
     largest_gap_bytes: int
     tail_bytes: int
     lost_gap_bytes: int
-
-
-def index_tail(path: Path, positions: Any, last_batch: int, time_positions: Any) -> IndexTail:
-    """Return the tail of an index.
-
-    Args:
-        positions: ascending bytes of the segment that the entries name.
-        last_batch: the byte where the last batch begins.
-        time_positions: the bytes where the batches begin that the time index names, -1 for an entry
-            that names no batch.
-    """
-    gaps = np.diff(positions, prepend=0)
-    last = int(positions[-1]) if positions.size else 0
-    behind = np.sort(time_positions[time_positions > last])
-    lost = np.sort(np.diff(behind, prepend=last))
-    return IndexTail(
-        path,
-        int(gaps.size),
-        int(gaps.min()) if gaps.size else 0,
-        int(gaps.max()) if gaps.size else 0,
-        last_batch - last,
-        int(lost[-_LOST_ENTRIES]) if lost.size >= _LOST_ENTRIES else 0,
-    )
 
 
 def check_index_tails(findings: Collector, tails: Iterable[IndexTail]) -> None:

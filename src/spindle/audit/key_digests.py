@@ -13,15 +13,21 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spindle.audit.record_checks import batch_table, unpacked_records
+from spindle.audit.record_checks import MAX_UNPACKED_BYTES
 from spindle.audit.segment_scan import SegmentScan
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.log.formats.names import TRANSACTION_INDEX_SUFFIX
 from spindle.log.formats.transaction_index import AbortedTransaction, decode_aborted_transactions
 from spindle.pipeline.records import headers, tables
-from spindle.pipeline.segments.segment_log import SegmentFile, list_segments
-from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG
-from spindle.protocol.records.compression import DecompressionBuffer
+from spindle.pipeline.records.tables import address_of
+from spindle.pipeline.segments.segment_files import SegmentFile, list_segments
+from spindle.protocol.records.batch import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    HEADER_BYTES,
+    TRANSACTIONAL_FLAG,
+)
+from spindle.protocol.records.compression import DecompressionBuffer, decompress
 
 _MIN_RECORD_BYTES: Final = 7
 _NO_POSITIONS: Final = np.zeros(0, np.int64)
@@ -53,7 +59,7 @@ class KeyDigests:
                 for fields, view, window_at in _windows(segment, on_bytes):
                     on_bytes(int(fields[headers.SIZE_BYTES].sum()))
                     is_visible = transactions.visible(fields)
-                    table = batch_table(fields[:, is_visible], view, window_at)
+                    table = _batch_table(fields[:, is_visible], view, window_at)
                     for rows in _rows(table, view, window_at, buffer):
                         self._add(files, rows)
         self.stable_end = transactions.stable_end
@@ -156,7 +162,7 @@ def _rows(
     for index in np.flatnonzero(~is_plain).tolist():
         row = table[index : index + 1]
         try:
-            records = unpacked_records(row, view, window_at, buffer)
+            records = _unpacked_records(row, view, window_at, buffer)
         except CorruptRecords:
             continue
         yield _digests(row)
@@ -172,3 +178,47 @@ def _digests(table: Any) -> Any:
     result = np.zeros(tables.RESULT_WIDTH, np.int64)
     walk_records(table, rows, result)
     return rows[: int(result[tables.DIGEST_COUNT])]
+
+
+def _batch_table(fields: Any, view: memoryview, window_at: int) -> Any:
+    """Return the batch table (`tables`) of batches in memory, with their bytes as they are stored.
+
+    Args:
+        view: the bytes of the file from byte `window_at` on.
+    """
+    table = np.zeros((fields.shape[1], tables.TABLE_WIDTH), np.int64)
+    table[:, tables.ADDRESS] = (
+        address_of(view) + fields[headers.POSITION] - window_at + HEADER_BYTES
+    )
+    table[:, tables.LENGTH] = fields[headers.SIZE_BYTES] - HEADER_BYTES
+    for column, source in (
+        (tables.BASE_OFFSET, headers.BASE_OFFSET),
+        (tables.LAST_DELTA, headers.LAST_DELTA),
+        (tables.COUNT, headers.RECORD_COUNT),
+        (tables.POSITION, headers.POSITION),
+        (tables.ATTRIBUTES, headers.ATTRIBUTES),
+    ):
+        table[:, column] = fields[source]
+    return table
+
+
+def _unpacked_records(
+    row: Any, view: memoryview, window_at: int, buffer: DecompressionBuffer
+) -> Any:
+    """Decompress a batch, and let its row of the batch table name the result, which is returned.
+
+    Args:
+        row: a batch table of this batch.
+        buffer: memory for the result, which is valid until the next call.
+
+    Raises:
+        CorruptRecords: the records cannot be decompressed.
+        RecordsTooLarge: they have more than `MAX_UNPACKED_BYTES` then.
+    """
+    codec = int(row[0, tables.ATTRIBUTES]) & CODEC_MASK
+    start = int(row[0, tables.POSITION]) - window_at + HEADER_BYTES
+    payload = view[start : start + int(row[0, tables.LENGTH])]
+    records = decompress(codec, payload, MAX_UNPACKED_BYTES, buffer)
+    row[0, tables.ADDRESS] = address_of(records) if records else 0
+    row[0, tables.LENGTH] = len(records)
+    return records

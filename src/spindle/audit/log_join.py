@@ -4,43 +4,13 @@ A segment is audited without those before it, so that each may be read by anothe
 machine. Its part is small: it holds only what goes on from one segment to the next.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spindle.audit.batch_checks import BatchPart, EpochRun, OffsetGap
-from spindle.audit.digests import LogDigest
-from spindle.audit.findings import AuditFinding, Collector, FindingKind
-from spindle.audit.index_tails import IndexTail
-from spindle.audit.producer_notes import ProducerPart
-from spindle.audit.transaction_notes import TransactionPart
+from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.segment_part import BatchPart, EpochRun, OffsetGap
 
 _LAST_RUNS: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentPart:
-    """The findings of the audit of one segment, and the state that the next ones need.
-
-    Attributes:
-        is_gone: the file was removed while it was to be read.
-        left_out: findings beyond those that are listed, by kind.
-        index_tail: of the offset index of a finished segment, None if there is none.
-    """
-
-    path: Path
-    base_offset: int
-    findings: tuple[AuditFinding, ...]
-    left_out: Mapping[FindingKind, int]
-    batches: BatchPart
-    producers: ProducerPart
-    transactions: TransactionPart
-    digest: LogDigest
-    size_bytes: int
-    batch_count: int
-    is_gone: bool = False
-    index_tail: IndexTail | None = None
 
 
 class JoinedBatches:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from spindle.audit.batch_checks import EpochRun
 from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.segment_part import EpochRun
 from spindle.common.errors import CorruptLog
 from spindle.metadata_log.quorum_state import FILE_NAME as QUORUM_STATE
 from spindle.metadata_log.quorum_state import decode_quorum_state

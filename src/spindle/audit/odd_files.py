@@ -13,14 +13,16 @@ from spindle.log.formats.names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from spindle.metadata_log.snapshots import parse_snapshot_file_name
 
 MAX_SMALL_FILE_BYTES: Final = 64 << 20
 """The most that is read of a file other than a segment or an index: it is read as a whole."""
 MAX_TRANSACTION_INDEX_BYTES: Final = 16 << 20
 """Half a million aborted transactions in one segment."""
+MAX_BATCH_BYTES: Final = 64 << 20
+"""The largest batch that is read as a whole."""
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
 """The most that is read of a snapshot of the metadata log."""
+_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 _READ_IN_PARTS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
@@ -30,6 +32,11 @@ def _limit_bytes(name: str) -> int | None:
         return None
     if TRANSACTION_INDEX_SUFFIX in name:
         return MAX_TRANSACTION_INDEX_BYTES
+    if not name.endswith(_SNAPSHOT_SUFFIX):
+        return MAX_SMALL_FILE_BYTES
+    # Only the metadata log has such files, and its formats take long to import.
+    from spindle.metadata_log.snapshots import parse_snapshot_file_name
+
     return MAX_SMALL_FILE_BYTES if parse_snapshot_file_name(name) is None else MAX_SNAPSHOT_BYTES
 
 

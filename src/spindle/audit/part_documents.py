@@ -4,14 +4,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from spindle.audit.batch_checks import BatchPart, EpochRun, OffsetGap
 from spindle.audit.digests import digest_document, digest_of
 from spindle.audit.findings import AuditFinding, FindingKind
 from spindle.audit.index_tails import IndexTail
-from spindle.audit.log_join import SegmentPart
-from spindle.audit.producer_notes import LastBatch, ProducerCut, ProducerPart
 from spindle.audit.replica import SegmentTask
-from spindle.audit.transaction_notes import Marker, SeenMarker, TransactionPart
+from spindle.audit.segment_part import (
+    BatchPart,
+    EpochRun,
+    LastBatch,
+    Marker,
+    OffsetGap,
+    ProducerCut,
+    ProducerPart,
+    SeenMarker,
+    SegmentPart,
+    TransactionPart,
+)
 from spindle.log.formats.names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from spindle.log.formats.transaction_index import AbortedTransaction
 

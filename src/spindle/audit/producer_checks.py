@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spindle.audit.findings import Collector, FindingKind
-from spindle.audit.producer_notes import LastBatch, ProducerPart
+from spindle.audit.segment_part import LastBatch, ProducerPart
 from spindle.log.producers.entry import ProducerStateEntry
 
 _NO_BATCH: Final = -1

@@ -1,10 +1,11 @@
 """The producers of one segment: the last batch of each before each snapshot, and at the end."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
+from spindle.audit.segment_part import NO_PRODUCERS, LastBatch, ProducerCut, ProducerPart
 from spindle.pipeline.records.headers import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -16,47 +17,19 @@ from spindle.pipeline.records.headers import (
 from spindle.protocol.records.batch import CONTROL_FLAG, add_to_sequence
 
 
-class LastBatch(NamedTuple):
-    """The last batch of a producer."""
-
-    epoch: int
-    last_sequence: int
-    last_offset: int
-
-
-class ProducerCut(NamedTuple):
-    """The offset of a snapshot, and the last batches between the snapshot before and this one."""
-
-    offset: int
-    newest: Mapping[int, LastBatch]
-
-
-class ProducerPart(NamedTuple):
-    """The producers of one segment.
-
-    Attributes:
-        first_offset: the base offset of the first batch, None without a batch.
-        cuts: one for each snapshot whose offset is not above the last batch.
-        newest: the last batches behind the last of these snapshots, by producer id.
-    """
-
-    first_offset: int | None
-    cuts: tuple[ProducerCut, ...]
-    newest: Mapping[int, LastBatch]
-
-
 class ProducerNotes:
     """Notes the producers of one segment.
 
     Args:
         snapshot_offsets: of all snapshots of the log, ascending.
+        noted: the producers of the batches before the first window.
     """
 
-    def __init__(self, snapshot_offsets: Iterable[int]) -> None:
-        self._waiting = list(snapshot_offsets)
-        self._cuts: list[ProducerCut] = []
-        self._newest: dict[int, LastBatch] = {}
-        self._first_offset: int | None = None
+    def __init__(self, snapshot_offsets: Iterable[int], noted: ProducerPart = NO_PRODUCERS) -> None:
+        self._cuts = list(noted.cuts)
+        self._waiting = list(snapshot_offsets)[len(self._cuts) :]
+        self._newest = dict(noted.newest)
+        self._first_offset = noted.first_offset
 
     def window(self, fields: Any) -> None:
         """Note the producers of the next batches."""

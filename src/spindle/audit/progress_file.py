@@ -37,7 +37,7 @@ class ProgressFile:
     def find(self, place: ReplicaPlace) -> AuditedReplica | None:
         """Return the result of a replica; None without one, or if its files changed since."""
         try:
-            return audited_replica(place, self._kept[fingerprint(place)])
+            return audited_replica(place, self._kept[self.fingerprint(place)])
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -51,32 +51,34 @@ class ProgressFile:
         if is_unread(replica.findings):
             self.has_unread = True
             return
-        if not before or fingerprint(replica.place) != before:
+        if not before or self.fingerprint(replica.place) != before:
             return
         entry = {"files": before, "result": result_document(replica)}
         data = memoryview(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
         while data:
             data = data[os.write(self._descriptor, data) :]
 
+    @staticmethod
+    def fingerprint(place: ReplicaPlace) -> str:
+        """Return a digest of what the result for a replica depends on; empty if it is gone.
 
-def fingerprint(place: ReplicaPlace) -> str:
-    """Return a digest of what the result for a replica depends on; empty if it is gone.
-
-    The names, sizes and times of its files; how it is audited; and the checkpoints of its
-    directory, which are compared with the log unless a broker is using it.
-    """
-    if place.state is ClosingState.IN_USE:
-        place = replace(place, checkpointed=CheckpointedOffsets())
-    found = hashlib.sha256(repr(place).encode("utf-8", "surrogateescape"))
-    try:
-        with os.scandir(place.path) as entries:
-            stats = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
-    except OSError:
-        return ""
-    for name, stat in stats:
-        text = f"{name}\0{stat.st_ino}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0"
-        found.update(text.encode("utf-8", "surrogateescape"))
-    return found.hexdigest()
+        The names, sizes and times of its files; how it is audited; and the checkpoints of its
+        directory, which are compared with the log unless a broker is using it.
+        """
+        if place.state is ClosingState.IN_USE:
+            place = replace(place, checkpointed=CheckpointedOffsets())
+        found = hashlib.sha256(repr(place).encode("utf-8", "surrogateescape"))
+        try:
+            with os.scandir(place.path) as entries:
+                stats = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
+        except OSError:
+            return ""
+        for name, stat in stats:
+            text = (
+                f"{name}\0{stat.st_ino}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0"
+            )
+            found.update(text.encode("utf-8", "surrogateescape"))
+        return found.hexdigest()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import AuditFinding, FindingKind, RepairKind
 from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.replica import AuditedReplica
-from spindle.audit.report import AuditReport
+from spindle.audit.report import AuditReport, rebuild_command, rebuild_remedy
 from spindle.common.counted import counted
 from spindle.log.formats.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
 from spindle.log.formats.names import INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
@@ -239,6 +239,12 @@ class _Repairs:
         """Return when a replica may be moved away: without its only one, a partition is empty."""
         placement = self._report.placement
         replica = next((r for r in self._replicas if str(r.place.path) == finding.replica), None)
+        if replica is not None and rebuild_remedy(replica, placement):
+            command = rebuild_command(replica.place)
+            return (
+                f"While its broker runs, if another replica leads: {command}. With the broker "
+                "stopped, only if another replica of the partition is in sync, and leads:"
+            )
         if placement is None or replica is None:
             return _ONLY_A_FOLLOWER
         place = replica.place

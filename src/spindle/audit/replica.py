@@ -17,11 +17,11 @@ from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.index_tails import check_index_tails
-from spindle.audit.log_join import JoinedBatches, SegmentPart
-from spindle.audit.metadata_log_checks import check_metadata_snapshots, check_quorum_state
+from spindle.audit.log_join import JoinedBatches
 from spindle.audit.odd_files import refuse_odd_files
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
 from spindle.audit.segment_audit import SegmentAudit
+from spindle.audit.segment_part import SegmentPart
 from spindle.audit.transaction_checks import TransactionChecks
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import METADATA_TOPIC, TopicPartition
@@ -40,7 +40,7 @@ from spindle.log.formats.names import (
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
-from spindle.pipeline.segments.segment_log import SegmentFile, list_segments
+from spindle.pipeline.segments.segment_files import SegmentFile, list_segments
 from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 _NAME_DIGITS: Final = 20
@@ -282,6 +282,11 @@ class ReplicaPass:
         if not self.has_changed:
             check_checkpoints(self.findings, place, LogRange(first_base, end, first_epoch_offset))
         if place.is_metadata_log:
+            from spindle.audit.metadata_log_checks import (
+                check_metadata_snapshots,
+                check_quorum_state,
+            )
+
             check_quorum_state(self.findings, path, batches.epoch_runs)
             check_metadata_snapshots(self.findings, path, names)
         return AuditedReplica(

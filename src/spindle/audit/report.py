@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spindle.audit.findings import AuditFinding, Severity, is_unread
+from spindle.audit.findings import AuditFinding, RepairKind, Severity, is_unread
 from spindle.audit.log_directory import ListedLogDirectory, list_log_directory
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
@@ -91,6 +91,7 @@ def audit_report(
     findings = [finding for replica in replicas for finding in replica.findings]
     findings += compare_replicas(replicas, placement)
     findings += [*confirmed, *_unread(listing.directories, confirmed)]
+    findings = _with_remedies(findings, replicas, placement)
     return AuditReport(
         listing.directories,
         tuple(replicas),
@@ -99,6 +100,58 @@ def audit_report(
         len(audited) - len(replicas),
         placement=placement,
     )
+
+
+def _with_remedies(
+    findings: Sequence[AuditFinding],
+    replicas: Sequence[AuditedReplica],
+    placement: ClusterPlacement | None,
+) -> list[AuditFinding]:
+    """Name the command that copies a damaged replica again, where there is one."""
+    remedies = {str(each.place.path): rebuild_remedy(each, placement) for each in replicas}
+    return [
+        replace(each, remedy=remedies.get(each.replica, ""))
+        if each.kind.repair is RepairKind.COPY_AGAIN
+        else each
+        for each in findings
+    ]
+
+
+def rebuild_remedy(audited: AuditedReplica, placement: ClusterPlacement | None) -> str:
+    """Return how a replica is copied again while its broker runs; empty if it cannot be.
+
+    Args:
+        placement: the metadata of the cluster, None if it is not known.
+    """
+    place = audited.place
+    if place.node_id is None or not place.is_current_of_topic:
+        return ""
+    known = None
+    if placement is not None and audited.topic_id is not None:
+        known = placement.partition(audited.topic_id, place.partition.partition)
+    if known is not None and (len(known.replicas) == 1 or place.node_id not in known.replicas):
+        return ""
+    command = f"`{rebuild_command(place)}`"
+    stopped = (
+        "on Apache Kafka, move this replica's directory away while the broker is stopped, and "
+        "start it"
+    )
+    if known is not None and known.leader == place.node_id:
+        return (
+            f"let another replica lead first (`spindle reassign` with the same replicas in another "
+            f"order, then `spindle leader-election --election-type preferred`); then run {command} "
+            f"while the broker runs: it copies the records from the leader; {stopped}"
+        )
+    return (
+        f"run {command} while the broker runs: it copies the records from the leader, and refuses "
+        f"if this replica leads or too few others are in sync; then let another replica lead "
+        f"first; {stopped}"
+    )
+
+
+def rebuild_command(place: ReplicaPlace) -> str:
+    """Return the command that copies a replica of a known node again."""
+    return f"spindle disks rebuild {place.node_id} {place.partition}"
 
 
 def _order(finding: AuditFinding) -> tuple[bool, str, int]:

@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from spindle.audit.compacted_comparison import compare_compacted
 from spindle.audit.findings import is_unread
 from spindle.audit.placement import ClusterPlacement
-from spindle.audit.progress_file import ProgressFile, fingerprint
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica_comparison import replica_groups
 from spindle.audit.report import AuditListing, AuditReport, audit_report, list_audit
-from spindle.audit.scrub_history import ScrubHistory
 from spindle.audit.second_looks import confirmed_findings
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress, AuditWorkers, audit_all
@@ -21,6 +19,8 @@ from spindle.audit.workers import AuditProgress, AuditWorkers, audit_all
 if TYPE_CHECKING:
     from spindle.audit.cluster_audit import ClusterAudit
     from spindle.audit.fetched_replicas import ReplicaFetch
+    from spindle.audit.progress_file import ProgressFile
+    from spindle.audit.scrub_history import ScrubHistory
 
 SECOND_LOOK_MS: Final = 1000
 
@@ -34,11 +34,11 @@ def run_audit(
     on_progress: Callable[[AuditProgress], None] = lambda progress: None,
     second_look_ms: int = SECOND_LOOK_MS,
     bytes_per_second: int | None = None,
-    progress: ProgressFile | None = None,
+    progress: "ProgressFile | None" = None,
     cluster: "ClusterAudit | None" = None,
     workers: AuditWorkers = audit_all,
     fetch: "ReplicaFetch | None" = None,
-    history: ScrubHistory | None = None,
+    history: "ScrubHistory | None" = None,
 ) -> AuditReport:
     """Audit log directories.
 
@@ -69,18 +69,15 @@ def run_audit(
         cluster.check_identity(listing.directories)
     kept = _kept(listing, progress)
     audited: list[AuditedReplica | None] = [*kept.values()]
-    before = {
-        place: "" if progress is None else fingerprint(place)
-        for place in listing.places
-        if place not in kept
-    }
+    to_read = [place for place in listing.places if place not in kept]
+    before = {} if progress is None else {place: progress.fingerprint(place) for place in to_read}
     force = _Force(workers, jobs, second_look_ms, bytes_per_second, on_progress)
     if history is None:
-        read = force.read(list(before))
+        read = force.read(to_read)
     else:
         read = _scrubbed(
             history,
-            list(before),
+            to_read,
             force,
             # A broker may have started, stopped, moved or compacted since the first listing.
             lambda: list_audit(paths, policies, checks_records=checks_records).places,
@@ -92,14 +89,14 @@ def run_audit(
     if cluster is not None:
         audited += cluster.fetched_replicas(listing.places, bytes_per_second, fetch, on_progress)
     confirmed = confirmed_findings(paths, load_placement, second_look_ms)
-    throttle = ReadThrottle(bytes_per_second, paths, multiprocessing.get_context("fork"))
-    confirmed += compare_compacted(
-        [each for each in audited if each is not None and each.place.path.is_dir()],
-        placement,
-        jobs=jobs,
-        pause_ms=second_look_ms,
-        throttle=throttle,
-    )
+    present = [each for each in audited if each is not None and each.place.path.is_dir()]
+    if replica_groups(present, are_compacted=True):
+        from spindle.audit.compacted_comparison import compare_compacted
+
+        throttle = ReadThrottle(bytes_per_second, paths, multiprocessing.get_context("fork"))
+        confirmed += compare_compacted(
+            present, placement, jobs=jobs, pause_ms=second_look_ms, throttle=throttle
+        )
     if progress is not None and is_unread(confirmed):
         progress.has_unread = True
     if cluster is not None:
@@ -109,7 +106,7 @@ def run_audit(
 
 
 def _kept(
-    listing: AuditListing, progress: ProgressFile | None
+    listing: AuditListing, progress: "ProgressFile | None"
 ) -> dict[ReplicaPlace, AuditedReplica]:
     """Return the results that an interrupted audit left."""
     if progress is None:
@@ -141,7 +138,7 @@ class _Force(NamedTuple):
 
 
 def _scrubbed(
-    history: ScrubHistory,
+    history: "ScrubHistory",
     places: Sequence[ReplicaPlace],
     force: _Force,
     present: Callable[[], Sequence[ReplicaPlace]],

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
+from spindle.audit import odd_files
+from spindle.common.checksums import crc32c
 from spindle.pipeline.records.headers import HeaderWalk
 from spindle.pipeline.records.tables import address_of
 from spindle.protocol.records.batch import (
@@ -25,13 +25,10 @@ from spindle.protocol.records.batch import (
 
 WINDOW_BYTES: Final = 1 << 20
 """Bytes of one read; a window stays in the processor's cache while its checksums are computed."""
-MAX_BATCH_BYTES: Final = 64 << 20
-"""The largest batch that is read as a whole."""
 MAX_BAD_SPANS: Final = 10_000
 """Behind so many bad spans, the rest of a file is passed over: it may be made of nothing else."""
 _FIRST_OFFSET: Final = -(2**63)
 _LAST_OFFSET: Final = 2**63 - 1
-_NO_NEXT_OFFSET: Final = f"it has offset {_LAST_OFFSET}, after which there is no other"
 
 
 class BadSpan(NamedTuple):
@@ -62,6 +59,7 @@ class SegmentScan:
         on_bytes: is told the bytes of a batch that is too large for a window as they are read;
             the caller counts those of the others when it has the window.
         checks_records: walk over the records of batches, too: see `records`.
+        start_position: where the first batch to be read begins.
     """
 
     def __init__(
@@ -72,6 +70,7 @@ class SegmentScan:
         on_bytes: Callable[[int], None],
         *,
         checks_records: bool = False,
+        start_position: int = 0,
     ) -> None:
         self._file = file
         self._resume_positions = resume_positions
@@ -81,6 +80,7 @@ class SegmentScan:
         )
         self._use(bytearray(max(HEADER_BYTES, min(WINDOW_BYTES, size_bytes))))
         self.size_bytes = size_bytes
+        self._start_position = start_position
         self._without_checksum_until = 0
         self.bad_spans: list[BadSpan] = []
         self.window_at = 0
@@ -92,7 +92,7 @@ class SegmentScan:
             OSError: the disk refuses to read.
         """
         walk = self._walk
-        position = 0
+        position = self._start_position
         while position < self.size_bytes:
             window = memoryview(self._buffer)[: self.size_bytes - position]
             read_bytes = os.preadv(self._file.fileno(), [window], position)
@@ -107,15 +107,13 @@ class SegmentScan:
             left_bytes = self.size_bytes - position
             if walk.finding or walk.is_torn or 0 < left_bytes < HEADER_BYTES:
                 position = self._pass_over(position, walk.finding)
-            elif position == before and walk.is_finished:
-                position = self._pass_over(position, _NO_NEXT_OFFSET)
             elif position == before and left_bytes:
                 head = os.pread(self._file.fileno(), HEADER_BYTES, position)
                 if len(head) < HEADER_BYTES:
                     self.size_bytes = position
                     return
                 needed_bytes = BatchHeader._make(HEADER.unpack(head)).size_bytes
-                if needed_bytes > MAX_BATCH_BYTES:
+                if needed_bytes > odd_files.MAX_BATCH_BYTES:
                     position = self._pass_over_large(position, needed_bytes)
                 elif needed_bytes > len(self._buffer):
                     self._use(bytearray(needed_bytes))
@@ -138,7 +136,7 @@ class SegmentScan:
 
     def _pass_over_large(self, position: int, size_bytes: int) -> int:
         """Pass a large batch over: with a wrong checksum, its length may be what is damaged."""
-        reason = f"the batch has {size_bytes} bytes, at most {MAX_BATCH_BYTES} are read"
+        reason = f"the batch has {size_bytes} bytes, at most {odd_files.MAX_BATCH_BYTES} are read"
         if self._has_checksum(position, size_bytes):
             return self._pass_over(position, reason, is_too_large=True)
         return self._pass_over(position, f"{reason}, and its checksum is wrong")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.audit.findings import is_unread
-from spindle.audit.log_join import SegmentPart
 from spindle.audit.part_documents import part_document, segment_part
 from spindle.audit.part_folder import PartFolder, keep_parts, segment_fingerprint
 from spindle.audit.replica import (
@@ -28,6 +27,7 @@ from spindle.audit.replica import (
     needs_second_pass,
     unreadable_replica,
 )
+from spindle.audit.segment_part import SegmentPart
 from spindle.audit.spark_groups import cores_of, rounds
 from spindle.audit.spark_hosts import names_of_host
 from spindle.audit.throttle import ReadThrottle

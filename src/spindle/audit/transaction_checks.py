@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from spindle.audit.findings import Collector, FindingKind
-from spindle.audit.transaction_notes import Marker, TransactionPart
+from spindle.audit.segment_part import Marker, TransactionPart
 from spindle.log.formats.transaction_index import ENTRY_BYTES, AbortedTransaction
 
 _NO_BATCH: Final = -1

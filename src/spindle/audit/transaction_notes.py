@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from spindle.audit.segment_part import NO_BATCH, Marker, SeenMarker, TransactionPart
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.pipeline.records.headers import (
     ATTRIBUTES,
@@ -16,57 +17,6 @@ from spindle.pipeline.records.headers import (
     PRODUCER_ID,
 )
 from spindle.protocol.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
-
-_NO_BATCH: Final = -1
-
-
-class Marker(NamedTuple):
-    """The control batch that ended a transaction."""
-
-    position: int
-    offset: int
-    producer_id: int
-    is_abort: bool
-
-
-class SeenMarker(NamedTuple):
-    """A marker in a segment.
-
-    Attributes:
-        began_at: the first offset of its transaction in this segment, None if there is none.
-        is_first: no marker of the producer is before it in this segment, so its transaction may
-            have begun in an earlier one.
-        open_from: the first offset of the transactions of other producers that began in this
-            segment and are open at the marker, None if there is none.
-    """
-
-    marker: Marker
-    began_at: int | None
-    is_first: bool
-    open_from: int | None
-
-
-class TransactionPart(NamedTuple):
-    """The transactions of one segment.
-
-    Attributes:
-        entries: of its transaction index, None if they cannot be read.
-        last_offset: the last offset that was seen among transactions, -1 for none.
-        markers: of aborts, and those that the index names.
-        ended: the offset of the first marker of each producer with one, by producer id.
-        still_open: the first offsets of transactions that have not ended, by producer id.
-        begun: the producers of transactions by their first offsets; only for offsets that an entry
-            of the index has as its last stable offset, and that are behind the marker of the entry.
-    """
-
-    index_path: Path
-    base_offset: int
-    entries: Sequence[AbortedTransaction] | None
-    last_offset: int
-    markers: tuple[SeenMarker, ...]
-    ended: dict[int, int]
-    still_open: dict[int, int]
-    begun: dict[int, int]
 
 
 class TransactionNotes:
@@ -94,7 +44,7 @@ class TransactionNotes:
             for each in entries or ()
             if each.last_stable_offset > each.last_offset + 1
         }
-        self._last_offset = _NO_BATCH
+        self._last_offset = NO_BATCH
 
     def window(self, fields: Any, markers: list[Marker]) -> None:
         """Note transactional batches and the markers among the next batches."""

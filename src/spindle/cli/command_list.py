@@ -14,12 +14,16 @@ SECTIONS: Final = {
         "completion": (f"{_CLI}.completion:completion", "Print the completion script of a shell."),
     },
     "Work with a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
-        "status": (f"{_CLI}.status:status", "Show brokers, directories and what needs attention."),
+        "status": (
+            f"{_CLI}.status.command:status",
+            "Show brokers, directories and what needs attention.",
+        ),
         "disks": (f"{_CLI}.disks.group:disks", "Show and change log directories."),
         "plan": (f"{_CLI}.plan.group:plan", "Plan where replicas should be, in rounds of moves."),
         "drain": (f"{_CLI}.drain.command:drain_command", "Empty a broker or a log directory."),
         "balance": (f"{_CLI}.balance.command:balance_command", "Fill log directories equally."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
+        "history": (f"{_CLI}.history.group:history", "Record sizes, and forecast full disks."),
         "topic": (f"{_CLI}.topic:topic", "Create, list, describe, change and delete topics."),
         "log-dirs": (f"{_TOOLS}.log_dirs:log_dirs", "Show size and free space of log directories."),
         "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),

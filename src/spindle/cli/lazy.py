@@ -18,6 +18,7 @@ class LazyGroup(SuggestingGroup):
 
     Args:
         sections: titles of the help, and under each the commands: name, path and short help.
+        former: earlier names of commands, which no help shows, and the path of each.
     """
 
     def __init__(
@@ -27,23 +28,26 @@ class LazyGroup(SuggestingGroup):
         help: str,
         sections: Mapping[str, Mapping[str, tuple[str, str]]],
         params: list[click.Parameter],
+        former: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(name, help=help, params=params)
         self._sections = sections
         self._lazy = {
             name: entry for commands in sections.values() for name, entry in commands.items()
         }
+        self._former = former or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = self._lazy.get(cmd_name)
-        if entry is None:
+        path = self._former.get(cmd_name) if entry is None else entry[0]
+        if path is None:
             return None
-        module, _, attribute = entry[0].partition(":")
+        module, _, attribute = path.partition(":")
         command = getattr(import_module(module), attribute)
-        assert isinstance(command, click.Command), entry[0]
+        assert isinstance(command, click.Command), path
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -117,11 +117,37 @@ class MoveView:
 
 
 @dataclass(frozen=True, slots=True)
+class RebuildView:
+    """A replica that is copied again from its leader, or was.
+
+    Attributes:
+        path: its directory.
+        state: of `replicas.rebuilds`.
+        former_bytes: the size of the log before.
+        lag: the committed records that it lacks; -1 if unknown.
+        failure: why it has failed; None otherwise.
+    """
+
+    partition: TopicPartition
+    path: str
+    state: str
+    former_bytes: int
+    copied_bytes: int
+    lag: int
+    failure: str | None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.state not in ("done", "failed")
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerDisks:
     """The directories of one broker.
 
     Attributes:
         steady_ms: a clock for the time between two answers of the broker.
+        rebuilds: those under way, and the last that ended.
         broker_epoch: counters begin anew with another one.
         move_limit_bytes_per_second: the throttle of moves; None if there is none, or it is
             unknown.
@@ -132,6 +158,7 @@ class BrokerDisks:
     move_limit_bytes_per_second: int | None
     disks: tuple[DiskView, ...]
     moves: tuple[MoveView, ...]
+    rebuilds: tuple[RebuildView, ...] = ()
 
 
 def disks_of_spindle(answer: DescribeDisksResponse) -> BrokerDisks:
@@ -158,6 +185,18 @@ def disks_of_spindle(answer: DescribeDisksResponse) -> BrokerDisks:
                 move.lag,
             )
             for move in answer.moves
+        ),
+        tuple(
+            RebuildView(
+                TopicPartition(each.topic, each.partition_index),
+                each.path,
+                each.state,
+                each.former_bytes,
+                each.copied_bytes,
+                each.lag,
+                each.failure,
+            )
+            for each in answer.rebuilds
         ),
     )
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import stat
 import time
@@ -21,6 +22,9 @@ _KEEP_SIZE: Final = 1
 _NOT_SUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.ENODEV)
 _READ_BYTES: Final = 1024 * 1024
 _RESERVATION_BYTES: Final = 8 * 1024 * 1024
+_MOUNT_POINT_FIELD: Final = 4
+"""Of a line of `/proc/self/mountinfo`: see proc(5)."""
+_ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
 def _open(path: str, flags: int, mode: int = 0o644) -> int:
@@ -235,3 +239,27 @@ class OsFileSystem:
 
     def make_read_only(self, path: str) -> None:
         os.chmod(path, os.stat(path).st_mode & ~0o222)
+
+    def mount_point(self, path: str) -> str:
+        # Linux knows the mount points also while a disk does not answer.
+        place = os.path.realpath(path)
+        mounted = _mount_points()
+        while place != "/" and not (
+            os.path.ismount(place) if mounted is None else place in mounted
+        ):
+            place = os.path.dirname(place)
+        return place
+
+
+def _mount_points() -> frozenset[str] | None:
+    """Return where file systems are mounted; None if the system does not list them."""
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:
+            fields = [line.split()[_MOUNT_POINT_FIELD] for line in file]
+    except OSError:
+        return None
+    return frozenset(os.fsdecode(_ESCAPED.sub(_unescaped, each)) for each in fields)
+
+
+def _unescaped(escaped: re.Match[bytes]) -> bytes:
+    return bytes([int(escaped[1], 8)])

@@ -76,6 +76,10 @@ class FileSystem(Protocol):
         """Return (total, usable) bytes of the disk that holds the directory."""
         ...
 
+    def mount_point(self, path: str) -> str:
+        """Return where the file system is mounted on which the path is, or would be created."""
+        ...
+
     def is_directory(self, path: str) -> bool: ...
     def list_directory(self, path: str) -> list[str]:
         """Return the names in the directory, sorted."""

@@ -1,14 +1,13 @@
 """The errors that clients of a coordinator get when an append to its partition failed.
 
-Clients retry the coordinator's own errors, or look the coordinator up again. They would take an
-error of the log for final, so each is translated.
+Log errors are fatal to clients, so each becomes a retriable coordinator error.
 """
 
 from typing import Final
 
 from spindle.common.errors import ErrorCode
 
-_TOLD_AS: Final = {
+_COORDINATOR_ERRORS: Final = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -24,4 +23,4 @@ _TOLD_AS: Final = {
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
     """Return the coordinator's error that stands for an error of the log."""
-    return _TOLD_AS.get(code, code)
+    return _COORDINATOR_ERRORS.get(code, code)

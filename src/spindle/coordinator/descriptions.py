@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spindle.common.errors import ErrorCode
-from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.consumer.descriptions import CONSUMER_TYPE, listed
 from spindle.coordinator.group_table import GroupTable
 from spindle.protocol.messages.describe_groups import DescribeGroupsResponse
@@ -62,20 +62,20 @@ def list_groups(
     """
     states = [state.strip().lower() for state in states_filter]
     types = [name.strip().lower() for name in types_filter]
-    found = []
+    matching = []
     if not types or CLASSIC_TYPE in types:
-        found += [
+        matching += [
             _listed(group)
             for group in groups
             if group.is_stored and (not states or group.state.value.lower() in states)
         ]
     if not types or CONSUMER_TYPE in types:
-        found += [
+        matching += [
             listed(group)
             for group in groups.consumer.values()
             if not states or group.state.value.lower() in states
         ]
-    return found
+    return matching
 
 
 def _listed(group: ClassicGroup) -> ListedGroup:

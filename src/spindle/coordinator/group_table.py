@@ -1,30 +1,49 @@
-"""The groups of one shard by id: those of the classic and those of the consumer protocol."""
+"""The groups of one shard by id, in the order in which they were created."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from spindle.coordinator.classic_group import ClassicGroup
-from spindle.coordinator.consumer.group import ConsumerGroup
+from spindle.coordinator.classic.classic_group import ClassicGroup
+from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.consumer.records import ConsumerGroupRecord, RecordKind
+from spindle.coordinator.consumer.subscriptions import TopicsView
+from spindle.metadata.topics import EMPTY_TOPICS
 
 
 class GroupTable:
-    """The groups, in the order in which they were created. Iteration yields classic groups.
+    """The groups, with what decisions about them depend on. Iteration yields classic groups.
 
     While records that change a group's protocol are being appended, both groups are there; the
     classic one decides.
 
     Attributes:
+        config: settings of all groups.
+        config_of: returns the settings that a consumer group has now.
         consumer: groups of the consumer protocol (KIP-848) by id.
+        view: the topics of the latest request, for the timers that fire after it.
     """
 
-    __slots__ = ("_groups", "consumer")
+    __slots__ = ("_groups", "config", "config_of", "consumer", "view")
 
-    def __init__(self) -> None:
-        self._groups: dict[str, ClassicGroup] = {}
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        config_of: Callable[[str], ConsumerGroupConfig] | None = None,
+    ) -> None:
+        """Create an empty table; without `config_of` all groups have the settings of `config`."""
+        self.config = config
+        self.config_of = config_of or (lambda _: config.consumer)
         self.consumer: dict[str, ConsumerGroup] = {}
+        self.view = TopicsView(EMPTY_TOPICS, -1)
+        self._groups: dict[str, ClassicGroup] = {}
 
     def get(self, group_id: str) -> ClassicGroup | None:
         return self._groups.get(group_id)
+
+    def serves_consumers(self, group_id: str) -> bool:
+        """Return True if the group's members, classic ones too, belong to a consumer group."""
+        group = self.consumer.get(group_id)
+        return group is not None and bool(group.members) and group_id not in self._groups
 
     def create(self, group_id: str, now_ms: int | None) -> ClassicGroup:
         """Create an Empty group; there must be none with that id."""

@@ -4,26 +4,26 @@ The handler has checked that topics and partitions exist and has translated betw
 Here a topic has a name, and an id if one is known.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
-from spindle.coordinator.classic_group import ClassicGroup, GroupState
-from spindle.coordinator.config import GroupCoordinatorConfig
-from spindle.coordinator.consumer.group import ConsumerGroup
+from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.classic.rebalance import keep_alive
+from spindle.coordinator.consumer.consumer_group import ConsumerGroup
+from spindle.coordinator.coordinator_result import GroupRequest, GroupResult, TimerKey
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.offset_store import OffsetStore
-from spindle.coordinator.outcome import Client, Outcome
 from spindle.coordinator.partitioning import utf16_length
-from spindle.coordinator.rebalance import keep_alive
 from spindle.coordinator.records import (
     NO_TIMESTAMP_MS,
     CommittedOffset,
     GroupRecord,
     OffsetRecord,
 )
+from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -63,7 +63,7 @@ def commit_error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitR
 
 
 def add_offset(
-    out: Outcome,
+    out: GroupResult,
     group_id: str,
     partition: TopicPartition,
     committed: CommittedOffset,
@@ -81,32 +81,30 @@ class OffsetRequests:
 
     __slots__ = ("_config", "_groups", "_offsets")
 
-    def __init__(
-        self, config: GroupCoordinatorConfig, groups: GroupTable, offsets: OffsetStore
-    ) -> None:
-        self._config = config
+    def __init__(self, groups: GroupTable, offsets: OffsetStore) -> None:
+        self._config = groups.config
         self._groups = groups
         self._offsets = offsets
 
     # ------------------------------------------------------------ commit
 
-    def commit(
-        self, request: OffsetCommitRequest, client: Client, now_ms: int, out: Outcome
-    ) -> OffsetCommitResponse:
+    def commit(self, request: GroupRequest[OffsetCommitRequest]) -> OffsetCommitResponse:
         """Add one record per partition; a partition whose metadata is too long gets an error.
 
         Raises:
             ApiError: the caller may not commit for this group.
         """
-        self._check_commit(request, client, now_ms, out)
+        self._check_commit(request)
+        message, out = request.message, request.out
+        now_ms = out.now_ms
         expire_ms = NO_TIMESTAMP_MS
-        if request.retention_time_ms != NO_RETENTION_MS:
+        if message.retention_time_ms != NO_RETENTION_MS:
             # The client chooses the retention time, so the sum may exceed what a record can hold.
-            expire_ms = min(now_ms + request.retention_time_ms, _LAST_TIMESTAMP_MS)
+            expire_ms = min(now_ms + message.retention_time_ms, _LAST_TIMESTAMP_MS)
         limit = self._config.offset_metadata_max_bytes
-        group_id = request.group_id
+        group_id = message.group_id
         topics = []
-        for topic in request.topics:
+        for topic in message.topics:
             partitions = []
             for partition in topic.partitions:
                 committed = CommittedOffset(
@@ -127,20 +125,19 @@ class OffsetRequests:
             )
         return OffsetCommitResponse(topics=topics)
 
-    def _check_commit(
-        self, request: OffsetCommitRequest, client: Client, now_ms: int, out: Outcome
-    ) -> None:
-        group = self._groups.get(request.group_id)
-        generation_id = request.generation_id_or_member_epoch
-        consumer_group = self._groups.consumer.get(request.group_id)
+    def _check_commit(self, request: GroupRequest[OffsetCommitRequest]) -> None:
+        message, api_version = request.message, request.client.api_version
+        group = self._groups.get(message.group_id)
+        generation_id = message.generation_id_or_member_epoch
+        consumer_group = self._groups.consumer.get(message.group_id)
         if group is None and consumer_group is not None:
             consumer_group.check_offset_commit(
-                request.member_id,
+                message.member_id,
                 generation_id,
-                client.api_version,
+                api_version,
                 [
                     (topic.topic_id, partition.partition_index)
-                    for topic in request.topics
+                    for topic in message.topics
                     for partition in topic.partitions
                 ],
             )
@@ -149,17 +146,17 @@ class OffsetRequests:
             # Without a generation the caller assigns partitions itself; the record of its first
             # offset creates the group.
             if generation_id >= 0:
-                if client.api_version >= GROUP_NOT_FOUND_FROM_VERSION:
-                    raise _group_not_found(request.group_id)
+                if api_version >= GROUP_NOT_FOUND_FROM_VERSION:
+                    raise _group_not_found(message.group_id)
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
             return
-        group.check_offset_commit(request.member_id, request.group_instance_id, generation_id)
-        member = group.members.get(request.member_id)
+        group.check_offset_commit(message.member_id, message.group_instance_id, generation_id)
+        member = group.members.get(message.member_id)
         if member is not None and group.state in (
             GroupState.STABLE,
             GroupState.PREPARING_REBALANCE,
         ):
-            keep_alive(group, member, now_ms, out)
+            keep_alive(group, member, request.out)
 
     # ------------------------------------------------------------ fetch
 
@@ -243,8 +240,8 @@ class OffsetRequests:
 
     # ------------------------------------------------------------ delete
 
-    def delete(self, request: OffsetDeleteRequest, out: Outcome) -> OffsetDeleteResponse:
-        """Delete offsets of topics that the group does not subscribe to.
+    def delete(self, request: OffsetDeleteRequest, out: GroupResult) -> OffsetDeleteResponse:
+        """Delete offsets of topics that the group does not subscribe to (exclusive).
 
         Raises:
             ApiError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if the group has members and another
@@ -257,6 +254,7 @@ class OffsetRequests:
             raise _group_not_found(request.group_id)
         if group is not None:
             group.check_offset_delete()
+        out.is_atomic = False
         topics = []
         for topic in request.topics:
             is_read = reader.is_subscribed_to(topic.name)
@@ -276,7 +274,7 @@ class OffsetRequests:
         return OffsetDeleteResponse(topics=topics)
 
     def _add_tombstones(
-        self, group_id: str, topic: str, indexes: Sequence[int], out: Outcome
+        self, group_id: str, topic: str, indexes: Sequence[int], out: GroupResult
     ) -> None:
         for index in indexes:
             partition = TopicPartition(topic, index)
@@ -284,29 +282,34 @@ class OffsetRequests:
             if is_known or self._offsets.is_open(group_id, partition):
                 out.records.append(OffsetRecord(group_id, partition, None))
 
-    def delete_groups(
-        self, group_ids: Sequence[str], out: Outcome
-    ) -> Iterator[tuple[str, ErrorCode]]:
-        """Delete each group that is Empty, with its offsets; yield the result of each."""
-        for group_id in group_ids:
-            group = self._groups.get(group_id)
-            consumer_group = self._groups.consumer.get(group_id)
-            if group is None and consumer_group is None:
-                yield group_id, ErrorCode.GROUP_ID_NOT_FOUND
-                continue
-            if group is None and consumer_group is not None and consumer_group.members:
-                yield group_id, ErrorCode.NON_EMPTY_GROUP
-                continue
-            try:
-                if group is not None:
-                    group.check_delete()
-            except ApiError as error:
-                yield group_id, error.code
-                continue
-            self.add_group_tombstones(group_id, out)
-            yield group_id, ErrorCode.NONE
+    def delete_groups(self, group_ids: Sequence[str], out: GroupResult) -> DeleteGroupsResponse:
+        """Delete each group that is Empty, with its offsets (exclusive)."""
+        out.is_atomic = False
+        return DeleteGroupsResponse(
+            results=[
+                DeleteGroupsResponse.DeletableGroupResult(
+                    group_id=group_id, error_code=self._delete_group(group_id, out)
+                )
+                for group_id in group_ids
+            ]
+        )
 
-    def add_group_tombstones(self, group_id: str, out: Outcome) -> None:
+    def _delete_group(self, group_id: str, out: GroupResult) -> ErrorCode:
+        group = self._groups.get(group_id)
+        consumer_group = self._groups.consumer.get(group_id)
+        if group is not None:
+            try:
+                group.check_delete()
+            except ApiError as error:
+                return error.code
+        elif consumer_group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        elif consumer_group.members:
+            return ErrorCode.NON_EMPTY_GROUP
+        self._add_group_tombstones(group_id, out)
+        return ErrorCode.NONE
+
+    def _add_group_tombstones(self, group_id: str, out: GroupResult) -> None:
         """Add tombstones for a group and all its offsets, those of open transactions included."""
         deleted: dict[TopicPartition, None] = dict.fromkeys(self._offsets.of_group(group_id))
         deleted.update(dict.fromkeys(self._offsets.open_partitions(group_id)))
@@ -318,26 +321,36 @@ class OffsetRequests:
         else:
             out.records.append(GroupRecord(group_id, None))
 
-    def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]], out: Outcome) -> None:
-        """Delete the offsets that groups committed for deleted topics (given by id and name)."""
+    def on_topics_deleted(
+        self, topics: Sequence[tuple[Uuid, str]], out: GroupResult
+    ) -> OffsetDeleteResponse:
+        """Delete the offsets of topics (id and name) that the cluster has deleted (exclusive)."""
         ids = {name: topic_id for topic_id, name in topics}
 
         def is_gone(topic: str, stored_id: Uuid) -> bool:
             return topic in ids and not _is_other_topic(stored_id, ids[topic])
 
-        self._delete_where(is_gone, out)
+        return self._delete_where(is_gone, out)
 
-    def delete_missing_topics(self, topic_id_of: TopicIdOf, out: Outcome) -> None:
-        """Delete the offsets that groups committed for topics that no longer exist."""
+    def delete_missing_topics(
+        self, topic_id_of: TopicIdOf, out: GroupResult
+    ) -> OffsetDeleteResponse:
+        """Delete the offsets of topics that no longer exist (exclusive).
+
+        Such topics were deleted while the partition had no coordinator.
+        """
 
         def is_gone(topic: str, stored_id: Uuid) -> bool:
             topic_id = topic_id_of(topic)
             return topic_id is None or _is_other_topic(stored_id, topic_id)
 
-        self._delete_where(is_gone, out)
+        return self._delete_where(is_gone, out)
 
-    def _delete_where(self, is_gone: Callable[[str, Uuid], bool], out: Outcome) -> None:
+    def _delete_where(
+        self, is_gone: Callable[[str, Uuid], bool], out: GroupResult
+    ) -> OffsetDeleteResponse:
         """Add tombstones for all offsets, also pending ones, of topics that are deleted."""
+        out.is_atomic = False
         deleted: dict[tuple[str, TopicPartition], None] = {}
         for group_id in self._offsets.group_ids():
             for partition, committed in self._offsets.of_group(group_id).items():
@@ -348,25 +361,31 @@ class OffsetRequests:
                 if is_gone(partition.topic, committed.topic_id):
                     deleted[group_id, partition] = None
         out.records += [OffsetRecord(group_id, partition, None) for group_id, partition in deleted]
+        return OffsetDeleteResponse()
 
     # ------------------------------------------------------------ expiry
 
-    def expire(self, now_ms: int, out: Outcome) -> None:
+    def start_expiration_timer(self, out: GroupResult) -> None:
+        """Set the timer of the next `expire`."""
+        out.start_timer(TimerKey("expiration"), self._config.offsets_retention_check_interval_ms)
+
+    def expire(self, out: GroupResult) -> None:
         """Add tombstones for expired offsets, and for Empty groups that have no offset left."""
+        out.is_atomic = False
         for consumer_group in self._groups.consumer.values():
-            self._expire_consumer_group(consumer_group, now_ms, out)
+            self._expire_consumer_group(consumer_group, out)
         for group in self._groups:
-            is_last = self._expire_offsets(group, now_ms, out)
+            is_last = self._expire_offsets(group, out)
             if is_last and group.state is GroupState.EMPTY and not group.pending_joins:
                 out.records.append(GroupRecord(group.group_id, None))
 
-    def _expire_consumer_group(self, group: ConsumerGroup, now_ms: int, out: Outcome) -> None:
+    def _expire_consumer_group(self, group: ConsumerGroup, out: GroupResult) -> None:
         """Add tombstones for offsets of topics that no member reads, and for an empty group."""
         group_id = group.group_id
         is_last = not self._offsets.has_open_transactions(group_id)
         for partition, committed in self._offsets.of_group(group_id).items():
             if (
-                self._is_older_than_retention(committed, committed.commit_timestamp_ms, now_ms)
+                self._is_older_than_retention(committed, committed.commit_timestamp_ms, out.now_ms)
                 and not group.is_subscribed_to(partition.topic)
                 and not self._offsets.is_open(group_id, partition)
             ):
@@ -376,7 +395,7 @@ class OffsetRequests:
         if is_last and not group.members:
             out.records += group.deletion_records()
 
-    def _expire_offsets(self, group: ClassicGroup, now_ms: int, out: Outcome) -> bool:
+    def _expire_offsets(self, group: ClassicGroup, out: GroupResult) -> bool:
         """Add tombstones for a group's expired offsets; return True if no offset is left."""
         group_id = group.group_id
         has_open = self._offsets.has_open_transactions(group_id)
@@ -389,7 +408,7 @@ class OffsetRequests:
         for partition, committed in offsets.items():
             if (
                 not group.is_subscribed_to(partition.topic)
-                and self._is_expired(group, committed, now_ms)
+                and self._is_expired(group, committed, out.now_ms)
                 and not self._offsets.is_open(group_id, partition)
             ):
                 out.records.append(OffsetRecord(group_id, partition, None))

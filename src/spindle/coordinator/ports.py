@@ -1,13 +1,21 @@
-"""The group coordinators of a broker, as request handlers see them."""
+"""The ports of this package: a shard for its driver, the group coordinator for request handlers."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Generic, NamedTuple, Protocol
 
+from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup
+from spindle.coordinator.coordinator_result import (
+    Client,
+    CompletionT,
+    CoordinatorResult,
+    RecordT,
+    TimerKeyT,
+    Transaction,
+)
 from spindle.coordinator.descriptions import DescribedGroup
 from spindle.coordinator.offset_requests import FetchedGroup
-from spindle.coordinator.outcome import Client
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -25,6 +33,90 @@ from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from spindle.protocol.records.batch import NO_SEQUENCE
+
+
+class ShardRecordFormat(NamedTuple, Generic[RecordT]):
+    """How the records of an internal topic stand in its log."""
+
+    encode: Callable[[RecordT], tuple[bytes, bytes | None]]
+    """Return key and value. Raises struct.error if a value does not fit its field."""
+    parse: Callable[[bytes | None, bytes | None, int], RecordT | None]
+    """Return the record with this key, value and offset; None if its type is unknown.
+
+    Raises CorruptRecords.
+    """
+    base_sequence: int = NO_SEQUENCE
+    """The base sequence of each batch, as Kafka writes it."""
+
+
+class Shard(Protocol[RecordT, TimerKeyT, CompletionT]):
+    """The coordinator of one partition of an internal topic: `__consumer_offsets` for groups,
+    `__transaction_state` for transactional ids.
+
+    It decides at once, appends records, and answers when these are committed. The driver calls one
+    method at a time, and executes the result that the method has added to.
+    """
+
+    def replay(self, record: RecordT, producer_id: int) -> None:
+        """Apply a record of the log.
+
+        `producer_id` is that of a transactional batch, NO_PRODUCER_ID for other batches.
+        """
+        ...
+
+    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
+        """Apply a marker of the log, which ends a producer's transaction."""
+        ...
+
+    def loaded(self, out: CoordinatorResult[RecordT, TimerKeyT, CompletionT]) -> None:
+        """Begin the work of a coordinator, after all records of the log were replayed."""
+        ...
+
+    def unloaded(self, out: CoordinatorResult[RecordT, TimerKeyT, CompletionT]) -> None:
+        """Answer every parked request, because another broker is the coordinator now."""
+        ...
+
+    def committed(
+        self,
+        records: Sequence[RecordT],
+        base_offset: int,
+        transaction: Transaction,
+        out: CoordinatorResult[RecordT, TimerKeyT, CompletionT],
+    ) -> None:
+        """Apply the shard's own batch, which is committed from `base_offset` on."""
+        ...
+
+    def failed(
+        self,
+        records: Sequence[RecordT],
+        out: CoordinatorResult[RecordT, TimerKeyT, CompletionT],
+    ) -> None:
+        """Take note that the shard's own records were not appended, and never will be.
+
+        A request that waits too long is answered before the result of its append is known:
+        `complete` gets the result of the request, `committed` and `failed` that of the records.
+        """
+        ...
+
+    def complete(
+        self,
+        completion: CompletionT,
+        code: ErrorCode,
+        out: CoordinatorResult[RecordT, TimerKeyT, CompletionT],
+    ) -> None:
+        """Finish what waited for an append that ended with `code` (NONE: it is committed)."""
+        ...
+
+    def on_timer(
+        self, key: TimerKeyT, out: CoordinatorResult[RecordT, TimerKeyT, CompletionT]
+    ) -> None:
+        """Handle a timer that fired."""
+        ...
+
+    def is_exclusive_timer(self, key: TimerKeyT) -> bool:
+        """Return True if the timer's operation must run while no append is under way."""
+        ...
 
 
 class GroupCoordinatorPort(Protocol):

@@ -19,7 +19,6 @@ from spindle.coordinator.consumer.records import (
     ConsumerGroupRecord,
     RecordKind,
 )
-from spindle.coordinator.shards import ShardRecordFormat
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.messages.coordinator_records import (
     ConsumerGroupMemberKey,
@@ -42,7 +41,6 @@ _TYPE_AND_LENGTH: Final = Struct(">hh")
 _PLAIN_OFFSET_VALUE: Final = Struct(">hqiBqBBB16s")
 
 _CONSUMER_VALUE_VERSION: Final = 0
-_BASE_SEQUENCE: Final = 0
 
 NO_TIMESTAMP_MS: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -230,8 +228,3 @@ def _parse_group(value: bytes | None, record_offset: int) -> GroupMetadataValue 
     version = _value_version(value, GroupMetadataValue.LAST_VERSION, record_offset)
     stored, _ = decode(GroupMetadataValue, version, value, 2)
     return stored
-
-
-GROUP_RECORDS: Final[ShardRecordFormat[CoordinatorRecord]] = ShardRecordFormat(
-    encode_record, parse_record, _BASE_SEQUENCE
-)

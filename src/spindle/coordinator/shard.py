@@ -1,9 +1,11 @@
 """The coordinator of one partition of `__consumer_offsets`: the entry to this package.
 
-The driver calls one operation at a time and executes its `Outcome`. Durable state comes from
-records: `replay` takes them while the log is loaded, `committed` takes the shard's own records
-after each append, in order. Rebalances are soft state that is ahead of the log: the committed
-record of a group that is in memory does not change it; the record is for the next coordinator.
+Requests go to the parts of a shard: `members` decides on JoinGroup, SyncGroup, Heartbeat and
+LeaveGroup, `consumers` on ConsumerGroupHeartbeat, `offset_requests` on offsets and deletions.
+Durable state comes from records: `replay` takes them while the log is loaded, `committed` takes the
+shard's own records after each append, in order. Rebalances are soft state that is ahead of the log:
+the committed record of a group that is in memory does not change it; the record is for the next
+coordinator.
 
 Operations marked *exclusive* decide on durable state. The driver runs them only while no append is
 under way, and decides nothing else until their records are committed. The operations of consumer
@@ -17,59 +19,42 @@ from typing import Final
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.common.uuids import Uuid, UuidSource, uuid_hex_text, uuid_text
-from spindle.coordinator.classic_group import GroupState
+from spindle.common.uuids import UuidSource, uuid_hex_text, uuid_text
+from spindle.coordinator.classic.classic_group import GroupState
+from spindle.coordinator.classic.group_record import group_of
+from spindle.coordinator.classic.rebalance import ClassicRebalance, answer_parked, keep_alive
+from spindle.coordinator.classic.requests import ClassicGroupRequests
+from spindle.coordinator.classic.static_rejoin import finish_static_rejoin
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
-from spindle.coordinator.consumer.draft import TopicsView
-from spindle.coordinator.consumer.groups import CONSUMER_TIMERS, ConsumerGroups
+from spindle.coordinator.consumer.classic_members import ClassicMembers
+from spindle.coordinator.consumer.coordinator import CONSUMER_TIMERS, ConsumerGroups
 from spindle.coordinator.consumer.records import ConsumerGroupRecord
-from spindle.coordinator.descriptions import (
-    DescribedGroup,
-    ListedGroup,
-    describe_group,
-    list_groups,
-)
-from spindle.coordinator.effects import EndOfTransaction, Token, Transaction
-from spindle.coordinator.group_record import group_of
-from spindle.coordinator.group_table import GroupTable
-from spindle.coordinator.membership import Memberships
-from spindle.coordinator.offset_requests import FetchedGroup, OffsetRequests, TopicIdOf
-from spindle.coordinator.offset_store import OffsetStore
-from spindle.coordinator.outcome import (
+from spindle.coordinator.coordinator_result import (
     AssignmentStored,
-    Client,
     Completion,
-    Outcome,
+    EndOfTransaction,
+    GroupResult,
     StaticMemberStored,
     TimerKey,
+    Transaction,
 )
-from spindle.coordinator.rebalance import (
-    Rebalances,
-    answer_join,
-    answer_sync,
-    join_error,
-    keep_alive,
-)
+from spindle.coordinator.group_table import GroupTable
+from spindle.coordinator.offset_requests import OffsetRequests
+from spindle.coordinator.offset_store import OffsetStore
+from spindle.coordinator.ports import ShardRecordFormat
 from spindle.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
     GroupRecord,
     OffsetRecord,
+    encode_record,
+    parse_record,
 )
-from spindle.coordinator.transactional_offsets import TransactionalOffsets
-from spindle.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
-from spindle.protocol.messages.heartbeat import HeartbeatRequest
-from spindle.protocol.messages.join_group import JoinGroupRequest
-from spindle.protocol.messages.leave_group import LeaveGroupRequest
-from spindle.protocol.messages.offset_commit import OffsetCommitRequest
-from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
-from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from spindle.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 from spindle.protocol.records.batch import NO_PRODUCER_ID
 
+GROUP_RECORDS: Final[ShardRecordFormat[CoordinatorRecord]] = ShardRecordFormat(
+    encode_record, parse_record, base_sequence=0
+)
 _EXCLUSIVE_TIMERS: Final = frozenset({"expiration", *CONSUMER_TIMERS})
 
 
@@ -77,14 +62,12 @@ class GroupShard:
     """Groups and offsets of one partition. Only one driver may use it."""
 
     __slots__ = (
-        "_config",
-        "_memberships",
-        "_requests",
-        "_transactional",
+        "_classic",
+        "_classic_members",
         "consumers",
         "groups",
+        "offset_requests",
         "offsets",
-        "rebalances",
     )
 
     def __init__(
@@ -100,197 +83,42 @@ class GroupShard:
             config_of: returns the settings that a consumer group has now; None if all groups have
                 those of `config`.
         """
-        self._config = config
-        self.groups = GroupTable()
+        self.groups = GroupTable(config, config_of)
         self.offsets = OffsetStore()
-        self.rebalances = Rebalances(config)
-        self.consumers = ConsumerGroups(
-            config,
-            self.groups,
-            self.rebalances,
-            lambda: uuid_text(new_uuid()),
-            config_of or (lambda _: config.consumer),
-        )
-        self._memberships = Memberships(
-            config, self.groups, self.rebalances, lambda: uuid_hex_text(new_uuid())
-        )
-        self._requests = OffsetRequests(config, self.groups, self.offsets)
-        self._transactional = TransactionalOffsets(config, self.groups)
+        self.offset_requests = OffsetRequests(self.groups, self.offsets)
+        self.consumers = ConsumerGroups(self.groups, lambda: uuid_text(new_uuid()))
+        self._classic = ClassicGroupRequests(self.groups, lambda: uuid_hex_text(new_uuid()))
+        self._classic_members = ClassicMembers(self.groups, lambda: uuid_text(new_uuid()))
 
-    # ------------------------------------------------------------ members
+    def members(self, group_id: str) -> ClassicGroupRequests | ClassicMembers:
+        """Return what decides on the requests of the group's classic members.
 
-    def join(self, token: Token, request: JoinGroupRequest, client: Client, now_ms: int) -> Outcome:
-        """Decide on JoinGroup (exclusive in a consumer group). A later outcome may hold the answer.
-
-        Raises ApiError if a consumer group refuses the member.
+        They are exclusive in a consumer group.
         """
-        out = Outcome()
-        if self.consumers.serves(request.group_id):
-            response = self.consumers.join(request, client, now_ms, out)
-            out.answer_after_commit(token, response)
-        else:
-            self._memberships.join(token, request, client, now_ms, out)
-        return out
-
-    def sync(self, token: Token, request: SyncGroupRequest, now_ms: int) -> Outcome:
-        """Decide on SyncGroup. A later outcome may hold the answer."""
-        out = Outcome()
-        if self.consumers.serves(request.group_id):
-            out.answer(token, self.consumers.sync(request, now_ms, out))
-        else:
-            self._memberships.sync(token, request, now_ms, out)
-        return out
-
-    def heartbeat(self, token: Token, request: HeartbeatRequest, now_ms: int) -> Outcome:
-        """Decide on Heartbeat. Raises ApiError if the member or its generation is unknown."""
-        out = Outcome()
-        if self.consumers.serves(request.group_id):
-            out.answer(token, self.consumers.classic_heartbeat(request, now_ms, out))
-        else:
-            out.answer(token, self._memberships.heartbeat(request, now_ms, out))
-        return out
-
-    def leave(self, token: Token, request: LeaveGroupRequest, now_ms: int) -> Outcome:
-        """Decide on LeaveGroup. Raises ApiError UNKNOWN_MEMBER_ID if there is no such group."""
-        out = Outcome()
-        if self.consumers.serves(request.group_id):
-            response = self.consumers.leave(request, now_ms, out)
-        else:
-            response = self._memberships.leave(request, now_ms, out)
-        out.answer_after_commit(token, response)
-        return out
-
-    def consumer_heartbeat(
-        self,
-        token: Token,
-        request: ConsumerGroupHeartbeatRequest,
-        client: Client,
-        view: TopicsView,
-        now_ms: int,
-    ) -> Outcome:
-        """Decide on ConsumerGroupHeartbeat. Raises ApiError if it is refused.
-
-        It is exclusive unless `consumers.is_own_step`.
-        """
-        out = Outcome()
-        response = self.consumers.heartbeat(request, client, view, now_ms, out)
-        out.answer_after_commit(token, response)
-        return out
-
-    # ------------------------------------------------------------ offsets
-
-    def commit_offsets(
-        self, token: Token, request: OffsetCommitRequest, client: Client, now_ms: int
-    ) -> Outcome:
-        """Decide on OffsetCommit. Raises ApiError if the caller may not commit for the group."""
-        out = Outcome()
-        response = self._requests.commit(request, client, now_ms, out)
-        out.answer_after_commit(token, response)
-        return out
-
-    def commit_transactional_offsets(
-        self, token: Token, request: TxnOffsetCommitRequest, topic_id_of: TopicIdOf, now_ms: int
-    ) -> Outcome:
-        """Decide on TxnOffsetCommit. Raises ApiError if the caller may not commit for the group."""
-        out = Outcome()
-        response = self._transactional.commit(request, topic_id_of, now_ms, out)
-        out.answer_after_commit(token, response)
-        return out
-
-    def complete_transaction(self, token: Token, transaction: EndOfTransaction) -> Outcome:
-        """End a producer's transaction; the answer, without content, comes after the commit."""
-        out = Outcome(transaction)
-        out.answer_after_commit(token, WriteTxnMarkersResponse())
-        return out
-
-    def fetch_offsets(
-        self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> FetchedGroup:
-        """Answer OffsetFetch for one group; with `require_stable` this operation is exclusive."""
-        return self._requests.fetch(request, require_stable=require_stable)
-
-    def delete_offsets(self, token: Token, request: OffsetDeleteRequest) -> Outcome:
-        """Decide on OffsetDelete (exclusive). Raises ApiError if the group is missing or in use."""
-        out = Outcome()
-        out.is_atomic = False
-        response = self._requests.delete(request, out)
-        out.answer_after_commit(token, response)
-        return out
-
-    # ------------------------------------------------------------ groups
-
-    def describe_groups(self, group_ids: Sequence[str], api_version: int) -> list[DescribedGroup]:
-        """Answer DescribeGroups, in the order of the ids."""
-        return [describe_group(self.groups, group_id, api_version) for group_id in group_ids]
-
-    def list_groups(
-        self, states_filter: Sequence[str], types_filter: Sequence[str]
-    ) -> list[ListedGroup]:
-        """Answer ListGroups."""
-        return list_groups(self.groups, states_filter, types_filter)
-
-    def delete_groups(self, token: Token, group_ids: Sequence[str]) -> Outcome:
-        """Decide on DeleteGroups (exclusive)."""
-        out = Outcome()
-        out.is_atomic = False
-        results = [
-            DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code)
-            for group_id, code in self._requests.delete_groups(group_ids, out)
-        ]
-        out.answer_after_commit(token, DeleteGroupsResponse(results=results))
-        return out
-
-    def on_topics_deleted(self, token: Token, topics: Sequence[tuple[Uuid, str]]) -> Outcome:
-        """Delete the offsets of topics (id and name) that the cluster has deleted (exclusive).
-
-        The answer comes when the tombstones are committed.
-        """
-        out = Outcome()
-        out.is_atomic = False
-        self._requests.on_topics_deleted(topics, out)
-        out.answer_after_commit(token, OffsetDeleteResponse())
-        return out
-
-    def delete_missing_topics(self, token: Token, topic_id_of: TopicIdOf) -> Outcome:
-        """Delete the offsets of topics that no longer exist (exclusive).
-
-        Such topics were deleted while the partition had no coordinator. The answer comes when the
-        tombstones are committed.
-        """
-        out = Outcome()
-        out.is_atomic = False
-        self._requests.delete_missing_topics(topic_id_of, out)
-        out.answer_after_commit(token, OffsetDeleteResponse())
-        return out
+        is_consumer_group = self.groups.serves_consumers(group_id)
+        return self._classic_members if is_consumer_group else self._classic
 
     # ------------------------------------------------------------ time
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Outcome:
+    def on_timer(self, key: TimerKey, out: GroupResult) -> None:
         """Handle a timer that fired."""
-        out = Outcome()
         if key.kind == "expiration":
-            out.is_atomic = False
-            self._requests.expire(now_ms, out)
-            self._schedule_expiration(now_ms, out)
+            self.offset_requests.expire(out)
+            self.offset_requests.start_expiration_timer(out)
         elif key.kind in CONSUMER_TIMERS:
-            self.consumers.on_timer(key, now_ms, out)
+            self.consumers.on_timer(key, out)
         elif key.kind == "heartbeat":
-            self._memberships.expire_session(key.group_id, key.member_id, now_ms, out)
-        else:
-            group = self.groups.get(key.group_id)
-            if group is not None and key.kind == "join":
-                self.rebalances.on_join_timer(group, now_ms, out)
-            elif group is not None:
-                self.rebalances.on_sync_timer(group, now_ms, out)
-        return out
+            self._classic.expire_session(key.group_id, key.member_id, out)
+        elif (group := self.groups.get(key.group_id)) is not None:
+            rebalance = ClassicRebalance(group, self.groups.config, out)
+            if key.kind == "join":
+                rebalance.on_join_timer()
+            else:
+                rebalance.on_sync_timer()
 
     def is_exclusive_timer(self, key: TimerKey) -> bool:
         """Return True if the timer's operation is exclusive."""
         return key.kind in _EXCLUSIVE_TIMERS
-
-    def _schedule_expiration(self, now_ms: int, out: Outcome) -> None:
-        interval_ms = self._config.offsets_retention_check_interval_ms
-        out.set_timer(TimerKey("expiration"), now_ms + interval_ms)
 
     # ------------------------------------------------------------ the log
 
@@ -331,38 +159,32 @@ class GroupShard:
         else:
             self.offsets.put_pending(producer_id, group_id, partition, committed)
 
-    def loaded(self, now_ms: int) -> Outcome:
+    def loaded(self, out: GroupResult) -> None:
         """Begin the members' sessions after loading; rebalance each group over `group.max.size`."""
-        out = Outcome()
+        config = self.groups.config
         for group in self.groups:
             for member in group.members.values():
-                keep_alive(group, member, now_ms, out)
-            if len(group.members) > self._config.max_size:
-                self.rebalances.prepare(group, now_ms, out)
-        self.consumers.loaded(now_ms, out)
-        self._schedule_expiration(now_ms, out)
-        return out
+                keep_alive(group, member, out)
+            if len(group.members) > config.max_size:
+                ClassicRebalance(group, config, out).prepare()
+        self.consumers.loaded(out)
+        self.offset_requests.start_expiration_timer(out)
 
-    def unloaded(self, now_ms: int) -> Outcome:
+    def unloaded(self, out: GroupResult) -> None:
         """Answer every parked request with NOT_COORDINATOR; the shard must not be used any more."""
-        out = Outcome()
-        code = ErrorCode.NOT_COORDINATOR
         for group in self.groups:
-            group.transition_to(GroupState.DEAD, now_ms)
+            group.transition_to(GroupState.DEAD, out.now_ms)
             for member in group.members.values():
-                answer_join(group, member, join_error(code, member.member_id), out)
-                answer_sync(member, SyncGroupResponse(error_code=code), out)
-        return out
+                answer_parked(group, member, ErrorCode.NOT_COORDINATOR, out)
 
     def committed(
         self,
         records: Sequence[CoordinatorRecord],
         base_offset: int,
         transaction: Transaction,
-        now_ms: int,
-    ) -> Outcome:
-        """Apply a batch of this shard's own outcomes, committed from `base_offset` on."""
-        out = Outcome()
+        out: GroupResult,
+    ) -> None:
+        """Apply a batch of this shard's own records, committed from `base_offset` on."""
         producer_id = NO_PRODUCER_ID
         if isinstance(transaction, EndOfTransaction):
             self.replay_marker(transaction.producer_id, transaction.marker.is_commit)
@@ -376,50 +198,44 @@ class GroupShard:
                 self._replay_offset(group_id, partition, committed, producer_id)
             elif isinstance(record, ConsumerGroupRecord):
                 self.groups.replay_consumer(record)
-            elif record.value is None:
-                self._remove_classic(record.group_id, out)
             else:
-                group = self.groups.get(record.group_id)
-                if group is None:
-                    # The group was removed before its record was committed. Restart its members'
-                    # sessions.
-                    group = group_of(record)
-                    self.groups.put(group)
-                    for member in group.members.values():
-                        keep_alive(group, member, now_ms, out)
-                else:
-                    group.is_stored = True
-        return out
+                self._committed_group(record, out)
 
-    def failed(
-        self, records: Sequence[CoordinatorRecord], _code: ErrorCode, _now_ms: int
-    ) -> Outcome:
-        """Let members whose steps were not appended take them again; return nothing.
+    def _committed_group(self, record: GroupRecord, out: GroupResult) -> None:
+        group = self.groups.get(record.group_id)
+        if record.value is None:
+            if self.groups.remove(record.group_id) is not None:
+                out.cancel_timer(TimerKey("join", record.group_id))
+                out.cancel_timer(TimerKey("sync", record.group_id))
+        elif group is not None:
+            group.is_stored = True
+        else:
+            # The group was removed before its record was committed. Restart its members' sessions.
+            group = group_of(record)
+            self.groups.put(group)
+            for member in group.members.values():
+                keep_alive(group, member, out)
 
-        The completions of an outcome undo what its other records would have stored.
+    def failed(self, records: Sequence[CoordinatorRecord], _: GroupResult) -> None:
+        """Let members whose steps were not appended take them again.
+
+        Completions revert what the other records would have stored.
         """
         for record in records:
             if isinstance(record, ConsumerGroupRecord):
                 self.consumers.not_appended(record)
-        return Outcome()
 
-    def _remove_classic(self, group_id: str, out: Outcome) -> None:
-        if self.groups.remove(group_id) is not None:
-            out.cancel_timer(TimerKey("join", group_id))
-            out.cancel_timer(TimerKey("sync", group_id))
-
-    def complete(self, completion: Completion, code: ErrorCode, now_ms: int) -> Outcome:
+    def complete(self, completion: Completion, code: ErrorCode, out: GroupResult) -> None:
         """Finish what waited for an append that ended with `code` (NONE: it is committed)."""
-        out = Outcome()
         if isinstance(completion, AssignmentStored):
-            self._memberships.finish_assignment(completion, code, now_ms, out)
+            self._classic.finish_assignment(completion, code, out)
         elif isinstance(completion, StaticMemberStored):
-            self._memberships.static_returns.finish(completion, code, now_ms, out)
+            group = self.groups.get(completion.group_id)
+            finish_static_rejoin(group, completion, code, out)
         elif code is not ErrorCode.NONE:
             self._undo_creation(completion.group_id, code, out)
-        return out
 
-    def _undo_creation(self, group_id: str, code: ErrorCode, out: Outcome) -> None:
+    def _undo_creation(self, group_id: str, code: ErrorCode, out: GroupResult) -> None:
         group = self.groups.get(group_id)
         if group is None or group.is_stored:
             return
@@ -429,8 +245,7 @@ class GroupShard:
         out.cancel_timer(TimerKey("join", group_id))
         out.cancel_timer(TimerKey("sync", group_id))
         for member in group.members.values():
-            answer_join(group, member, join_error(code, member.member_id), out)
-            answer_sync(member, SyncGroupResponse(error_code=code), out)
+            answer_parked(group, member, code, out)
 
     def check(self) -> None:
         """Assert the invariants of all groups and of the offsets (for tests and the simulator)."""

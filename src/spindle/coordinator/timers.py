@@ -7,7 +7,7 @@ the entry is put back with its new time when it comes to the top.
 from heapq import heappop, heappush
 from typing import Generic
 
-from spindle.coordinator.effects import TimerChange, TimerKeyT
+from spindle.coordinator.coordinator_result import TimerChange, TimerKeyT
 
 
 class TimerQueue(Generic[TimerKeyT]):

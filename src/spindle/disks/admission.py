@@ -135,6 +135,28 @@ def examine_directory(
     return properties
 
 
+def check_still_mounted(file_system: FileSystem, path: str, former_mount_point: str) -> None:
+    """Refuse an empty directory if the disk that was there before is not mounted any more.
+
+    Replicas would be created on the disk above, which has no room for them. A directory that was
+    an ordinary folder of that disk before passes, and so does a new disk at the mount point.
+
+    Args:
+        former_mount_point: where the disk was mounted that the directory was on; empty if that is
+            not known.
+
+    Raises:
+        ConfigError: names the mount point.
+    """
+    present = file_system.mount_point(path)
+    if former_mount_point != present and former_mount_point.startswith(f"{present.rstrip('/')}/"):
+        raise ConfigError(
+            f"{path} is empty, and no disk is mounted at {former_mount_point}, as there was before: "
+            "mount it, or a new one. To use the folder itself, which is on the disk of "
+            f"{present}, format it first with `spindle storage format --ignore-formatted`"
+        )
+
+
 def _check_mounted_in_place(path: str, properties: MetaProperties, owner: Owner) -> None:
     """Refuse the disk of another directory that has failed; what is there now is not read."""
     for other in owner.offline:

@@ -371,6 +371,32 @@ class DirectoryStore:
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
 
+    def begin_anew(self, log: Log, unique: Uuid, now_ms: int) -> Log:
+        """Rename the log's directory to `-delete`, and create an empty log in its place.
+
+        The former log stays until `remove_former` or `put_former_back`. A start that finds both
+        keeps it until the replica is in sync; one that finds it alone restores it.
+        """
+        log.rename(deleted_directory(log.topic_partition, unique))
+        self._forget(log)
+        return self.create(log.topic_partition, log.topic_id, log.config, now_ms)
+
+    def remove_former(self, former: Log, now_ms: int) -> None:
+        """Remove a log that `begin_anew` put aside, after `file.delete.delay.ms`."""
+        former.is_deleted = True
+        self.storage.handles.release_below(former.path)
+        due_ms = now_ms + former.config.file_delete_delay_ms
+        self.storage.delete_later(former.path, due_ms, former.size_bytes)
+
+    def put_former_back(self, former: Log, new: Log, unique: Uuid, now_ms: int) -> None:
+        """Undo `begin_anew`: delete the new log, and use the former one again."""
+        former.config = new.config
+        self.delete_later(new, unique, now_ms)
+        self.put_back(former)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+        self.checkpoint_high_watermarks()
+
     def remove_deleted(self, deleted: DeletedLog, due_ms: int) -> None:
         """Remove a `-delete` directory that `load` found once the time is `due_ms`."""
         self.deleted_at_start.remove(deleted)

@@ -8,8 +8,7 @@ end may have been truncated.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from spindle.common.checksums import crc32c
 from spindle.common.ports import Bytes
 from spindle.disks.stretch import Part, Stretch
 from spindle.log.log import NEVER_TRUNCATED, Log

@@ -15,14 +15,30 @@ class LogDirectory:
             reads counts of deleted files and strays.
         directory_id: empty if the directory could not be read when the node started.
         log_count: current and future logs, for the placement of new replicas.
+        mount_point: where its file system was mounted when the broker took it into use; empty if
+            that is not known.
     """
 
-    __slots__ = ("cleaner", "directory_id", "executor", "log_count", "path", "store")
+    __slots__ = (
+        "cleaner",
+        "directory_id",
+        "executor",
+        "log_count",
+        "mount_point",
+        "path",
+        "store",
+    )
 
     def __init__(
-        self, path: str, directory_id: Uuid, executor: DirectoryExecutor, store: DirectoryStore
+        self,
+        path: str,
+        directory_id: Uuid,
+        executor: DirectoryExecutor,
+        store: DirectoryStore,
+        mount_point: str = "",
     ) -> None:
         self.path = path
+        self.mount_point = mount_point
         self.directory_id = directory_id
         self.executor = executor
         self.store = store

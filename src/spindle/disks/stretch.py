@@ -5,8 +5,7 @@
 
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from spindle.common.checksums import crc32c
 from spindle.common.ports import FileSystem
 
 STRETCH_BYTES: Final = 32 * 1024 * 1024

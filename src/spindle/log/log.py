@@ -264,6 +264,11 @@ class Log:
                 latest = self.epochs.latest
         self.epochs.make_durable()
 
+    def identify(self, topic_id: Uuid) -> None:
+        """Give a log that has lost its topic id this one; it is on the device on return."""
+        self.topic_id = topic_id
+        self._make_identity_durable()
+
     def _make_identity_durable(self) -> None:
         """Bring the topic id to the device, before anything else that syncs the directory.
 

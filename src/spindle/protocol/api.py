@@ -91,6 +91,7 @@ class ApiKey(IntEnum):
     UPDATE_RAFT_VOTER = 82
     ALTER_DISKS = 32000
     DESCRIBE_DISKS = 32001
+    REBUILD_REPLICAS = 32002
 
 
 FIRST_PRIVATE_KEY: Final = 32000
@@ -207,6 +208,7 @@ APIS: Final[dict[int, Api]] = dict(
         _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, 0, "C"),
         _api(ApiKey.ALTER_DISKS, 0, 0, 0),
         _api(ApiKey.DESCRIBE_DISKS, 0, 0, 0),
+        _api(ApiKey.REBUILD_REPLICAS, 0, 0, 0),
     )
 )
 

@@ -23,11 +23,16 @@ class Assignments:
 
     Args:
         is_current: says whether this broker still has a replica of the partition.
+
+    Attributes:
+        on_acknowledged: called with (topic id, partition, directory id) of each assignment that
+            the controller has accepted. It writes no record if the metadata has the directory.
     """
 
     def __init__(self, broker_id: int, is_current: Callable[[Uuid, int], bool]) -> None:
         self._broker_id = broker_id
         self._is_current = is_current
+        self.on_acknowledged: Callable[[Uuid, int, Uuid], None] = lambda *_: None
         self._ready: dict[Key, Uuid] = {}
         self._in_flight: dict[Key, Uuid] = {}
 
@@ -39,17 +44,10 @@ class Assignments:
         return bool(self._ready)
 
     def add(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
-        """Queue an assignment, unless the request under way has it."""
-        key = (topic_id, partition)
-        if self._in_flight.get(key) == directory_id:
-            self._ready.pop(key, None)
-        else:
-            self._ready[key] = directory_id
+        """Queue an assignment, also if the request under way has the same.
 
-    def repeat(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
-        """Queue an assignment, also if the request under way has it.
-
-        The controller may have answered that one while it took the directory for offline.
+        The controller may have answered that one before the replica was removed and added again,
+        or while it took the directory for offline.
         """
         self._ready[topic_id, partition] = directory_id
 
@@ -99,11 +97,15 @@ class Assignments:
         Returns:
             True if everything was acknowledged.
         """
+        acknowledged: list[tuple[Key, Uuid]] = []
         for directory in response.directories:
             for topic in directory.topics:
                 for partition in topic.partitions:
-                    if not partition.error_code:
-                        self._in_flight.pop((topic.topic_id, partition.partition_index), None)
+                    key = (topic.topic_id, partition.partition_index)
+                    if not partition.error_code and key in self._in_flight:
+                        acknowledged.append((key, self._in_flight.pop(key)))
         is_complete = not self._in_flight
         self.failed()
+        for (topic_id, index), directory_id in acknowledged:
+            self.on_acknowledged(topic_id, index, directory_id)
         return is_complete

@@ -21,6 +21,13 @@ class ReplicaFetching(Protocol):
         """Begin to fetch for these replicas, or begin anew in a new leader epoch."""
         ...
 
+    def lag(self, partition: Partition) -> int:
+        """Return how many committed records the leader had that the log lacked at its last answer.
+
+        -1 if the partition is not fetched, or the leader has not answered yet.
+        """
+        ...
+
     def throttle(self, partition: Partition) -> None:
         """Apply a changed `is_throttled_as_follower`."""
         ...

@@ -166,16 +166,19 @@ class FutureLogs:
         self, where: TopicPartition, partition: Partition | None, future: Log
     ) -> bool:
         """Return True unless an online log has all that the future log has."""
-        if partition is not None and partition.topic_id == future.topic_id:
+        if partition is not None and future.topic_id in (partition.topic_id, None):
             return partition.is_offline
         return self._is_replica_here(where, future.topic_id)
 
     def _is_replica_here(self, where: TopicPartition, topic_id: Uuid | None) -> bool:
-        """Return True if the metadata names this broker as a replica of the partition."""
+        """Return True if the metadata names this broker as a replica of the partition.
+
+        A log without a topic id may be that of any topic of the name.
+        """
         known = self._metadata.image.topics.by_name.get(where.topic)
         return (
             known is not None
-            and known.topic_id == topic_id
+            and topic_id in (known.topic_id, None)
             and where.partition in known.partitions
             and self._broker_id in known.partitions[where.partition].replicas
         )

@@ -202,7 +202,11 @@ class Moves:
             # The metadata may name the target because the replica was there before; it is not there
             # yet.
             return False
-        if directory_id == move.target.directory_id and not move.course.is_recorded:
+        if directory_id != move.target.directory_id:
+            # Not recorded yet, or forgotten: the replica was removed and added again meanwhile.
+            where = move.partition.topic_partition
+            self._assign(move.partition.topic_id, where.partition, move.target.directory_id)
+        elif not move.course.is_recorded:
             self.happened(move, MoveEvent.RECORDED)
         return True
 

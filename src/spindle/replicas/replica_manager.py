@@ -13,7 +13,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import ZERO_UUID, UuidSource, uuid_text
+from spindle.common.uuids import ZERO_UUID, Uuid, UuidSource, uuid_text
 from spindle.disks.cordons import Cordon
 from spindle.disks.directory_store import NewLog
 from spindle.disks.log_directory import LogDirectory
@@ -24,11 +24,13 @@ from spindle.metadata.partitions import PartitionRegistration
 from spindle.replicas.busy_replicas import BusyReplicas
 from spindle.replicas.follower_work import begin_to_follow_all
 from spindle.replicas.following import Following, ReplicaFetching
+from spindle.replicas.found_logs import FoundLog, may_be_own_log, own_log
 from spindle.replicas.future_logs import FutureLogs
 from spindle.replicas.log_creation import Hosting, LogCreation
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.moves import AssignDirectory, Moves
 from spindle.replicas.partition import Partition
+from spindle.replicas.rebuilds import Rebuilds
 from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 
@@ -75,9 +77,11 @@ class Replicas:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._accepted_losses: set[TopicPartition] = set()
-        self._loaded: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
+        self._loaded: dict[TopicPartition, list[FoundLog]] = {}
+        self._unidentified: dict[TopicPartition, list[FoundLog]] = {}
         self.busy = BusyReplicas()
         self.moves = Moves(on_misplaced, now_ms, new_uuid)
+        self.rebuilds = Rebuilds()
         self._creation = LogCreation(self._choose, settings_of, now_ms)
         self.futures = FutureLogs(
             self.broker_id,
@@ -233,6 +237,8 @@ class Replicas:
         for partition in partitions:
             self._let_go(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self.futures.forget(gone)
+        for where, found in list(self._unidentified.items()):
+            self._unidentified[where] = [place for place in found if place[1] is not gone]
         return [partition.topic_partition for partition in partitions]
 
     # -- following the metadata
@@ -246,7 +252,7 @@ class Replicas:
             self._loaded.setdefault(found.topic_partition, []).append((found, directory))
             directory.log_count += 1
 
-    def take_loaded(self) -> list[tuple[Log, LogDirectory]]:
+    def take_loaded(self) -> list[FoundLog]:
         """Return the logs on disk that the metadata does not place here, and forget them.
 
         The instructions of a busy replica are still to come, so its logs stay.
@@ -313,15 +319,7 @@ class Replicas:
         missing: list[Hosting] = []
         for instruction in instructions:
             where = instruction.topic_partition
-            found = self._loaded.pop(where, [])
-            own = _own_log(found, instruction, self.broker_id)
-            for stale, directory in found:
-                if stale is not own:
-                    directory.log_count -= 1
-                    await self._put_aside(stale, directory)
-                else:
-                    self._add(instruction, stale, directory)
-            if own is not None:
+            if await self._host_found(instruction):
                 continue
             is_whole = self.futures.has_whole(where, instruction.topic_id)
             if not is_whole and self._must_stay_away(instruction):
@@ -345,6 +343,52 @@ class Replicas:
             restored[1].log_count += 1
             self._add(instruction, *restored)
         await self._creation.create(missing, self._add)
+
+    async def _host_found(self, instruction: Hosting) -> bool:
+        """Host the replica's log if the start found it, and put the others of its name aside.
+
+        Returns:
+            False if the log is still to be looked for, or created.
+        """
+        where = instruction.topic_partition
+        found = self._loaded.pop(where, []) + self._unidentified.pop(where, [])
+        own = own_log(found, instruction.topic_id, instruction.partition, self.broker_id)
+        if own is None and may_be_own_log(found, instruction.partition, self.broker_id):
+            self._unidentified[where] = found
+            log.error(
+                "%s stays offline: its log may be %s, whose topic id is lost. If it is, write the "
+                "topic id %s into partition.metadata there; else move that directory away. Then "
+                "restart the broker",
+                where,
+                " or ".join(its_log.path for its_log, _ in found if its_log.topic_id is None),
+                uuid_text(instruction.topic_id),
+            )
+            return True
+        for place in found:
+            if place is not own:
+                place[1].log_count -= 1
+                await self._put_aside(*place)
+        if own is not None and await self._is_identified(instruction, *own):
+            self._add(instruction, *own)
+        return own is not None
+
+    async def _is_identified(
+        self, instruction: Hosting, its_log: Log, directory: LogDirectory
+    ) -> bool:
+        """Write the topic id of a log that has lost it; return False if the disk fails."""
+        if its_log.topic_id is not None:
+            return True
+        log.warning(
+            "%s has no topic id. The metadata places the replica there, so it gets the topic id %s",
+            its_log.path,
+            uuid_text(instruction.topic_id),
+        )
+        try:
+            await directory.executor.submit(its_log.identify, instruction.topic_id)
+        except LogDirectoryFailed as failure:
+            log.error("%s stays offline: %s", instruction.topic_partition, failure)
+            return False
+        return True
 
     def _must_stay_away(self, instruction: Hosting) -> bool:
         """Return whether the replica's lost log must not be created anew; say what can be done."""
@@ -474,6 +518,8 @@ class Replicas:
             self._fetching.follow(followed)
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
+        if self.rebuilds.hides(partition):
+            return
         actual = partition.directory.directory_id
         if self.moves.recorded(partition, registration.directory(self.broker_id)):
             return
@@ -482,6 +528,20 @@ class Replicas:
         # Also from an offline directory: the controller must not count the replica as online.
         if registration.directory(self.broker_id) != actual:
             self._on_misplaced(partition.topic_id, partition.topic_partition.partition, actual)
+
+    def assignment_acknowledged(self, topic_id: Uuid, index: int, directory_id: Uuid) -> None:
+        """Note that the controller has accepted the directory of a replica.
+
+        If the metadata had it before, no change of the metadata follows, and a move that waits for
+        it goes on now.
+        """
+        topic = self._metadata.image.topics.by_id.get(topic_id)
+        partition = None if topic is None else self.lookup(topic.name, index)
+        if partition is None or partition.topic_id != topic_id:
+            return
+        registration = partition.registration
+        if registration and registration.directory(self.broker_id) == directory_id:
+            self.moves.recorded(partition, directory_id)
 
     def _tell(self, partition: Partition, is_leader: bool) -> None:
         for listener in self._leader_listeners:
@@ -534,6 +594,8 @@ class Replicas:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         if target not in self.directories:
             return ErrorCode.LOG_DIR_NOT_FOUND
+        if self.rebuilds.running(partition.topic_partition) is not None:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
         return ErrorCode.KAFKA_STORAGE_ERROR if self._has_offline() else ErrorCode.NONE
 
     async def while_held(self, partition: Partition, work: Callable[[], Awaitable[None]]) -> None:
@@ -553,6 +615,10 @@ class Replicas:
             await self._begin_to_follow([partition])
         if failure is not None:
             raise failure
+
+    def lag(self, partition: Partition) -> int:
+        """Return how many committed records of the leader a follower lacks; -1 if unknown."""
+        return self._fetching.lag(partition)
 
     # -- configuration and failures
 
@@ -596,25 +662,3 @@ class Replicas:
         self._fetching.stop(partitions)
         for partition in partitions:
             partition.wake(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
-
-
-def _own_log(
-    found: Sequence[tuple[Log, LogDirectory]],
-    instruction: Hosting,
-    broker_id: int,
-) -> Log | None:
-    """Return the log of the right topic id; of two, the one that has more.
-
-    One was offline when the other took its place. The later one may have been given up again before
-    the metadata had it: so the records decide, first by their epochs, and the metadata only if both
-    end alike.
-    """
-    recorded = instruction.partition.directory(broker_id)
-    own = [(log, at) for log, at in found if log.topic_id == instruction.topic_id]
-
-    def rank(pair: tuple[Log, LogDirectory]) -> tuple[int, int, bool]:
-        log, at = pair
-        epoch = log.latest_epoch()
-        return (-1 if epoch is None else epoch, log.log_end_offset, at.directory_id == recorded)
-
-    return max(own, key=rank)[0] if own else None

@@ -151,6 +151,11 @@ class Fetcher:
         """Return the largest lag, in records."""
         return max((partition.lag for partition in self._partitions.values()), default=0)
 
+    def lag(self, key: TopicIdPartition) -> int:
+        """Return the lag of a partition; -1 if it is not fetched, or not answered yet."""
+        partition = self._partitions.get(key)
+        return _UNKNOWN_LAG if partition is None else partition.lag
+
     def follows(self, partition: FollowedPartition) -> bool:
         """Return True unless the partition was removed or replaced."""
         return self._partitions.get(partition.key) is partition

@@ -286,7 +286,8 @@ class Node:
             store = DirectoryStore(self._file_system, path, self._open_files.by_directory)
             directory_id = identities.directory_ids.get(path, b"")
             thread = self._directories.thread(path)
-            directories.append(LogDirectory(path, directory_id, thread, store))
+            mount_point = self._file_system.mount_point(path)
+            directories.append(LogDirectory(path, directory_id, thread, store, mount_point))
         quorum = self.quorum
         assert self.controller is not None
         assert quorum is not None

@@ -54,6 +54,7 @@ from spindle.serving.handlers.offsets import (
 )
 from spindle.serving.handlers.offsets_of_logs import list_offsets, offset_for_leader_epoch
 from spindle.serving.handlers.produce import produce
+from spindle.serving.handlers.rebuild_replicas import rebuild_replicas
 from spindle.serving.handlers.sasl import sasl_authenticate, sasl_handshake
 from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
 from spindle.serving.handlers.transactions import (
@@ -110,6 +111,7 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.DESCRIBE_DISKS: describe_disks,
     ApiKey.ALTER_DISKS: alter_disks,
+    ApiKey.REBUILD_REPLICAS: rebuild_replicas,
 }
 _QUORUM_FORWARDED: Final = (
     ApiKey.DESCRIBE_QUORUM,
@@ -124,6 +126,7 @@ _OF_REPLICAS: Final[tuple[int, ...]] = (
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.ALTER_DISKS,
+    ApiKey.REBUILD_REPLICAS,
 )
 """Requests about replicas: they wait until the replicas have followed the metadata. Produce and
 Fetch are not among them, because they wait for the replicas that they name only."""

@@ -9,7 +9,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
-from spindle.coordinator.transactions.port import TransactionCoordinatorPort
+from spindle.coordinator.transactions.ports import TransactionCoordinatorPort
 from spindle.disks.alteration import AlteredDirectory, DirectoryAction
 from spindle.disks.device_health import DeviceHealth
 from spindle.disks.log_directory import LogDirectory
@@ -37,6 +37,7 @@ class BrokerServices:
         alter_disks: adds, re-admits or retires a log directory; the replicas that may begin anew
             without their records are named.
         move_replica: begins or ends a move to another directory (KIP-113).
+        begin_rebuild, cancel_rebuild: of a replica that is copied again from its leader.
         ensure_internal_topic: creates an internal topic and waits until this broker knows it.
         fetch_memory, replica_memory: for fetches of consumers and of followers.
         check_listeners: refuses dynamic values that leave a listener without a key or users.
@@ -62,6 +63,8 @@ class BrokerServices:
         [DirectoryAction, str, Collection[TopicPartition]], Awaitable[AlteredDirectory]
     ]
     move_replica: Callable[[Partition, LogDirectory], Awaitable[ErrorCode]]
+    begin_rebuild: Callable[[TopicPartition], Awaitable[None]]
+    cancel_rebuild: Callable[[TopicPartition], None]
     controller: ControllerChannel
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds

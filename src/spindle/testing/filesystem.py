@@ -430,6 +430,9 @@ class MemoryFileSystem:
         self.check("make_read_only", path)
         self._file(path)
 
+    def mount_point(self, path: str) -> str:
+        return "/"
+
     # Finding nodes.
 
     def _find(self, path: str) -> _File | _Directory | None:

@@ -61,7 +61,7 @@ def apply_and_report(report: "AuditReport", quarantine: Path, before: "FolderSta
             continue
         kind = step.finding.kind
         advice = (
-            "it has changed since it was read: audit again" if step.is_safe else kind.repair.value
+            "it has changed since it was read: audit again" if step.is_safe else step.finding.repair
         )
         places = f" (and {counted(more, 'more place')})" if more else ""
         _print(f"left {kind.text} {step.finding.path}: {step.finding.evidence}{places}; {advice}")

@@ -18,7 +18,6 @@ from spindle.cli.audit.scrub import scrub_document, scrub_lines
 from spindle.cli.client_options import COMMAND_CONFIG
 from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
-from spindle.cli.pages.audit_page import audit_page
 from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.sizes import parse_size
 from spindle.cli.terminal import Line, show
@@ -169,6 +168,8 @@ def _audit(request: AuditRequest) -> int:
     if scrub is not None:
         document["scrub"] = scrub_document(scrub)
     if request.html is not None:
+        from spindle.cli.pages.audit_page import audit_page
+
         write_page(request.html, audit_page(document))
     if request.quarantine is not None:
         from spindle.cli.audit.applying import apply_and_report

@@ -95,14 +95,14 @@ def states_before_repairs(request: AuditRequest, roots: list[Path]) -> "FolderSt
         ConfigError: a log directory is in use.
         ValueError: the options contradict each other.
     """
-    from spindle.audit.applied_repairs import folder_states
-    from spindle.cli.audit.applying import locked
-
     if request.applies != (request.quarantine is not None):
         raise ValueError("--apply moves files to a folder: give both --apply and --quarantine")
     if not request.applies:
         return {}
     if request.prints_for_programs:
         raise ValueError("--apply says what it did: give neither --json nor --repair-plan")
+    from spindle.audit.applied_repairs import folder_states
+    from spindle.cli.audit.applying import locked
+
     with locked(roots):
         return folder_states([root for root in roots if root.is_dir()])

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spindle.cli.audit.request import AuditRequest
 from spindle.cli.audit.screen import progress_bar
+from spindle.common.ids import METADATA_PARTITION
 from spindle.log.formats.meta_properties import META_PROPERTIES
 
 if TYPE_CHECKING:
     from spindle.audit.cluster_audit import ClusterAudit
     from spindle.audit.fetched_replicas import ReplicaFetch
+    from spindle.audit.placement import ClusterPlacement
     from spindle.audit.progress_file import ProgressFile
     from spindle.audit.report import AuditReport
     from spindle.audit.scrub_history import ScrubHistory
@@ -34,10 +36,9 @@ def run_requested(
 ) -> "tuple[AuditReport, float, ScrubResult | None]":
     """Run the audit; return the report, the seconds that it took, and what a history says then."""
     from spindle.audit.run import run_audit
-    from spindle.cli.audit.metadata import load_placement
     from spindle.cli.audit.scrub import ScrubResult
 
-    load = partial(load_placement, roots) if cluster is None else cluster.load_placement
+    load = partial(_load_placement, roots) if cluster is None else cluster.load_placement
     with _workforce(request, roots, cluster) as force, _history(request, roots) as history:
         started = time.monotonic()
         begun_ms = _now_ms()
@@ -58,6 +59,16 @@ def run_requested(
         places = [place for each in report.directories for place in each.replicas]
         result = None if history is None else ScrubResult.of(history, places, begun_ms, request)
         return report, time.monotonic() - started, result
+
+
+def _load_placement(roots: list[Path]) -> "ClusterPlacement | None":
+    """Return the newest metadata in the directories; None if there is none or it is damaged."""
+    if not any((root / str(METADATA_PARTITION)).is_dir() for root in roots):
+        return None
+    # The formats of the metadata log take longer to import than a small audit.
+    from spindle.cli.audit.metadata import load_placement
+
+    return load_placement(roots)
 
 
 def _now_ms() -> int:
@@ -86,7 +97,6 @@ def _history(request: AuditRequest, roots: list[Path]) -> "Iterator[ScrubHistory
 def _workforce(
     request: AuditRequest, roots: list[Path], cluster: "ClusterAudit | None"
 ) -> Iterator[_Workforce]:
-    from spindle.audit.progress_file import progress_file
     from spindle.audit.workers import audit_all
 
     if request.spark_master is not None:
@@ -95,6 +105,8 @@ def _workforce(
     elif request.progress_path is None:
         yield _Workforce(audit_all)
     else:
+        from spindle.audit.progress_file import progress_file
+
         with progress_file(request.progress_path) as progress:
             yield _Workforce(audit_all, progress=progress)
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from spindle.cli.execution.deleted_space import deleted_space
 from spindle.cli.execution.directory_failures import with_failures
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.leaderships import give_leaderships
@@ -61,6 +62,9 @@ class BalanceRun:
         self._undo_throttles("the same command")
         for remark in plan.remarks:
             self._tell(ExecutionStep("remark", remark, {"remark": remark}))
+        space = deleted_space(plan.cluster.directories, self._executor.deletions)
+        if space is not None:
+            self._tell(space)
         text = f"nothing is left to move: the fills are {100 * plan.spread:.1f} points apart"
         unknown = _unknown(plan)
         if unknown:

@@ -67,5 +67,5 @@ def balance_command(
         if cancel:
             run.cancel()
             return
-        with undone_by_interrupt(run.cancel, tell):
+        with undone_by_interrupt(run.cancel, state, tell):
             run.finish()

@@ -3,7 +3,14 @@
 from typing import Any, Final
 
 from spindle.cli.disks.survey import BrokerReport
-from spindle.client.disks import CordonView, DiskView, DiskWork, MoveView, OperationsView
+from spindle.client.disks import (
+    CordonView,
+    DiskView,
+    DiskWork,
+    MoveView,
+    OperationsView,
+    RebuildView,
+)
 from spindle.common.uuids import uuid_text
 
 _KINDS: Final = ("read", "write", "sync")
@@ -24,6 +31,7 @@ def report_document(report: BrokerReport) -> dict[str, Any]:
         "moveLimitBytesPerSecond": found.move_limit_bytes_per_second if found else None,
         "directories": [disk_document(each) for each in found.disks] if found else [],
         "moves": [move_document(each) for each in found.moves] if found else [],
+        "rebuilds": [rebuild_document(each) for each in found.rebuilds] if found else [],
     }
 
 
@@ -74,6 +82,20 @@ def move_document(move: MoveView) -> dict[str, Any]:
         "sizeBytes": move.size_bytes,
         "remainingBytes": move.remaining_bytes,
         "lag": move.lag,
+    }
+
+
+def rebuild_document(rebuild: RebuildView) -> dict[str, Any]:
+    """Return one rebuild, under way or ended; `lag` is in records, null if unknown."""
+    return {
+        "topic": rebuild.partition.topic,
+        "partition": rebuild.partition.partition,
+        "path": rebuild.path,
+        "state": rebuild.state,
+        "formerBytes": rebuild.former_bytes,
+        "copiedBytes": rebuild.copied_bytes,
+        "lag": rebuild.lag if rebuild.lag >= 0 else None,
+        "error": rebuild.failure,
     }
 
 

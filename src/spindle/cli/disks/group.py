@@ -20,6 +20,10 @@ disks = LazyGroup(
             ),
             "add": (f"{_DISKS}.add_command:add_command", "Add one to a running broker."),
             "readmit": (f"{_DISKS}.readmit_command:readmit_command", "Bring a failed one back."),
+            "rebuild": (
+                f"{_DISKS}.rebuild_command:rebuild_command",
+                "Copy damaged replicas again.",
+            ),
             "retire": (f"{_DISKS}.retire_command:retire_command", "Remove one without replicas."),
         },
     },

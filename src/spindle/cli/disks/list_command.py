@@ -151,7 +151,7 @@ def _rows(
             yield dict.fromkeys(_COLUMNS, "-") | broker | {"STATE": silence_text(report)}
             continue
         for disk in found.disks:
-            words = {"STATE": state_text(disk, found.moves, now_ms)}
+            words = {"STATE": state_text(disk, found.moves, now_ms, found.rebuilds)}
             if forecasts is not None:
                 key, is_online = (report.node.node_id, disk.path), disk.failure is None
                 full = forecasts.of(key, disk.usable_bytes, is_online=is_online)

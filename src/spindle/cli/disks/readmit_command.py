@@ -1,8 +1,11 @@
 """`spindle disks readmit`: a running broker uses a log directory again that had failed."""
 
 import json
+import shlex
+from collections.abc import Iterable
 
 import click
+from click.core import ParameterSource
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.replica_lines import (
@@ -11,32 +14,15 @@ from spindle.cli.disks.replica_lines import (
     replica_lines,
     stray_lines,
 )
+from spindle.cli.disks.replica_type import REPLICA
 from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
+from spindle.common.printable import printable
 from spindle.common.uuids import uuid_text
 from spindle.disks.alteration import DirectoryAction, DirectoryInUse
-
-
-class _Replica(click.ParamType[TopicPartition]):
-    """A replica as TOPIC-PARTITION."""
-
-    name = "TOPIC-PARTITION"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> TopicPartition:
-        if isinstance(value, TopicPartition):
-            return value
-        topic, _, partition = str(value).rpartition("-")
-        if not topic or not partition.isdecimal():
-            self.fail(f"{value!r} is not TOPIC-PARTITION, such as orders-3", param, ctx)
-        return TopicPartition(topic, int(partition))
-
-
-REPLICA = _Replica()
 
 
 @click.command(
@@ -69,14 +55,16 @@ def readmit_command(
 
     A repaired disk keeps its directory id and its logs, which catch up as followers. An empty one
     in its place is formatted with a new id, and its replicas are copied from their leaders again.
-    Without a directory at PATH the command refuses, because the disk may not be mounted. It also
+    Without a directory at PATH, or with the empty mount point of a disk that is not mounted, the
+    command refuses. It also
     refuses, ends with 1 and names the replicas, if a replica would be lost because no other broker
     leads its partition: mount the right disk, or name each of them with --accept-loss.
     """
     try:
         altered = alter_disks(client, broker, DirectoryAction.READMIT, path, accepted)
     except DirectoryInUse as error:
-        _refused(error, broker, as_json=as_json)
+        command = _accepting_command(context, broker, path, (*accepted, *error.replicas))
+        _refused(error, broker, command, as_json=as_json)
         context.exit(1)
     if as_json:
         click.echo(json.dumps(altered_document(broker, altered)))
@@ -95,10 +83,24 @@ def readmit_command(
         click.echo(line)
 
 
-def _refused(error: DirectoryInUse, broker: int, *, as_json: bool) -> None:
+def _accepting_command(
+    context: click.Context, broker: int, path: str, lost: Iterable[TopicPartition]
+) -> str:
+    """Return the command that accepts the loss of these replicas, for a shell."""
+    words = ["spindle", "disks", "readmit", str(broker), path]
+    for option, name in (("--bootstrap-server", "servers"), ("--command-config", "file")):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            words += [option, context.params[name]]
+    for where in dict.fromkeys(lost):
+        words += ["--accept-loss", str(where)]
+    return shlex.join(words)
+
+
+def _refused(error: DirectoryInUse, broker: int, command: str, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(refusal_document(broker, error)))
+        click.echo(json.dumps({**refusal_document(broker, error), "acceptingCommand": command}))
         return
-    click.echo(f"{error.message}.", err=True)
-    for line in replica_lines(error.replicas):
+    lines = [f"{error.message}.", *replica_lines(error.replicas)]
+    lines += ["", "If these records are gone for good, this command creates the replicas empty:"]
+    for line in (*map(printable, lines), f"  {command}"):
         click.echo(line, err=True)

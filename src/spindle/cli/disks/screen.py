@@ -15,6 +15,7 @@ from spindle.cli.disks.state_text import (
     hangs,
     health_text,
     offline_text,
+    rebuild_text,
     silence_text,
     stray_text,
 )
@@ -190,6 +191,10 @@ def _broker_lines(
     for move in found.moves:
         rate = each.moves.get(key_of(move), MoveRate(None, None))
         lines.append(Line(_GAP + move_text(move, rate, names, has_bar=has_bar)))
+    for rebuild in found.rebuilds:
+        if rebuild.is_under_way:
+            text = f"{rebuild.partition} is rebuilt in {names.get(rebuild.path, rebuild.path)}"
+            lines.append(Line(f"{_GAP}{text}: {rebuild_text(rebuild)}"))
     return lines
 
 

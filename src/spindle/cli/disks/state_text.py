@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from spindle.cli.disks.survey import BrokerReport
-from spindle.client.disks import CordonView, DiskView, MoveView
+from spindle.client.disks import CordonView, DiskView, MoveView, RebuildView
 from spindle.common.counted import counted
 from spindle.common.sizes import size_text
 
@@ -47,14 +47,34 @@ def cordon_text(cordon: CordonView, now_ms: int) -> str:
     return f"{text}: {cordon.reason}" if cordon.reason else text
 
 
-def state_text(disk: DiskView, moves: Sequence[MoveView], now_ms: int) -> str:
+def rebuilds_text(path: str, rebuilds: Sequence[RebuildView]) -> str:
+    """Return how many replicas in a directory are rebuilt; empty without any."""
+    count = sum(each.path == path and each.is_under_way for each in rebuilds)
+    return f"{counted(count, 'rebuild')}" if count else ""
+
+
+def rebuild_text(view: RebuildView) -> str:
+    """Return the state of a rebuild, and how much is copied."""
+    if view.state != "copying":
+        return view.state
+    lag = "" if view.lag < 0 else f", {view.lag} records behind"
+    return f"copying: {size_text(view.copied_bytes)} of about {size_text(view.former_bytes)}{lag}"
+
+
+def state_text(
+    disk: DiskView,
+    moves: Sequence[MoveView],
+    now_ms: int,
+    rebuilds: Sequence[RebuildView] = (),
+) -> str:
     """Return the state of a directory in one line."""
     if disk.failure is not None:
         return ", ".join(filter(None, [offline_text(disk, now_ms), health_text(disk)]))
     parts = [cordon_text(each, now_ms) for each in disk.cordons] or ["online"]
     if hangs(disk):
         parts.insert(0, hang_text(disk))
-    parts += [moves_text(disk.path, moves), stray_text(disk), health_text(disk)]
+    parts += [moves_text(disk.path, moves), rebuilds_text(disk.path, rebuilds)]
+    parts += [stray_text(disk), health_text(disk)]
     return ", ".join(filter(None, parts))
 
 

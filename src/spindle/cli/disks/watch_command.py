@@ -19,7 +19,8 @@ from spindle.cli.disks.screen import BrokerPicture, watch_lines
 from spindle.cli.disks.survey import Survey
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
-from spindle.cli.numbers import FiniteRange, WholeRange
+from spindle.cli.numbers import WholeRange
+from spindle.cli.repetition import COUNT, interval_option
 from spindle.cli.terminal import Line, shows_blocks
 from spindle.client.wire.cluster import WireClient
 
@@ -60,16 +61,8 @@ class Watch:
     "watch",
     epilog=examples("spindle disks watch", "spindle disks watch --interval 5 --count 3 --json"),
 )
-@click.option(
-    "--interval",
-    "interval_s",
-    type=FiniteRange(min=0.1, max=3600),
-    default=2.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds between two pictures.",
-)
-@click.option("--count", type=WholeRange(min=1), metavar="N", help="End after N pictures.")
+@interval_option(2.0)
+@COUNT
 @click.option("--broker", type=WholeRange(min=0), metavar="N", help="Only this broker.")
 @cluster_command
 def watch_command(

@@ -99,7 +99,7 @@ def drain_command(
 
 def _finish(run: DrainRun, path: Path, tell: Tell) -> None:
     try:
-        with undone_by_interrupt(run.cancel, tell):
+        with undone_by_interrupt(run.cancel, path, tell):
             run.finish()
     except (Infeasible, CommandFailed, ValueError) as error:
         raise CommandFailed(f"{error}\n{_what_next(path)}") from None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from spindle.cli.execution.cordons import remove_cordons, set_cordon
+from spindle.cli.execution.deleted_space import deleted_space
 from spindle.cli.execution.directory_failures import with_failures
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.leaderships import give_leaderships
@@ -107,6 +108,10 @@ class DrainRun:
         self._executor.unthrottle()
         self._file.cordoned = []
         self._file.end()
+        leaving = [plan.cluster.directories[each] for each in plan.leaving]
+        space = deleted_space(leaving, self._executor.deletions)
+        if space is not None:
+            self._tell(space)
         end = end_step(self._place, plan, can_cordon=self._can_cordon)
         self._tell(with_failures(end, self.went_offline()))
         self._executor.tell_throttles("the same command")

@@ -183,6 +183,8 @@ class RoundExecutor:
                 not shown_count or time.monotonic() - shown >= CHECK_S
             ):
                 text = f"moving {counted(now.count, 'replica')}"
+                if not self.file.round:
+                    text = f"others are {text}: waiting for their end"
                 self.tell(ExecutionStep("moving", text, {"replicas": now.count}))
                 shown_count, shown = now.count, time.monotonic()
             last_seen |= dict.fromkeys(alive, time.monotonic())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -9,8 +10,14 @@ from spindle.cli.execution.steps import ExecutionStep, Tell
 
 
 @contextmanager
-def undone_by_interrupt(undo: Callable[[], None], tell: Tell) -> Iterator[None]:
+def undone_by_interrupt(
+    undo: Callable[[], None], file: Path, tell: Tell, remedy: str = "the same command with --cancel"
+) -> Iterator[None]:
     """Call a function after Ctrl-C.
+
+    Args:
+        file: has what is still to be undone after a second Ctrl-C.
+        remedy: the command that undoes it.
 
     Raises:
         click.Abort: the user pressed Ctrl-C.
@@ -19,5 +26,9 @@ def undone_by_interrupt(undo: Callable[[], None], tell: Tell) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         tell(ExecutionStep("stopping", "stopping the moves"))
-        undo()
+        try:
+            undo()
+        except KeyboardInterrupt:
+            text = f"not everything is undone: {file} has what is left, and {remedy} undoes it"
+            tell(ExecutionStep("notUndone", text, {"state": str(file)}))
         raise click.Abort from None

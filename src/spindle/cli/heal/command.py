@@ -12,6 +12,7 @@ from spindle.cli.examples import examples
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.filling_targets import highest_fill
+from spindle.cli.execution.interruption import undone_by_interrupt
 from spindle.cli.execution.steps import ExecutionStep, Tell, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.heal.fill_options import fill_options, healing_limits
@@ -126,13 +127,11 @@ def heal_command(
         executor = RoundExecutor(client, file, limits, tell, highest_fill=fill)
         memory = open_memory(state / "memory.json", cluster_id)
         run = HealRun(client, executor, memory, settings, tell)
-        try:
+        if dry_run:
             _loop(run, interval_ms, once, tell)
-        except KeyboardInterrupt:
-            if not dry_run:
-                tell(ExecutionStep("stopping", "stopping the moves"))
-                run.cancel()
-            raise click.Abort from None
+            return
+        with undone_by_interrupt(run.cancel, path, tell, "the next spindle heal"):
+            _loop(run, interval_ms, once, tell)
 
 
 def _loop(run: HealRun, interval_ms: int, once: bool, tell: Tell) -> None:

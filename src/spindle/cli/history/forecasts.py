@@ -20,7 +20,7 @@ HISTORY: Final = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
     is_eager=True,  # --horizon looks at it
-    help="A folder of spindle plan record: how fast directories and partitions grow.",
+    help="A folder of spindle history record: how fast directories and partitions grow.",
 )
 
 DirectoryKey = tuple[int, str]

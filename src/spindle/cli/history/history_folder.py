@@ -122,7 +122,7 @@ def read_history(
     """
     files = [path for _, path in _day_files(folder)] if folder.is_dir() else []
     if not files:
-        raise CommandFailed(f"{folder} has no history; spindle plan record writes one")
+        raise CommandFailed(f"{folder} has no history; spindle history record writes one")
     places, others, bad_lines = _scan(files, cluster_id)
     if not places:
         found = f" but of {', '.join(sorted(others))}" if others else ""

@@ -31,7 +31,7 @@ def forecast_page(document: Mapping[str, Any]) -> str:
     """Return the page of a forecast.
 
     Args:
-        document: as `spindle plan forecast --json` prints it.
+        document: as `spindle history forecast --json` prints it.
     """
     about = [time_text(document["timeMs"])]
     if document["clusterId"]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from spindle.cli.history.forecasts import forecast_document
 from spindle.cli.history.looking_ahead import PlanOutlook
+from spindle.cli.plan.place import directory_names
 from spindle.cli.plan.snapshot import ClusterSnapshot
 from spindle.planner.leaders import leaders_of_plan, preferred_orders
 from spindle.planner.limits import PlanLimits
@@ -60,9 +61,10 @@ def plan_document(
     Args:
         outlook: the times after the plan, if a history is known.
     """
+    names = directory_names(plan.cluster)
     directories = _directories(plan.cluster, plan.used_bytes, plan.leaving)
     if outlook is not None:
-        for number, each in enumerate(directories):
+        for number, each in zip(names, directories, strict=True):
             each["usedBytesAtHorizon"] = outlook.used_bytes[number]
             each["fullBefore"] = forecast_document(outlook.full_before[number])
             each["fullAfter"] = forecast_document(outlook.full_after[number])
@@ -85,7 +87,7 @@ def plan_document(
             {
                 "waitMs": each.wait_ms,
                 "durationMs": each.duration_ms,
-                "moves": [_move_document(plan, move) for move in each.moves],
+                "moves": [_move_document(plan, names, move) for move in each.moves],
             }
             for each in plan.rounds
         ],
@@ -105,10 +107,11 @@ def _directories(
     model: ClusterModel, used_bytes: Sequence[int], leaving: Collection[int]
 ) -> list[dict[str, Any]]:
     gone = frozenset(leaving)
+    names = directory_names(model)
     return [
         {
             "broker": each.broker_id,
-            "path": each.path,
+            "path": names[number],
             "capacityBytes": each.capacity_bytes,
             "usedBytesBefore": each.kept_bytes,
             "deletedBytes": each.deleted_bytes,
@@ -118,18 +121,21 @@ def _directories(
             "isOnline": each.is_online,
         }
         for number, (each, after) in enumerate(zip(model.directories, used_bytes, strict=True))
+        if number in names
     ]
 
 
-def _move_document(plan: PlacementPlan, move: PlannedMove) -> dict[str, Any]:
+def _move_document(
+    plan: PlacementPlan, names: Mapping[int, str], move: PlannedMove
+) -> dict[str, Any]:
     name = plan.cluster.partitions[move.partition].name
     source, target = plan.cluster.directories[move.source], plan.cluster.directories[move.target]
     return {
         "topic": name.topic,
         "partition": name.partition,
         "fromBroker": source.broker_id,
-        "fromPath": source.path,
+        "fromPath": names[move.source],
         "toBroker": target.broker_id,
-        "toPath": target.path,
+        "toPath": names[move.target],
         "sizeBytes": move.size_bytes,
     }

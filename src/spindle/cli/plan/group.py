@@ -21,14 +21,6 @@ plan = LazyGroup(
                 f"{_PLAN}.heal_command:heal_command",
                 "Relieve directories that are too full or have failed.",
             ),
-            "record": (
-                f"{_PLAN}.record_command:record_command",
-                "Write a history of sizes and offsets, for forecasts.",
-            ),
-            "forecast": (
-                f"{_PLAN}.forecast_command:forecast_command",
-                "Show when each directory is full, by a history.",
-            ),
             "what-if": (
                 f"{_PLAN}.what_if_command:what_if_command",
                 "Plan for added or removed brokers and directories.",
@@ -36,4 +28,8 @@ plan = LazyGroup(
         },
     },
     params=[],
+    former={
+        "record": "spindle.cli.history.record_command:record_command",
+        "forecast": "spindle.cli.history.forecast_command:forecast_command",
+    },
 )

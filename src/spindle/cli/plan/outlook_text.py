@@ -3,6 +3,7 @@
 from spindle.cli.durations import span_text
 from spindle.cli.history.forecasts import short_time_to_full_text
 from spindle.cli.history.looking_ahead import PlanOutlook
+from spindle.cli.plan.place import directory_names
 from spindle.cli.table import narrowed_table_lines
 from spindle.cli.terminal import QUIET, Line
 from spindle.planner.plan import PlacementPlan
@@ -20,16 +21,12 @@ def outlook_lines(plan: PlacementPlan, outlook: PlanOutlook, width: int | None) 
     """
     horizon = span_text(outlook.horizon_ms / _MS)
     rows = []
-    for each, used, before, after in zip(
-        plan.cluster.directories,
-        outlook.used_bytes,
-        outlook.full_before,
-        outlook.full_after,
-        strict=True,
-    ):
+    for number, name in directory_names(plan.cluster).items():
+        each, used = plan.cluster.directories[number], outlook.used_bytes[number]
+        before, after = outlook.full_before[number], outlook.full_after[number]
         fill = f"{100 * used / each.capacity_bytes:.1f} %" if each.capacity_bytes else "-"
         times = (short_time_to_full_text(before), short_time_to_full_text(after))
-        rows.append((str(each.broker_id), each.path, fill, *times))
+        rows.append((str(each.broker_id), name, fill, *times))
     names = ("BROKER", "DIRECTORY", f"AFTER {horizon}", "FULL BEFORE", "FULL AFTER")
     for columns in (range(len(names)), _FEWEST_COLUMNS):
         head, *lines = narrowed_table_lines(

@@ -36,6 +36,26 @@ def place_text(place: str) -> str:
     return place if ":" in place else f"broker {place}"
 
 
+def directory_names(cluster: ClusterModel) -> dict[int, str]:
+    """Return the names of the directories that a table shows, by index.
+
+    Brokers do not report the replicas of failed directories: one row, with the names of all failed
+    directories of the broker, shows these replicas.
+    """
+    directories = cluster.directories
+    names = {number: each.path for number, each in enumerate(directories)}
+    for number, each in enumerate(directories):
+        if each.path == UNREADABLE:
+            failed = [
+                other
+                for other in cluster.directories_of(each.broker_id)
+                if other != number and not directories[other].is_online
+            ]
+            if failed:
+                names[number] = ", ".join(names.pop(other) for other in failed)
+    return names
+
+
 def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) -> list[int]:
     """Return the indexes of one directory of a broker, or of all of them.
 
@@ -63,7 +83,8 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
             f"start it, or empty the whole of it, as broker {broker_id} without a directory"
         )
     if not found and path is not None:
-        known = ", ".join(cluster.directories[each].path for each in own) or "none"
+        shown = [cluster.directories[each].path for each in own]
+        known = ", ".join(each for each in shown if each != UNREADABLE) or "none"
         raise CommandFailed(f"broker {broker_id} has no log directory {path}; it has {known}")
     if any(not cluster.directories[each].is_online for each in found):
         # A broker does not say which replicas a failed directory has.

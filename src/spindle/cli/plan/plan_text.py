@@ -5,7 +5,7 @@ from itertools import product
 from typing import Final
 
 from spindle.cli.durations import duration_text
-from spindle.cli.plan.snapshot import UNREADABLE
+from spindle.cli.plan.place import directory_names
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text, shortened, wrapped
 from spindle.common.counted import counted
@@ -107,7 +107,7 @@ def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> l
         abs(after - each.kept_bytes)
         for each, after in zip(plan.cluster.directories, plan.used_bytes, strict=True)
     ]
-    names = _names(plan)
+    names = directory_names(plan.cluster)
     ranked = sorted(names, key=lambda number: (-changes[number], number))
     numbers = sorted(ranked[:_MOST_DIRECTORIES])
     head, *rows = _fitting_table(plan, numbers, width)
@@ -125,26 +125,6 @@ def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> l
     return lines
 
 
-def _names(plan: PlacementPlan) -> dict[int, str]:
-    """Return the names of the directories that the table shows.
-
-    Brokers do not report the replicas of failed directories: one row, with the names of all failed
-    directories, shows these replicas.
-    """
-    directories = plan.cluster.directories
-    names = {number: each.path for number, each in enumerate(directories)}
-    for number, each in enumerate(directories):
-        if each.path == UNREADABLE:
-            failed = [
-                other
-                for other in plan.cluster.directories_of(each.broker_id)
-                if other != number and not directories[other].is_online
-            ]
-            if failed:
-                names[number] = ", ".join(names.pop(other) for other in failed)
-    return names
-
-
 def _style(plan: PlacementPlan, limits: PlanLimits, number: int) -> str:
     each = plan.cluster.directories[number]
     is_over = plan.used_bytes[number] > limits.max_fill * each.capacity_bytes
@@ -156,7 +136,7 @@ def _style(plan: PlacementPlan, limits: PlanLimits, number: int) -> str:
 def _fitting_table(plan: PlacementPlan, numbers: Sequence[int], width: int | None) -> list[str]:
     if width is None:
         return _directory_table(plan, numbers)
-    longest = max((len(_names(plan)[each]) for each in numbers), default=0)
+    longest = max((len(directory_names(plan.cluster)[each]) for each in numbers), default=0)
     for name_width, blocks in product((longest, *_SHORT_NAMES), _BARS):
         room = width - max(map(len, _directory_table(plan, numbers, blocks, name_width)))
         if room >= 0:
@@ -172,7 +152,7 @@ def _directory_table(
     columns: Sequence[int] = range(7),
 ) -> list[str]:
     head = ("BROKER", "DIRECTORY", "CAPACITY", "BEFORE", "AFTER", "CHANGE", "STATE")
-    rows, names = [], _names(plan)
+    rows, names = [], directory_names(plan.cluster)
     for number in numbers:
         each, after = plan.cluster.directories[number], plan.used_bytes[number]
         row = (

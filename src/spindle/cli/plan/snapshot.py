@@ -69,7 +69,8 @@ def read_snapshot(
 
     Raises:
         ReplicasMoving: replicas are on the move, so a plan would be wrong soon.
-        CommandFailed: the answers contradict each other.
+        CommandFailed: the answers contradict each other, or the replicas of a directory do not fit
+            into the capacity.
         ApiError, ClientError: the cluster could not be asked.
     """
     nodes = describe_brokers(client).nodes
@@ -165,7 +166,8 @@ def snapshot_of(
         own: the replicas that this execution moved away.
 
     Raises:
-        CommandFailed: the answers contradict each other.
+        CommandFailed: the answers contradict each other, or the replicas of a directory do not fit
+            into the capacity.
     """
     racks = {node.node_id: node.rack or None for node in nodes}
     replicas = [each for topic in view.topics.values() for each in topic.partitions.values()]
@@ -194,6 +196,8 @@ def snapshot_of(
                     unexplained.append(directory)
             directories.append(directory)
     partitions = _partitions(view, places, directories)
+    if capacity_bytes is not None:
+        _refuse_small_capacity(capacity_bytes, directories)
     silent += _hidden_remarks(view, answers)
     brokers = [BrokerModel(broker, rack) for broker, rack in sorted(racks.items())]
     try:
@@ -202,6 +206,17 @@ def snapshot_of(
         raise CommandFailed(f"the answers of the brokers contradict each other: {error}") from None
     remarks += [*silent, *_deletion_remarks(directories)]
     return ClusterSnapshot(model, remarks, view.cluster_id, unexplained, silent)
+
+
+def _refuse_small_capacity(capacity_bytes: int, directories: Sequence[DirectoryModel]) -> None:
+    """Refuse a capacity that a directory cannot have: fills above 100 % would be planned."""
+    known = [each for each in directories if each.path != UNREADABLE]
+    largest = max(known, key=lambda each: each.used_bytes, default=None)
+    if largest is not None and largest.used_bytes > capacity_bytes:
+        raise CommandFailed(
+            f"--capacity {size_text(capacity_bytes)} is less than the replicas of {largest} use: "
+            f"{size_text(largest.used_bytes)}. Name a capacity that holds them, or leave it out"
+        )
 
 
 def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> DirectoryModel:

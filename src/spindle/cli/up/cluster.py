@@ -23,10 +23,13 @@ from spindle.cli.up.folder import (
 )
 from spindle.cli.up.greeting import event, greet, ready_event, spindle_command
 from spindle.cli.up.layout import Wishes
-from spindle.cli.up.supervisor import Stopped, Supervisor
+from spindle.cli.up.supervisor import (
+    STOPPED_BY_INTERRUPT,
+    STOPPED_BY_TERMINATION,
+    Stopped,
+    Supervisor,
+)
 
-_STOPPED_BY_INTERRUPT: Final = 130
-_STOPPED_BY_TERMINATION: Final = 143
 _LOG_LINES: Final = 12
 _ONLY_NEW: Final = {
     "overrides": "--override",
@@ -69,12 +72,12 @@ class LocalCluster:
                 click.echo(f"WARN {warning}", err=True)
             code = self._supervise(nodes, folder)
         except KeyboardInterrupt:
-            code = _STOPPED_BY_INTERRUPT
+            code = STOPPED_BY_INTERRUPT
         finally:
             if not self.is_kept:
                 self._remove(folder, nodes)
         # A stop by the user is the orderly end of this command.
-        return 0 if code in (_STOPPED_BY_INTERRUPT, _STOPPED_BY_TERMINATION) else code
+        return 0 if code in (STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATION) else code
 
     def _remove(self, folder: Path, nodes: Sequence[NodeFolder]) -> None:
         in_use = nodes_in_use(nodes)
@@ -106,11 +109,11 @@ class LocalCluster:
             lost.append(node)
             how = f"was killed by {Signals(-code).name}" if code < 0 else f"ended with code {code}"
             sentence = f"node {node.node_id} {how}"
-            if len(lost) < len(nodes):
+            if is_serving and len(lost) < len(nodes):
                 start = shlex.quote(str(node.property_file))
                 sentence += f"; it comes back with: {spindle_command()} server start {start}"
             self._tell(sentence, event("node-ended", node_id=node.node_id, code=code))
-            if is_serving and code > 0 and code != _STOPPED_BY_TERMINATION:
+            if is_serving and code > 0 and code != STOPPED_BY_TERMINATION:
                 # A log that is not kept is removed with the folder.
                 kept = [f"the reason is in {node.log_file}"]
                 lines = kept if self.is_kept else _last_lines(node, log_starts[node.node_id])
@@ -125,23 +128,28 @@ class LocalCluster:
 
             supervisor.start(nodes, run_node)
             supervisor.wait_ready()
-            if lost:
-                raise CommandFailed(_why_not_started(lost[0], log_starts[lost[0].node_id]))
-            pids = supervisor.pids
-            if self.as_json:
-                click.echo(ready_event(nodes, pids, str(folder), is_kept=self.is_kept))
-            else:
-                greet(nodes, pids, str(folder), self._fate)
-            is_serving = True
-            supervisor.wait_end()
+            if not lost:
+                pids = supervisor.pids
+                if self.as_json:
+                    click.echo(ready_event(nodes, pids, str(folder), is_kept=self.is_kept))
+                else:
+                    greet(nodes, pids, str(folder), self._fate)
+                is_serving = True
+                supervisor.wait_end()
         except Stopped:
             pass
         finally:
             if supervisor.pids:
-                self._tell("stopping; once more Ctrl-C kills the nodes", event("stopping"))
+                sentence = "stopping; once more Ctrl-C kills the nodes"
+                if lost and not is_serving:
+                    sentence = "stopping the other nodes; Ctrl-C kills them"
+                self._tell(sentence, event("stopping"))
             is_clean = supervisor.stop()
             supervisor.close()
         self._tell("stopped", event("stopped", is_clean=is_clean))
+        if lost and not is_serving:
+            reasons = [_why_not_started(node, log_starts[node.node_id]) for node in lost]
+            raise CommandFailed("\n".join(reasons))
         return 0 if is_clean and len(lost) < len(nodes) else 1
 
     def _tell(self, sentence: str, json_line: str) -> None:

@@ -168,18 +168,25 @@ def find_cluster(folder: Path) -> list[NodeFolder]:
     """Return the nodes of an earlier run, ascending by node id; none for a new folder.
 
     Raises:
-        ConfigError: a property file cannot be used.
-        CommandFailed: the directories belong to different clusters, or a port is taken.
+        CommandFailed: a property file cannot be used, or the directories belong to different
+            clusters.
     """
     paths = [folder / PROPERTY_FILE]
     if not paths[0].exists():
         paths = list(folder.glob(f"node-*/{PROPERTY_FILE}"))
         if not any(path.parent.name == "node-1" for path in paths):
             return []
-    nodes = [NodeFolder(path, load_node_config(str(path), must_run=True)) for path in paths]
+    nodes = [_node_folder(path) for path in paths]
     nodes.sort(key=lambda node: node.node_id)
     _check_ids(nodes)
     return nodes
+
+
+def _node_folder(property_file: Path) -> NodeFolder:
+    try:
+        return NodeFolder(property_file, load_node_config(str(property_file), must_run=True))
+    except ConfigError as error:
+        raise CommandFailed(f"{property_file}: {error}") from None
 
 
 def _check_ids(nodes: list[NodeFolder]) -> None:
@@ -189,7 +196,9 @@ def _check_ids(nodes: list[NodeFolder]) -> None:
         for path, identity in load_ensemble(
             OsFileSystem(), (*node.config.log_dirs, node.config.metadata_log_dir)
         ).formatted.items():
-            owners.setdefault(str(identity.cluster_id), path)
+            # A node that reads no cluster id in a file gives the reason itself.
+            if identity.cluster_id is not None:
+                owners.setdefault(identity.cluster_id, path)
     if len(owners) > 1:
         where = ", ".join(f"{path} to {cluster_id}" for cluster_id, path in owners.items())
         raise CommandFailed(f"the directories belong to different clusters: {where}")

@@ -13,6 +13,16 @@ from spindle.cli.up.node_process import LEFT, LEFT_AS_LEADER, READY, SIGNALS, No
 
 _STOP_S: Final = 60.0
 _WAIT_S: Final = 1.0
+STOPPED_BY_INTERRUPT: Final = 130
+STOPPED_BY_TERMINATION: Final = 143
+_ORDERLY_ENDS: Final = (
+    0,
+    STOPPED_BY_INTERRUPT,
+    STOPPED_BY_TERMINATION,
+    # Before a child has its own handlers, these signals end it.
+    *(-number for number in (*SIGNALS, signal.SIGKILL)),
+)
+"""The exit codes of a node that `stop` ends."""
 
 
 class Stopped(Exception):
@@ -24,8 +34,8 @@ class Supervisor:
 
     Args:
         on_ready: called with each node that serves and knows all brokers.
-        on_end: called with each node that ends without being told, and its exit code (the negative
-            number of the signal that killed it).
+        on_end: called with each node that ends before `stop`, or fails during it, and its exit code
+            (the negative number of the signal that killed it).
     """
 
     def __init__(
@@ -153,5 +163,5 @@ class Supervisor:
         for names in (self._ready, self._left, self._leading):
             names.discard(node_id)
         code = process.wait()
-        if not self._is_stopping:
+        if not self._is_stopping or code not in _ORDERLY_ENDS:
             self._on_end(node, code)

@@ -5,8 +5,9 @@ from typing import Final
 
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.coordinator.consumer.group import ConsumerGroup
+from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.consumer.member import ConsumerMember, Partitions, partitions_of
+from spindle.coordinator.group_table import GroupTable
 from spindle.metadata.topics import TopicsImage
 from spindle.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from spindle.protocol.messages.list_groups import ListGroupsResponse
@@ -21,23 +22,25 @@ DescribedConsumerGroup = ConsumerGroupDescribeResponse.DescribedGroup
 _Assignment = ConsumerGroupDescribeResponse.DescribedGroup.Member.Assignment
 
 
-def described(
-    group: ConsumerGroup, default_assignor: str, topics: TopicsImage
-) -> DescribedConsumerGroup:
-    """Describe a group with its members and their assignments."""
+def describe_consumer_group(groups: GroupTable, group_id: str) -> DescribedConsumerGroup:
+    """Describe a group with its members; one of the classic protocol has GROUP_ID_NOT_FOUND."""
+    group = groups.consumer.get(group_id)
+    if groups.get(group_id) is not None:
+        reason = f"Group {group_id} is not a consumer group."
+        return description_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason)
+    if group is None:
+        reason = f"Group {group_id} not found."
+        return description_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason)
+    default = groups.config.consumer.assignors[0]
+    topics = groups.view.topics
     return DescribedConsumerGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor(group.members.values(), default_assignor),
+        assignor_name=group.preferred_assignor(group.members.values(), default),
         members=[_described_member(group, member, topics) for member in group.members.values()],
     )
-
-
-def missing(group_id: str, reason: str) -> DescribedConsumerGroup:
-    """Return the description of a group that does not exist or uses another protocol."""
-    return description_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason)
 
 
 def description_error(
@@ -87,9 +90,9 @@ def _assignment(
             _Assignment.TopicPartitions(
                 topic_id=topic_id,
                 topic_name=topics.by_id[topic_id].name,
-                partitions=sorted(found),
+                partitions=sorted(indexes),
             )
-            for topic_id, found in partitions.items()
+            for topic_id, indexes in partitions.items()
             if topic_id in topics.by_id
         ]
     )

@@ -1,6 +1,7 @@
 """The topics of a group: regular expressions, and a hash that shows when a topic has changed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
@@ -13,6 +14,29 @@ REFRESH_MIN_MS: Final = 10_000
 _HASH_BYTES: Final = 8
 
 
+@dataclass(frozen=True, slots=True)
+class TopicsView:
+    """The topics of the cluster, as of an offset of the metadata log.
+
+    Attributes:
+        may_describe: whether a regular expression of the member may match a topic; None: it may
+            match all.
+    """
+
+    topics: TopicsImage
+    metadata_offset: int
+    may_describe: Callable[[str], bool] | None = None
+
+    def matching(self, regexes: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Return the topics that match each expression."""
+        topics = topics_matching(regexes, self.topics)
+        if self.may_describe is None:
+            return topics
+        return {
+            regex: frozenset(filter(self.may_describe, names)) for regex, names in topics.items()
+        }
+
+
 def check_regex(regex: str) -> None:
     """Raise ApiError INVALID_REGULAR_EXPRESSION unless RE2 accepts the expression."""
     compile_regex(regex, "SubscribedTopicRegex")
@@ -23,15 +47,15 @@ def topics_matching(regexes: Iterable[str], topics: TopicsImage) -> dict[str, fr
 
     An expression that another coordinator has accepted and RE2 does not know matches nothing.
     """
-    found = {}
+    matching = {}
     for regex in regexes:
         try:
             pattern = compile_regex(regex, "SubscribedTopicRegex")
         except ApiError:
-            found[regex] = frozenset[str]()
+            matching[regex] = frozenset[str]()
             continue
-        found[regex] = frozenset(name for name in topics.by_name if pattern.fullmatch(name))
-    return found
+        matching[regex] = frozenset(name for name in topics.by_name if pattern.fullmatch(name))
+    return matching
 
 
 def hash_of_topics(topics: Iterable[TopicImage]) -> int:
@@ -53,5 +77,5 @@ def hash_of_topics(topics: Iterable[TopicImage]) -> int:
 
 def existing(names: Iterable[str], topics: TopicsImage) -> Mapping[str, TopicImage]:
     """Return the topics that exist, by name, in the order of the names."""
-    found = {name: topics.by_name.get(name) for name in sorted(names)}
-    return {name: topic for name, topic in found.items() if topic is not None}
+    by_name = topics.by_name
+    return {name: by_name[name] for name in sorted(names) if name in by_name}

@@ -7,7 +7,7 @@ from spindle.common.errors import ErrorCode
 from spindle.coordinator.regular_expressions import compile_regex
 from spindle.coordinator.transactions.metadata import TransactionState
 from spindle.coordinator.transactions.records import by_topic
-from spindle.coordinator.transactions.transactions import TransactionalId, TransactionTable
+from spindle.coordinator.transactions.transaction_table import TransactionalId, TransactionTable
 from spindle.protocol.messages.describe_transactions import DescribeTransactionsResponse
 from spindle.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -21,10 +21,10 @@ _STATES = {state.wire_name: state for state in TransactionState}
 
 def describe_transaction(table: TransactionTable, name: str) -> DescribedTransaction:
     """Describe a transactional id; one that does not exist has TRANSACTIONAL_ID_NOT_FOUND."""
-    found = table.find(name)
-    if found is None:
+    entry = table.find(name)
+    if entry is None:
         return transaction_error(name, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    metadata = found.metadata
+    metadata = entry.metadata
     return DescribedTransaction(
         transactional_id=name,
         transaction_state=metadata.state.wire_name,
@@ -34,7 +34,7 @@ def describe_transaction(table: TransactionTable, name: str) -> DescribedTransac
         producer_epoch=metadata.producer_epoch,
         topics=[
             DescribedTransaction.TopicData(topic=topic, partitions=indexes)
-            for topic, indexes in by_topic(tuple(found.open_partitions)).items()
+            for topic, indexes in by_topic(tuple(entry.open_partitions)).items()
         ],
     )
 
@@ -69,20 +69,20 @@ class TransactionFilter:
         """Return the transactional ids that pass all filters."""
         return [
             ListedTransaction(
-                transactional_id=found.name,
-                producer_id=found.metadata.producer_id,
-                transaction_state=found.metadata.state.wire_name,
+                transactional_id=entry.name,
+                producer_id=entry.metadata.producer_id,
+                transaction_state=entry.metadata.state.wire_name,
             )
-            for found in ids
-            if self._passes(found, now_ms)
+            for entry in ids
+            if self._passes(entry, now_ms)
         ]
 
-    def _passes(self, found: TransactionalId, now_ms: int) -> bool:
-        metadata = found.metadata
+    def _passes(self, entry: TransactionalId, now_ms: int) -> bool:
+        metadata = entry.metadata
         if self._producer_ids and metadata.producer_id not in self._producer_ids:
             return False
         if self._has_states and metadata.state not in self._states:
             return False
         if self._duration_ms >= 0 and now_ms - metadata.start_ms <= self._duration_ms:
             return False
-        return self._pattern is None or self._pattern.fullmatch(found.name) is not None
+        return self._pattern is None or self._pattern.fullmatch(entry.name) is not None

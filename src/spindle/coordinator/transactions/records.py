@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from spindle.common.errors import CorruptRecords, ProtocolViolation
 from spindle.common.ids import TopicPartition
-from spindle.coordinator.shards import ShardRecordFormat
 from spindle.coordinator.transactions.metadata import TransactionMetadata, TransactionState
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.messages.coordinator_records import TransactionLogKey, TransactionLogValue
@@ -121,8 +120,3 @@ def _metadata_of(stored: TransactionLogValue) -> TransactionMetadata:
         start_ms=stored.transaction_start_timestamp_ms,
         client_version=stored.client_transaction_version,
     )
-
-
-TRANSACTION_RECORDS: Final[ShardRecordFormat[TransactionRecord]] = ShardRecordFormat(
-    encode_transaction, parse_transaction
-)

@@ -1,6 +1,6 @@
 """The coordinator of one partition of `__transaction_state`: the entry to this package.
 
-The driver calls one operation at a time and executes its effects. A transactional id changes only
+The driver calls one operation at a time and executes its result. A transactional id changes only
 when the record of its new state is committed. Until then the new state is pending, and other
 requests for this id get CONCURRENT_TRANSACTIONS.
 
@@ -17,29 +17,28 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.log_text import listed, quoted
-from spindle.coordinator.effects import Effects, Token, Transaction
+from spindle.coordinator.coordinator_result import CoordinatorResult, Transaction
+from spindle.coordinator.ports import ShardRecordFormat
 from spindle.coordinator.transactions.config import TransactionsConfig
-from spindle.coordinator.transactions.descriptions import (
-    DescribedTransaction,
-    ListedTransaction,
-    TransactionFilter,
-    describe_transaction,
-)
-from spindle.coordinator.transactions.ending import EndRequest, ended, fenced
-from spindle.coordinator.transactions.initialization import (
+from spindle.coordinator.transactions.end_txn import EndRequest, ended, fenced
+from spindle.coordinator.transactions.init_producer_id import (
     NewProducerId,
     check_initialization,
     find_or_create,
     initialized,
 )
 from spindle.coordinator.transactions.metadata import TransactionMetadata, TransactionState
-from spindle.coordinator.transactions.records import TransactionRecord, value_version_of
-from spindle.coordinator.transactions.transactions import (
+from spindle.coordinator.transactions.records import (
+    TransactionRecord,
+    encode_transaction,
+    parse_transaction,
+    value_version_of,
+)
+from spindle.coordinator.transactions.transaction_table import (
     MarkedTransaction,
     TransactionalId,
     TransactionTable,
 )
-from spindle.protocol.message import Message
 from spindle.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from spindle.protocol.messages.end_txn import EndTxnResponse
 from spindle.protocol.messages.init_producer_id import (
@@ -50,6 +49,9 @@ from spindle.protocol.records.batch import NO_PRODUCER_EPOCH
 
 log = logging.getLogger(__name__)
 
+TRANSACTION_RECORDS: Final[ShardRecordFormat[TransactionRecord]] = ShardRecordFormat(
+    encode_transaction, parse_transaction
+)
 _CONCURRENT: Final = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -64,7 +66,7 @@ class TransactionTimer(NamedTuple):
     name: str = ""
 
 
-TransactionEffects: TypeAlias = Effects[TransactionRecord, TransactionTimer, None]
+TransactionResult: TypeAlias = CoordinatorResult[TransactionRecord, TransactionTimer, None]
 WriteMarkers: TypeAlias = Callable[[MarkedTransaction, Sequence[TopicPartition]], None]
 
 
@@ -105,42 +107,37 @@ class TransactionShard:
     # ------------------------------------------------------------ requests of producers
 
     def init_producer_id(
-        self, token: Token, request: InitProducerIdRequest, now_ms: int
-    ) -> TransactionEffects:
+        self, request: InitProducerIdRequest, out: TransactionResult
+    ) -> InitProducerIdResponse:
         """Decide on InitProducerId. Raises ApiError if it is refused.
 
         If a transaction is open, it is aborted, and the request is answered with
         CONCURRENT_TRANSACTIONS, so that the client asks again.
         """
         check_initialization(request, self._config)
-        out = TransactionEffects()
-        found = find_or_create(self.ids, request, self._new_producer_id, now_ms)
-        new = initialized(found, request, self._new_producer_id, now_ms)
-        response = InitProducerIdResponse(error_code=_CONCURRENT, producer_epoch=-1)
-        if new is None:
-            self._fence(found, now_ms, out)
-            log.info(
-                "Aborting the transaction of %s: a new producer takes the place of producer %d",
-                quoted(found.name),
-                found.metadata.producer_id,
-            )
-        else:
-            self._change(found, new, out)
-            response = InitProducerIdResponse(
+        entry = find_or_create(self.ids, request, self._new_producer_id, out.now_ms)
+        new = initialized(entry, request, self._new_producer_id, out.now_ms)
+        if new is not None:
+            self._change(entry, new, out)
+            return InitProducerIdResponse(
                 producer_id=new.producer_id, producer_epoch=new.producer_epoch
             )
-        out.answer_after_commit(token, response)
-        return out
+        self._fence(entry, out)
+        log.info(
+            "Aborting the transaction of %s: a new producer takes the place of producer %d",
+            quoted(entry.name),
+            entry.metadata.producer_id,
+        )
+        return InitProducerIdResponse(error_code=_CONCURRENT, producer_epoch=-1)
 
     def add_partitions(
         self,
-        token: Token,
         name: str,
         producer: tuple[int, int],
         partitions: Sequence[TopicPartition],
         client_version: int,
-        now_ms: int,
-    ) -> TransactionEffects:
+        out: TransactionResult,
+    ) -> AddOffsetsToTxnResponse:
         """Add partitions to the transaction of a producer (id and epoch), which begins with them.
 
         The answer is empty. `client_version` is the `transaction.version` of the client.
@@ -148,17 +145,15 @@ class TransactionShard:
         Raises:
             ApiError: the producer may not add them.
         """
-        found = self.ids.get(name)
-        found.check_no_change()
-        _check_producer(found, producer)
-        metadata = found.metadata
-        out = TransactionEffects()
+        entry = self.ids.get(name)
+        entry.check_no_change()
+        _check_producer(entry, producer)
+        metadata = entry.metadata
         is_ongoing = metadata.state is TransactionState.ONGOING
         if not is_ongoing or not set(partitions) <= set(metadata.partitions):
-            new = metadata.with_partitions(partitions, now_ms, client_version)
-            self._change(found, new, out)
-        out.answer_after_commit(token, AddOffsetsToTxnResponse())
-        return out
+            new = metadata.with_partitions(partitions, out.now_ms, client_version)
+            self._change(entry, new, out)
+        return AddOffsetsToTxnResponse()
 
     def verify_partitions(
         self, name: str, producer: tuple[int, int], partitions: Iterable[TopicPartition]
@@ -170,150 +165,138 @@ class TransactionShard:
         Raises:
             ApiError: the producer has no transaction.
         """
-        found = self.ids.get(name)
-        _check_producer(found, producer)
-        members = set(found.metadata.partitions)
+        entry = self.ids.get(name)
+        _check_producer(entry, producer)
+        members = set(entry.metadata.partitions)
         return {
             partition: ErrorCode.NONE if partition in members else ErrorCode.TRANSACTION_ABORTABLE
             for partition in partitions
         }
 
     def end_transaction(
-        self, token: Token, name: str, request: EndRequest, now_ms: int
-    ) -> TransactionEffects:
+        self, name: str, request: EndRequest, out: TransactionResult
+    ) -> EndTxnResponse:
         """Decide on EndTxn. Raises ApiError if it is refused.
 
         The answer has the producer id and epoch for the next transaction. It comes when the
         decision is committed; the markers are written afterwards.
         """
-        found = self.ids.get(name)
-        out = TransactionEffects()
-        new = ended(found, request, self._new_producer_id, now_ms)
-        after = found.metadata
+        entry = self.ids.get(name)
+        new = ended(entry, request, self._new_producer_id, out.now_ms)
+        after = entry.metadata
         if new is not None:
-            self._change(found, new, out)
-            after = new.completed(now_ms)
-        response: Message = EndTxnResponse(
-            producer_id=after.producer_id, producer_epoch=after.producer_epoch
-        )
-        out.answer_after_commit(token, response)
-        return out
-
-    # ------------------------------------------------------------ questions
-
-    def describe(self, name: str) -> DescribedTransaction:
-        """Answer DescribeTransactions for one transactional id."""
-        return describe_transaction(self.ids, name)
-
-    def list_ids(self, wanted: TransactionFilter, now_ms: int) -> list[ListedTransaction]:
-        """Answer ListTransactions."""
-        return wanted.listed(self.ids, now_ms)
+            self._change(entry, new, out)
+            after = new.completed(out.now_ms)
+        return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch)
 
     # ------------------------------------------------------------ markers
 
     def is_marking(self, transaction: MarkedTransaction) -> bool:
         """Return True while markers of the transaction are missing."""
-        found = self.ids.find(transaction.transactional_id)
-        return found is not None and bool(found.unmarked) and _marked(found) == transaction
+        return self._marking(transaction) is not None
+
+    def _marking(self, transaction: MarkedTransaction) -> TransactionalId | None:
+        entry = self.ids.find(transaction.transactional_id)
+        is_marking = entry is not None and entry.unmarked and _marked(entry) == transaction
+        return entry if is_marking else None
 
     def markers_written(
-        self, transaction: MarkedTransaction, partitions: Iterable[TopicPartition], now_ms: int
-    ) -> TransactionEffects:
+        self,
+        transaction: MarkedTransaction,
+        partitions: Iterable[TopicPartition],
+        out: TransactionResult,
+    ) -> None:
         """Take note of partitions that have their marker, or need none because they are deleted.
 
         When no marker is missing, the transaction is complete. The time of its completion is that
         of its preparation, as in Kafka.
         """
-        out = TransactionEffects()
-        found = self.ids.find(transaction.transactional_id)
-        if found is None or not found.unmarked or _marked(found) != transaction:
-            return out
+        entry = self._marking(transaction)
+        if entry is None or entry.unmarked is None:
+            return
         for partition in partitions:
-            found.unmarked.pop(partition, None)
-        if not found.unmarked:
-            self._append_completion(found, out)
-        return out
+            entry.unmarked.pop(partition, None)
+        if not entry.unmarked:
+            self._append_completion(entry, out)
 
     # ------------------------------------------------------------ time
 
-    def on_timer(self, key: TransactionTimer, now_ms: int) -> TransactionEffects:
+    def on_timer(self, key: TransactionTimer, out: TransactionResult) -> None:
         """Handle a timer that fired."""
-        out = TransactionEffects()
         if key.kind == "timeouts":
             out.is_atomic = False
-            self._abort_timed_out(now_ms, out)
-            out.set_timer(key, now_ms + self._config.abort_interval_ms)
+            self._abort_timed_out(out)
+            out.start_timer(key, self._config.abort_interval_ms)
         elif key.kind == "expiration":
             out.is_atomic = False
-            self._expire(now_ms, out)
-            out.set_timer(key, now_ms + self._config.expiration_interval_ms)
+            self._expire(out)
+            out.start_timer(key, self._config.expiration_interval_ms)
         else:
-            found = self.ids.find(key.name)
-            if found is not None and found.unmarked is not None and not found.unmarked:
-                self._append_completion(found, out)
-        return out
+            entry = self.ids.find(key.name)
+            if entry is not None and entry.unmarked is not None and not entry.unmarked:
+                self._append_completion(entry, out)
 
     def is_exclusive_timer(self, _: TransactionTimer) -> bool:
         """Return False: a pending change excludes others of the same transactional id."""
         return False
 
-    def _abort_timed_out(self, now_ms: int, out: TransactionEffects) -> None:
+    def _abort_timed_out(self, out: TransactionResult) -> None:
         aborted, postponed = [], []
-        for found in self.ids:
-            if found.pending is None and found.metadata.is_timed_out(now_ms):
+        for entry in self.ids:
+            if entry.pending is None and entry.metadata.is_timed_out(out.now_ms):
                 try:
-                    self._fence(found, now_ms, out)
+                    self._fence(entry, out)
                 except ApiError:
-                    postponed.append(found.name)
+                    postponed.append(entry.name)
                 else:
-                    aborted.append(found.name)
+                    aborted.append(entry.name)
         if aborted:
             log.info("Aborting transactions that timed out, of %s", listed(aborted))
         if postponed:
             log.warning("No producer id to abort the transactions of %s yet", listed(postponed))
 
-    def _expire(self, now_ms: int, out: TransactionEffects) -> None:
-        latest_ms = now_ms - self._config.expiration_ms
+    def _expire(self, out: TransactionResult) -> None:
+        latest_ms = out.now_ms - self._config.expiration_ms
         expired = []
-        for found in list(self.ids):
-            metadata = found.metadata
+        for entry in list(self.ids):
+            metadata = entry.metadata
             is_unused = metadata.state.is_idle and metadata.last_update_ms <= latest_ms
-            if found.pending is not None or not is_unused:
+            if entry.pending is not None or not is_unused:
                 continue
             if metadata.producer_epoch == NO_PRODUCER_EPOCH:
                 # Its first record was refused, perhaps because no record can hold the name.
-                self.ids.remove(found.name)
+                self.ids.remove(entry.name)
             else:
-                found.pending = metadata
-                out.records.append(TransactionRecord(found.name, None))
-                expired.append(found.name)
+                entry.pending = metadata
+                out.records.append(TransactionRecord(entry.name, None))
+                expired.append(entry.name)
         if expired:
             log.info("Removing transactional ids that were not used: %s", listed(expired))
 
     # ------------------------------------------------------------ changes
 
-    def _fence(self, found: TransactionalId, now_ms: int, out: TransactionEffects) -> None:
+    def _fence(self, entry: TransactionalId, out: TransactionResult) -> None:
         version = self._transaction_version()
-        self._change(found, fenced(found, version, self._new_producer_id, now_ms), out)
+        self._change(entry, fenced(entry, version, self._new_producer_id, out.now_ms), out)
 
     def _change(
-        self, found: TransactionalId, new: TransactionMetadata, out: TransactionEffects
+        self, entry: TransactionalId, new: TransactionMetadata, out: TransactionResult
     ) -> None:
-        found.pending = new
+        entry.pending = new
         version = value_version_of(self._transaction_version())
-        out.records.append(TransactionRecord(found.name, new, version))
+        out.records.append(TransactionRecord(entry.name, new, version))
 
-    def _append_completion(self, found: TransactionalId, out: TransactionEffects) -> None:
-        assert found.pending is not None
-        self._change(found, found.pending, out)
+    def _append_completion(self, entry: TransactionalId, out: TransactionResult) -> None:
+        assert entry.pending is not None
+        self._change(entry, entry.pending, out)
 
-    def _begin_marking(self, found: TransactionalId, now_ms: int) -> bool:
+    def _begin_marking(self, entry: TransactionalId, now_ms: int) -> bool:
         """Ask for the markers of a prepared transaction; return False if it needs none."""
-        found.pending = found.metadata.completed(now_ms)
-        found.unmarked = dict.fromkeys(found.metadata.partitions)
-        if found.unmarked:
-            self._write_markers(_marked(found), found.metadata.partitions)
-        return bool(found.unmarked)
+        entry.pending = entry.metadata.completed(now_ms)
+        entry.unmarked = dict.fromkeys(entry.metadata.partitions)
+        if entry.unmarked:
+            self._write_markers(_marked(entry), entry.metadata.partitions)
+        return bool(entry.unmarked)
 
     # ------------------------------------------------------------ the log
 
@@ -327,87 +310,77 @@ class TransactionShard:
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         """Ignore a marker: `__transaction_state` takes part in no transaction."""
 
-    def loaded(self, now_ms: int) -> TransactionEffects:
+    def loaded(self, out: TransactionResult) -> None:
         """Continue the transactions whose end is decided, and begin to look for old ones."""
-        out = TransactionEffects()
         out.is_atomic = False
-        out.set_timer(TransactionTimer("timeouts"), now_ms + self._config.abort_interval_ms)
-        out.set_timer(TransactionTimer("expiration"), now_ms + self._config.expiration_interval_ms)
-        for found in self.ids:
-            if found.metadata.state.is_prepared and not self._begin_marking(found, now_ms):
-                self._append_completion(found, out)
-        return out
+        out.start_timer(TransactionTimer("timeouts"), self._config.abort_interval_ms)
+        out.start_timer(TransactionTimer("expiration"), self._config.expiration_interval_ms)
+        for entry in self.ids:
+            if entry.metadata.state.is_prepared and not self._begin_marking(entry, out.now_ms):
+                self._append_completion(entry, out)
 
-    def unloaded(self, _: int) -> TransactionEffects:
-        """Return nothing, because no request is parked."""
-        return TransactionEffects()
+    def unloaded(self, out: TransactionResult) -> None:
+        """Do nothing, because no request is parked."""
 
     def committed(
         self,
         records: Sequence[TransactionRecord],
         _base_offset: int,
         _transaction: Transaction,
-        now_ms: int,
-    ) -> TransactionEffects:
+        out: TransactionResult,
+    ) -> None:
         """Apply records of this shard, which are committed."""
-        out = TransactionEffects()
         for record in records:
             if record.metadata is None:
                 self.ids.remove(record.transactional_id)
                 continue
-            found = self.ids.put(record.transactional_id, record.metadata)
+            entry = self.ids.put(record.transactional_id, record.metadata)
             if record.metadata.state is TransactionState.EMPTY:
-                _tell_initialized(found)
-            found.pending = found.unmarked = None
-            self.retrying.discard(found.name)
-            found.has_unstored_fence = False
-            if record.metadata.state.is_prepared and not self._begin_marking(found, now_ms):
-                out.set_timer(TransactionTimer("completion", found.name), now_ms)
-        return out
+                _log_initialized(entry)
+            entry.pending = entry.unmarked = None
+            self.retrying.discard(entry.name)
+            entry.has_unstored_fence = False
+            if record.metadata.state.is_prepared and not self._begin_marking(entry, out.now_ms):
+                out.start_timer(TransactionTimer("completion", entry.name), 0)
 
-    def failed(
-        self, records: Sequence[TransactionRecord], _: ErrorCode, now_ms: int
-    ) -> TransactionEffects:
+    def failed(self, records: Sequence[TransactionRecord], out: TransactionResult) -> None:
         """Drop the pending states of records that were not appended; retry completions."""
-        out = TransactionEffects()
         for record in records:
-            found = self.ids.find(record.transactional_id)
-            if found is None:
+            entry = self.ids.find(record.transactional_id)
+            if entry is None:
                 continue
-            if found.unmarked is not None:
-                at_ms = now_ms + self._config.append_retry_ms
-                self.retrying.add(found.name)
-                out.set_timer(TransactionTimer("completion", found.name), at_ms)
+            if entry.unmarked is None:
+                entry.pending = None
                 continue
-            found.pending = None
-        return out
+            self.retrying.add(entry.name)
+            timer = TransactionTimer("completion", entry.name)
+            out.start_timer(timer, self._config.append_retry_ms)
 
-    def complete(self, _: None, _code: ErrorCode, _now_ms: int) -> TransactionEffects:
-        """Return nothing: the effects of this shard have no completions."""
-        return TransactionEffects()
+    def complete(self, _completion: None, _code: ErrorCode, _out: TransactionResult) -> None:
+        """Do nothing: the results of this shard have no completions."""
 
     def check(self) -> None:
         """Assert the invariants of all transactional ids (for tests and the simulator)."""
-        for found in self.ids:
-            assert (found.unmarked is None) or found.metadata.state.is_prepared, found.name
-            assert not found.metadata.state.is_prepared or found.pending is not None, found.name
+        for entry in self.ids:
+            assert (entry.unmarked is None) or entry.metadata.state.is_prepared, entry.name
+            assert not entry.metadata.state.is_prepared or entry.pending is not None, entry.name
 
 
-def _tell_initialized(found: TransactionalId) -> None:
-    metadata = found.metadata
+def _log_initialized(entry: TransactionalId) -> None:
+    metadata = entry.metadata
     is_first = (metadata.previous_producer_id, metadata.producer_epoch) == (metadata.producer_id, 0)
     log.info(
         "Initialized transactional id %s: producer id %d, epoch %d%s",
-        quoted(found.name),
+        quoted(entry.name),
         metadata.producer_id,
         metadata.producer_epoch,
         "" if is_first else ", earlier producers are fenced",
     )
 
 
-def _check_producer(found: TransactionalId, producer: tuple[int, int]) -> None:
+def _check_producer(entry: TransactionalId, producer: tuple[int, int]) -> None:
     """Raise ApiError unless this is the producer of the transactional id, and may write."""
-    metadata = found.metadata
+    metadata = entry.metadata
     if metadata.producer_id != producer[0]:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if metadata.producer_epoch != producer[1]:
@@ -416,10 +389,10 @@ def _check_producer(found: TransactionalId, producer: tuple[int, int]) -> None:
         raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-def _marked(found: TransactionalId) -> MarkedTransaction:
-    metadata = found.metadata
+def _marked(entry: TransactionalId) -> MarkedTransaction:
+    metadata = entry.metadata
     return MarkedTransaction(
-        found.name,
+        entry.name,
         metadata.producer_id,
         metadata.producer_epoch,
         metadata.is_commit,

@@ -1,5 +1,6 @@
 /* The inner loops of compaction: the key map, and the records of uncompressed batches. At the end
- * is the walk over batch headers of `pipeline/records/headers.py`, which needs the checksums, too.
+ * are the walk over batch headers of `pipeline/records/headers.py`, which needs the checksums, too,
+ * and the audit of the batches of a segment up to the first one that is unusual.
  *
  * `native_kernel.py` loads this through ctypes, which lets other threads run meanwhile. Every
  * function here gives up in front of what it does not handle (a compressed, transactional, control
@@ -12,6 +13,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -604,7 +606,7 @@ EXPORT int64_t spindle_copy_batches(const key_map *map, const uint8_t *data, int
 /* `pipeline/records/header_kernel.py` and `record_walk.py` say what these do; the order of their
  * checks, the codes and the columns are the same here. */
 
-enum { OLD_FORMAT = 1, UNKNOWN_FORMAT, WRONG_LENGTH, WRONG_COUNT = 5 };
+enum { OLD_FORMAT = 1, UNKNOWN_FORMAT, WRONG_LENGTH, WRONG_COUNT = 5, WRONG_OFFSETS };
 enum { ENDS_EARLY = 1, WRONG_RECORD_LENGTH, WRONG_FIELD, TRAILING, NULL_HEADER_KEY, WRONG_OFFSET, WRONG_ORDER };
 enum { WALK_STATUS, WALK_POSITION, WALK_BATCHES, WALK_NEXT_OFFSET, WALK_FINISHED, WALK_TORN };
 #define CONTROL_FLAG 0x20
@@ -714,6 +716,10 @@ EXPORT void spindle_walk_headers(int64_t address, int64_t position, int64_t end,
             break;
         }
         if (check_crcs && end - position < size) break;
+        if (base_offset < 0 || last_delta < 0 || base_offset >= INT64_MAX - last_delta) {
+            result[WALK_STATUS] = WRONG_OFFSETS;
+            break;
+        }
         if (base_offset >= limits[1]) {
             result[WALK_FINISHED] = 1;
             break;
@@ -722,7 +728,7 @@ EXPORT void spindle_walk_headers(int64_t address, int64_t position, int64_t end,
             result[WALK_STATUS] = WRONG_COUNT;
             break;
         }
-        next_offset = base_offset < INT64_MAX - (last_delta + 1) ? base_offset + (last_delta + 1) : INT64_MAX;
+        next_offset = base_offset + last_delta + 1;
         if (next_offset > limits[0]) {
             int64_t crc = get32(p + 17), computed = check_crcs ? crc32c(p + 21, size - 21) : crc;
             int64_t attributes = (int16_t)((uint16_t)p[21] << 8 | p[22]);
@@ -752,4 +758,257 @@ EXPORT void spindle_walk_headers(int64_t address, int64_t position, int64_t end,
     }
     result[WALK_POSITION] = position;
     result[WALK_BATCHES] = count;
+}
+
+/* ---- the audit of a segment up to its first unusual batch ---- */
+
+/* `audit/sound_walk.py` says what this does. It reports nothing: in front of whatever the checks
+ * over NumPy columns would report or treat in a special way, it stops, and they go on from there. */
+
+#define OTHER_FLAGS 0x30 /* transactional, control */
+#define LAST_CODEC 4
+#define MAX_RELATIVE_OFFSET INT32_MAX
+#define EPOCH_RUNS 256
+#define PRODUCER_SLOTS 1024
+#define PRODUCERS 768
+#define STRETCHES 1024
+#define STRETCH_OFFSETS 4096
+#define TAIL_BATCHES 1024
+#define PACKED_BATCHES 1024
+#define TIMES_BEHIND 64
+#define OFFSET_ENTRY_BYTES 8
+#define TIME_ENTRY_BYTES 12
+
+enum { AT_END, PAUSED, NEEDS_ROOM, UNUSUAL };
+
+typedef struct { int64_t position, epoch, first_offset, last_offset; } epoch_run;
+typedef struct { int64_t is_used, id, epoch, base_sequence, last_delta, last_offset; } last_batch;
+typedef struct { int64_t number; uint64_t sum; } stretch_sum;
+typedef struct { int64_t base_offset; uint64_t mixed; } batch_digest;
+typedef struct { int64_t start, size, codec, count, last_delta, position; } packed_batch;
+
+typedef struct {
+    /* what is given */
+    int64_t file, size_bytes, base_offset, checks_records, max_batch_bytes;
+    const uint8_t *offset_entries, *time_entries;
+    int64_t offset_entry_count, time_entry_count;
+    int64_t snapshot_offset; /* batches from here on are not read before the producers are taken */
+    int64_t budget_bytes;    /* read in one call, and a window more */
+    /* what goes on from call to call */
+    int64_t position, batch_count, first_offset, next_offset, is_rewritten, last_position;
+    int64_t greatest_timestamp, starts_seen, ends_seen, times_seen;
+    int64_t run_count, behind_count;
+    /* what the caller takes, and sets to 0 */
+    int64_t producer_count, stretch_count, packed_count;
+    /* what one call gives */
+    int64_t is_at_snapshot, needed_bytes;
+    epoch_run runs[EPOCH_RUNS];
+    int64_t times_behind[TIMES_BEHIND]; /* positions of the batches that time entries name */
+    last_batch producers[PRODUCER_SLOTS];
+    stretch_sum stretches[STRETCHES];
+    batch_digest tail[TAIL_BATCHES]; /* the batch with number n is at n % TAIL_BATCHES */
+    packed_batch packed[PACKED_BATCHES];
+} sound_walk;
+
+static int32_t entry_number(const uint8_t *entries, int64_t index, int64_t entry_bytes, int64_t at) {
+    return (int32_t)get32(entries + index * entry_bytes + at);
+}
+
+/* Whether the entries of the offset index that name this batch agree with it. */
+static int has_right_offset_entries(sound_walk *w, int64_t position, int64_t last_offset) {
+    const uint8_t *entries = w->offset_entries;
+    int64_t wanted, named;
+    if (w->starts_seen < w->offset_entry_count) {
+        named = entry_number(entries, w->starts_seen, OFFSET_ENTRY_BYTES, 4);
+        if (named < position) return 0;
+        w->starts_seen += named == position;
+    }
+    if (w->ends_seen == w->offset_entry_count) return 1;
+    wanted = w->base_offset + entry_number(entries, w->ends_seen, OFFSET_ENTRY_BYTES, 0);
+    if (wanted > last_offset) return 1;
+    named = entry_number(entries, w->ends_seen, OFFSET_ENTRY_BYTES, 4);
+    if (wanted < last_offset || position < named) return 0;
+    w->ends_seen++;
+    return w->ends_seen == w->offset_entry_count ||
+           position < entry_number(entries, w->ends_seen, OFFSET_ENTRY_BYTES, 4);
+}
+
+/* The same for the time index; `greatest_timestamp` is that up to this batch. */
+static int has_right_time_entries(sound_walk *w, int64_t position, int64_t base_offset, int64_t last_offset,
+                                  int64_t max_timestamp) {
+    int64_t last_named = 0, offset, timestamp;
+    if (w->offset_entry_count > 0)
+        last_named = entry_number(w->offset_entries, w->offset_entry_count - 1, OFFSET_ENTRY_BYTES, 4);
+    for (; w->times_seen < w->time_entry_count; w->times_seen++) {
+        offset = w->base_offset + entry_number(w->time_entries, w->times_seen, TIME_ENTRY_BYTES, 8);
+        if (offset > last_offset) return 1;
+        timestamp = (int64_t)get64(w->time_entries + w->times_seen * TIME_ENTRY_BYTES);
+        if (offset < base_offset || timestamp != max_timestamp || timestamp != w->greatest_timestamp) return 0;
+        if (position > last_named) {
+            if (w->behind_count == TIMES_BEHIND) return 0;
+            w->times_behind[w->behind_count++] = position;
+        }
+    }
+    return 1;
+}
+
+static void note_producer(sound_walk *w, const uint8_t *p, int64_t id, int64_t last_delta, int64_t last_offset) {
+    uint64_t at = (uint64_t)id * 0x9E3779B97F4A7C15u >> 54; /* the upper bits: PRODUCER_SLOTS is 2**10 */
+    last_batch *slot = &w->producers[at];
+    while (slot->is_used && slot->id != id) slot = &w->producers[at = (at + 1) % PRODUCER_SLOTS];
+    w->producer_count += !slot->is_used;
+    slot->is_used = 1;
+    slot->id = id;
+    slot->epoch = (int16_t)((uint16_t)p[51] << 8 | p[52]);
+    slot->base_sequence = (int32_t)get32(p + 53);
+    slot->last_delta = last_delta;
+    slot->last_offset = last_offset;
+}
+
+static void note_digest(sound_walk *w, int64_t base_offset, int64_t last_delta, int64_t crc, int64_t epoch) {
+    static const uint64_t factors[] = {
+        0x9E3779B97F4A7C15u, 0xC2B2AE3D27D4EB4Fu, 0x165667B19E3779F9u, 0xD6E8FEB86659FD93u};
+    const int64_t fields[] = {base_offset, last_delta, crc, epoch};
+    int64_t number = base_offset / STRETCH_OFFSETS;
+    batch_digest *digest = &w->tail[w->batch_count % TAIL_BATCHES];
+    uint64_t mixed = 0;
+    for (int i = 0; i < 4; i++) {
+        mixed = (mixed ^ (uint64_t)fields[i]) * factors[i];
+        mixed ^= mixed >> 29;
+    }
+    digest->base_offset = base_offset;
+    digest->mixed = mixed;
+    if (w->stretch_count == 0 || w->stretches[w->stretch_count - 1].number != number) {
+        w->stretches[w->stretch_count].number = number;
+        w->stretches[w->stretch_count++].sum = 0;
+    }
+    w->stretches[w->stretch_count - 1].sum += mixed;
+}
+
+/* Whether the entries of both indexes that name this batch agree with it; else nothing has changed. */
+static int has_right_entries(sound_walk *w, int64_t base_offset, int64_t last_offset, int64_t max_timestamp) {
+    int64_t greatest = w->greatest_timestamp, starts = w->starts_seen, ends = w->ends_seen;
+    int64_t times = w->times_seen, behind = w->behind_count;
+    if (max_timestamp > greatest) w->greatest_timestamp = max_timestamp;
+    if (has_right_offset_entries(w, w->position, last_offset) &&
+        has_right_time_entries(w, w->position, base_offset, last_offset, max_timestamp))
+        return 1;
+    w->greatest_timestamp = greatest;
+    w->starts_seen = starts;
+    w->ends_seen = ends;
+    w->times_seen = times;
+    w->behind_count = behind;
+    return 0;
+}
+
+/* Whether the offsets of a batch belong into the segment and follow those of the batch before it. */
+static int has_usual_offsets(const sound_walk *w, const uint8_t *p) {
+    int64_t base_offset = (int64_t)get64(p), last_delta = (int32_t)get32(p + 23);
+    if (!is_base_offset(base_offset) || base_offset < w->base_offset || last_delta < 0) return 0;
+    if (base_offset + last_delta - w->base_offset > MAX_RELATIVE_OFFSET) return 0;
+    return w->batch_count == 0 || base_offset == w->next_offset;
+}
+
+/* Note a batch with usual offsets, all of whose `size` bytes are at `p`; return 0 if it is unusual. */
+static int note_batch(sound_walk *w, const uint8_t *p, int64_t size, int64_t start) {
+    int64_t base_offset = (int64_t)get64(p), epoch = (int32_t)get32(p + 12), crc = get32(p + 17);
+    int64_t last_delta = (int32_t)get32(p + 23), max_timestamp = (int64_t)get64(p + 35);
+    int64_t producer_id = (int64_t)get64(p + 43), count = (int32_t)get32(p + 57), last_offset, byte;
+    int codec = p[22] & CODEC_MASK;
+    if (count < 0 || count > last_delta + 1) return 0;
+    last_offset = base_offset + last_delta;
+    if (codec > LAST_CODEC || (p[22] & OTHER_FLAGS) || crc32c(p + 21, size - 21) != (uint32_t)crc) return 0;
+    if (w->checks_records && count > 0 && codec == 0 &&
+        check_records(p + HEADER_BYTES, p + size, count, last_delta, &byte) != 0)
+        return 0;
+    if (w->run_count == EPOCH_RUNS && w->runs[EPOCH_RUNS - 1].epoch != epoch) return 0;
+    if (!has_right_entries(w, base_offset, last_offset, max_timestamp)) return 0;
+    if (w->checks_records && count > 0 && codec != 0) {
+        packed_batch packed = {start, size, codec, count, last_delta, w->position};
+        w->packed[w->packed_count++] = packed;
+    }
+    if (w->run_count == 0 || w->runs[w->run_count - 1].epoch != epoch) {
+        epoch_run run = {w->position, epoch, base_offset, last_offset};
+        w->runs[w->run_count++] = run;
+    }
+    w->runs[w->run_count - 1].last_offset = last_offset;
+    if (producer_id >= 0) note_producer(w, p, producer_id, last_delta, last_offset);
+    note_digest(w, base_offset, last_delta, crc, epoch);
+    if (count != last_delta + 1 || (p[22] & DELETE_HORIZON_FLAG)) w->is_rewritten = 1;
+    if (w->batch_count++ == 0) w->first_offset = base_offset;
+    w->next_offset = last_offset + 1;
+    w->last_position = w->position;
+    return 1;
+}
+
+/* Return how many entries an offset index has before the zeros at its end; -1 if they do not ascend.
+ * `gaps` gets the smallest and the largest distance between their positions, and the last position. */
+EXPORT int64_t spindle_offset_index(const uint8_t *data, int64_t size, int64_t *gaps) {
+    int64_t count = size / OFFSET_ENTRY_BYTES;
+    int32_t offset, position, offset_before = 0, position_before = 0;
+    while (count > 0 && get64(data + (count - 1) * OFFSET_ENTRY_BYTES) == 0) count--;
+    gaps[0] = count > 0 ? INT64_MAX : 0;
+    gaps[1] = count > 0 ? INT64_MIN : 0;
+    for (int64_t n = 0; n < count; n++, offset_before = offset, position_before = position) {
+        int64_t gap;
+        offset = entry_number(data, n, OFFSET_ENTRY_BYTES, 0);
+        position = entry_number(data, n, OFFSET_ENTRY_BYTES, 4);
+        if (n > 0 && (offset <= offset_before || position <= position_before)) return -1;
+        gap = (int64_t)position - position_before;
+        if (gap < gaps[0]) gaps[0] = gap;
+        if (gap > gaps[1]) gaps[1] = gap;
+    }
+    gaps[2] = position_before;
+    return count;
+}
+
+/* The same for a time index; `last_timestamp` is that of the last entry, -1 without one. */
+EXPORT int64_t spindle_time_index(const uint8_t *data, int64_t size, int64_t *last_timestamp) {
+    int64_t count = size / TIME_ENTRY_BYTES, timestamp, before = -1;
+    int32_t offset, offset_before = INT32_MIN;
+    while (count > 0) {
+        const uint8_t *p = data + (count - 1) * TIME_ENTRY_BYTES;
+        if (get64(p) != 0 || get32(p + 8) != 0) break;
+        count--;
+    }
+    for (int64_t n = 0; n < count; n++, before = timestamp, offset_before = offset) {
+        timestamp = (int64_t)get64(data + n * TIME_ENTRY_BYTES);
+        offset = entry_number(data, n, TIME_ENTRY_BYTES, 8);
+        if (timestamp <= before || offset < offset_before) return -1;
+    }
+    *last_timestamp = before;
+    return count;
+}
+
+/* Audit the batches of an open segment from `position` on; `buffer` has room for `room` bytes. */
+EXPORT int spindle_walk_sound_batches(sound_walk *w, uint8_t *buffer, int64_t room) {
+    int64_t read_until = w->position + w->budget_bytes;
+    w->is_at_snapshot = w->needed_bytes = 0;
+    if (!is_base_offset(w->base_offset)) return UNUSUAL;
+    while (w->position < w->size_bytes) {
+        int64_t wanted = w->size_bytes - w->position, start = 0, size = 0;
+        if (w->position >= read_until || w->packed_count > 0) return PAUSED;
+        if (wanted > room) wanted = room;
+        if (pread((int)w->file, buffer, (size_t)wanted, (off_t)w->position) != (ssize_t)wanted) return UNUSUAL;
+        for (; wanted - start >= HEADER_BYTES; start += size, w->position += size) {
+            const uint8_t *p = buffer + start;
+            size = (int64_t)(int32_t)get32(p + 8) + LOG_OVERHEAD_BYTES;
+            if (p[16] != 2 || size < HEADER_BYTES || size > w->size_bytes - w->position) return UNUSUAL;
+            if (size > w->max_batch_bytes || !has_usual_offsets(w, p)) return UNUSUAL;
+            if (size > wanted - start) break;
+            if (w->producer_count == PRODUCERS || w->stretch_count == STRETCHES) return PAUSED;
+            if (w->packed_count == PACKED_BATCHES) return PAUSED;
+            if ((int64_t)get64(p) >= w->snapshot_offset) {
+                w->is_at_snapshot = 1;
+                return PAUSED;
+            }
+            if (!note_batch(w, p, size, start)) return UNUSUAL;
+        }
+        if (start == 0) {
+            if (wanted < HEADER_BYTES || size <= room) return UNUSUAL;
+            w->needed_bytes = size;
+            return NEEDS_ROOM;
+        }
+    }
+    return w->packed_count > 0 ? PAUSED : AT_END;
 }

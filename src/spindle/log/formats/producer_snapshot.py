@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
+from spindle.common.checksums import crc32c
 from spindle.common.errors import CorruptLog
 from spindle.common.ports import FileSystem
 from spindle.log.producers.entry import NO_OFFSET, BatchMetadata, ProducerStateEntry

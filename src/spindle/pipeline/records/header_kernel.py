@@ -36,14 +36,20 @@ from spindle.pipeline.records.memory import (
     crc32c_at,
 )
 from spindle.pipeline.records.record_walk import walk_batch
-from spindle.pipeline.records.tables import OLD_FORMAT, UNKNOWN_FORMAT, WRONG_COUNT, WRONG_LENGTH
+from spindle.pipeline.records.tables import (
+    OLD_FORMAT,
+    UNKNOWN_FORMAT,
+    WRONG_COUNT,
+    WRONG_LENGTH,
+    WRONG_OFFSETS,
+)
 
 _CONTROL_FLAG: Final = 0x20
 _CODEC_MASK: Final = 7
 _HEADER_BYTES: Final = 61
 _OVERHEAD_BYTES: Final = 12
 _CRC_FROM: Final = 21
-_LAST_OFFSET: Final = 2**63 - 1
+_LAST_NEXT_OFFSET: Final = 2**63 - 1
 _UINT32: Final = 0xFFFFFFFF
 
 
@@ -132,13 +138,15 @@ def walk_headers(
         if check_crcs and end - position < size:
             break
         base_offset = big_int64_at(at)
+        last_delta = big_int32_at(at + 23)
+        # Before any sum: numba does not notice one that overflows.
+        if base_offset < 0 or last_delta < 0 or base_offset >= _LAST_NEXT_OFFSET - last_delta:
+            result[WALK_STATUS] = WRONG_OFFSETS
+            break
         if base_offset >= limits[1]:
             result[WALK_FINISHED] = 1
             break
-        last_delta = big_int32_at(at + 23)
-        next_offset = _LAST_OFFSET  # at most: a sum that overflows is undefined
-        if base_offset < _LAST_OFFSET - (last_delta + 1):
-            next_offset = base_offset + (last_delta + 1)
+        next_offset = base_offset + last_delta + 1
         record_count = big_int32_at(at + 57)
         if record_count < 0 or record_count > last_delta + 1:
             result[WALK_STATUS] = WRONG_COUNT

@@ -6,7 +6,6 @@ a compiler (`spindle.log.cleaning.native_kernel`), because the import of numba t
 walk over some hundred MiB; else numba compiles it.
 """
 
-import ctypes
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from spindle.log.cleaning.native_kernel import load_library
-from spindle.pipeline.records.tables import DIGEST_WIDTH, SCAN_FINDINGS
+from spindle.pipeline.records.tables import SCAN_FINDINGS
 
 # Rows of the header table (int64): one for each field, a column for each batch.
 POSITION: Final = 0
@@ -87,27 +86,6 @@ def header_walk() -> Callable[..., None]:
         )
 
     return walk
-
-
-def check_records(address: int, size_bytes: int, count: int, last_delta: int) -> tuple[int, int]:
-    """Check the uncompressed records of a batch at an address.
-
-    Return (an index into `RECORD_FINDINGS`, the byte within the records).
-    """
-    library = load_library()
-    if library is None:
-        from spindle.pipeline.records.record_walk import walk_batch
-
-        no_digests = np.zeros((0, DIGEST_WIDTH), np.int64)
-        status, at, _ = walk_batch(
-            address, address + size_bytes, count, 0, last_delta, no_digests, 0
-        )
-        return status, at
-    byte = ctypes.c_int64()
-    found = library.spindle_check_records(
-        address, size_bytes, count, last_delta, ctypes.addressof(byte)
-    )
-    return int(found), byte.value
 
 
 class HeaderWalk:

@@ -36,6 +36,7 @@ from spindle.pipeline.records.tables import (
     WRONG_COUNT,
     WRONG_CRC,
     WRONG_LENGTH,
+    WRONG_OFFSETS,
 )
 from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_FLAG
 
@@ -44,6 +45,7 @@ _OVERHEAD_BYTES: Final = 12
 _MIN_RECORD_BYTES: Final = 7
 _CRC_FROM: Final = 21
 _UINT32: Final = 0xFFFFFFFF
+_LAST_NEXT_OFFSET: Final = 2**63 - 1
 
 
 @compiled
@@ -84,11 +86,15 @@ def scan_batches(
             status = UNKNOWN_FORMAT
             break
         base_offset = big_int64_at(at)
+        last_delta = big_int32_at(at + 23)
+        # Before any sum: numba does not notice one that overflows.
+        if base_offset < 0 or last_delta < 0 or base_offset >= _LAST_NEXT_OFFSET - last_delta:
+            status = WRONG_OFFSETS
+            break
         if base_offset >= end_offset:
             result[SCAN_FINISHED] = 1
             break
         attributes = (byte_at(at + 21) << 8) | byte_at(at + 22)
-        last_delta = big_int32_at(at + 23)
         greatest = big_int64_at(at + 35)
         records = big_int32_at(at + 57)
         is_control = attributes & CONTROL_FLAG

@@ -1,11 +1,10 @@
 """The tables that the compiled walks fill: their columns and codes, and the addresses of buffers.
 
-Nothing here imports numba, so a caller of the walks in C does not wait for it.
+Nothing here imports numba or, before an address is asked for, NumPy: a caller of the walks in C
+does not wait for them.
 """
 
 from typing import Final
-
-import numpy as np
 
 # Columns of the batch table (int64). The kernel reads the first seven and writes ROWS.
 ADDRESS: Final = 0
@@ -37,6 +36,7 @@ UNKNOWN_FORMAT: Final = 2
 WRONG_LENGTH: Final = 3
 WRONG_CRC: Final = 4
 WRONG_COUNT: Final = 5
+WRONG_OFFSETS: Final = 6
 SCAN_FINDINGS: Final = (
     "",
     "message formats 0 and 1 are not supported",
@@ -44,7 +44,9 @@ SCAN_FINDINGS: Final = (
     "the length is below that of a header",
     "the checksum is wrong",
     "the count of records does not fit the size",
+    "the offsets are no range between 0 and 2^63 - 2",
 )
+"""The base offset is not covered by the checksum, so a damaged one may be any number."""
 
 # The result of a walk over records (int64).
 WALK_STATUS: Final = 0
@@ -77,4 +79,6 @@ RECORD_FINDINGS: Final = (
 
 def address_of(data: bytes | bytearray | memoryview) -> int:
     """Return the address of a contiguous buffer. The buffer must outlive the use of the address."""
+    import numpy as np
+
     return int(np.frombuffer(data, np.uint8).ctypes.data)

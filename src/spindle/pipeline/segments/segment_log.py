@@ -8,37 +8,26 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.pipeline.segments.index_files import read_offset_index, read_time_index
+from spindle.pipeline.segments.segment_files import (
+    SegmentFile,
+    list_segments,
+    open_segment,
+    walk_headers,
+)
 from spindle.protocol.records.batch import (
     HEADER,
     HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
     MAGIC,
     BatchHeader,
     check_crc,
 )
 from spindle.protocol.records.record import Record, decode_records
-
-_READ_AHEAD_BYTES: Final = 256 * 1024
-_NAME_DIGITS: Final = 20
-_LAST_OFFSET: Final = 2**63 - 1
-_OLD_FORMAT: Final = (
-    "message format {} of Kafka before 0.11 is not supported; start the read behind these records, "
-    "or copy them with a consumer of Kafka to a topic of today"
-)
-
-
-class SegmentFile(NamedTuple):
-    """A segment as the directory listed it; an active segment may have grown since."""
-
-    base_offset: int
-    size_bytes: int
-    path: Path
 
 
 class Position(NamedTuple):
@@ -103,7 +92,7 @@ class SegmentLog:
         index = self._segment_index(start.segment.base_offset)
         position = start.position
         for segment in self.segments[index:]:
-            with _open(segment) as file:
+            with open_segment(segment) as file:
                 for at, header in walk_headers(file, position, str(segment.path)):
                     yield Position(segment, at, header.base_offset), header
             position = 0
@@ -159,7 +148,7 @@ class SegmentLog:
         known_older = segment.base_offset + int(offsets[entry]) if entry >= 0 else 0
         first = self.position_of(max(known_older, start, segment.base_offset))
         position = first.position if first and first.segment == segment else 0
-        with _open(segment) as file:
+        with open_segment(segment) as file:
             for at, header in walk_headers(file, position, str(segment.path)):
                 if header.base_offset >= end:
                     return None
@@ -181,7 +170,7 @@ class SegmentLog:
 
     def _checked(self, segment: SegmentFile, offsets: Any, positions: Any, entry: int) -> Position:
         """Return the boundary of an index entry, or of the nearest valid one before it."""
-        with _open(segment) as file:
+        with open_segment(segment) as file:
             for index in range(entry, -1, -1):
                 found = _boundary(file, segment, int(positions[index]), int(offsets[index]))
                 if found is not None:
@@ -192,7 +181,7 @@ class SegmentLog:
         """Return the byte of the first indexed batch after a position, None if there is none."""
         offsets, positions = self._offset_index(segment)
         first = int(np.searchsorted(positions, position, side="right"))
-        with _open(segment) as file:
+        with open_segment(segment) as file:
             for index in range(first, positions.size):
                 found = _boundary(file, segment, int(positions[index]), int(offsets[index]))
                 if found is not None:
@@ -208,7 +197,7 @@ class SegmentLog:
         for segment in self.segments[self._segment_index(start) :]:
             if segment.base_offset >= end:
                 return
-            with _open(segment) as file:
+            with open_segment(segment) as file:
                 for _ in walk_headers(file, 0, str(segment.path), read_ahead_bytes=HEADER_BYTES):
                     break
 
@@ -228,82 +217,11 @@ def _boundary(file: Any, segment: SegmentFile, position: int, relative: int) -> 
     return Position(segment, position, header.base_offset) if is_batch else None
 
 
-def list_segments(path: Path) -> list[SegmentFile]:
-    """Return the segments of a replica's directory by base offset, without transient files.
-
-    Compacted segments that wait for their last rename (`.log.swap`) replace the segments between
-    them, as a broker's start would do it: some of the old ones may be gone already.
-
-    Raises:
-        FileNotFoundError: there is no such directory.
-    """
-    found: dict[str, list[SegmentFile]] = {"log": [], "log.swap": [], "log.cleaned": []}
-    with os.scandir(path) as entries:
-        for entry in entries:
-            stem, _, suffix = entry.name.partition(".")
-            if suffix not in found or not _is_base_offset(stem):
-                continue
-            try:
-                size_bytes = entry.stat().st_size
-            except FileNotFoundError:
-                continue
-            found[suffix].append(SegmentFile(int(stem), size_bytes, Path(entry.path)))
-    segments = found["log"]
-    swaps = sorted(found["log.swap"])
-    if found["log.cleaned"]:
-        # A group of which a part is still being written has replaced nothing yet.
-        first_cleaned = min(found["log.cleaned"]).base_offset
-        swaps = [swap for swap in swaps if swap.base_offset < first_cleaned]
-    if swaps:
-        start, end = swaps[0].base_offset, max(map(_end_of_batches, swaps))
-        segments = [each for each in segments if not start <= each.base_offset < end]
-    return sorted(segments + swaps)
-
-
-def _end_of_batches(segment: SegmentFile) -> int:
-    end = segment.base_offset + 1
-    with _open(segment) as file:
-        for _, header in walk_headers(file, 0, str(segment.path)):
-            end = header.next_offset
-    return end
-
-
-def _is_base_offset(stem: str) -> bool:
-    return len(stem) == _NAME_DIGITS and stem.isdecimal() and int(stem) <= _LAST_OFFSET
-
-
-def walk_headers(
-    file: Any, position: int, path: str, *, read_ahead_bytes: int = _READ_AHEAD_BYTES
-) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of the whole batches of a file from a batch boundary on.
-
-    Raises:
-        CorruptLog: a message set of format 0 or 1.
-    """
-    size_bytes = os.fstat(file.fileno()).st_size
-    window_start, window = position, b""
-    while position + HEADER_BYTES <= size_bytes:
-        at = position - window_start
-        if at + HEADER_BYTES > len(window):
-            window_start, at = position, 0
-            window = os.pread(file.fileno(), read_ahead_bytes, position)
-            if len(window) < HEADER_BYTES:
-                return
-        header = BatchHeader._make(HEADER.unpack_from(window, at))
-        if header.magic in (0, 1) and header.batch_length > 0:
-            raise CorruptLog(path, position, _OLD_FORMAT.format(header.magic))
-        end = position + header.batch_length + LOG_OVERHEAD_BYTES
-        if header.magic != MAGIC or end < position + HEADER_BYTES or end > size_bytes:
-            return
-        yield position, header
-        position = end
-
-
 def _valid_prefix(
     segment: SegmentFile, position: int, offset: int, checks_crcs: bool
 ) -> tuple[int, int]:
     """Return (bytes, next offset) of a segment up to its first torn or corrupt batch."""
-    with _open(segment) as file:
+    with open_segment(segment) as file:
         for at, header in walk_headers(file, position, str(segment.path)):
             if checks_crcs:
                 data = os.pread(file.fileno(), header.size_bytes, at)
@@ -321,7 +239,3 @@ def _decoded(segment: SegmentFile, position: int, data: bytes, header: BatchHead
         return decode_records(data, 0, header)
     except CorruptRecords as error:
         raise CorruptLog(str(segment.path), position, str(error)) from error
-
-
-def _open(segment: SegmentFile) -> Any:
-    return open(segment.path, "rb", buffering=0)

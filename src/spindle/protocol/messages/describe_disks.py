@@ -21,7 +21,7 @@ class DescribeDisksRequest(Message):
 
 
 class DescribeDisksResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'broker_epoch', 'steady_ms', 'move_limit_bytes_per_second', 'disks', 'moves')
+    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'broker_epoch', 'steady_ms', 'move_limit_bytes_per_second', 'disks', 'moves', 'rebuilds')
     API_KEY = 32001
     FIRST_VERSION = 0
     LAST_VERSION = 0
@@ -202,6 +202,40 @@ class DescribeDisksResponse(Message):
             self.remaining_bytes = remaining_bytes
             self.lag = lag
 
+    class Rebuild(Message):
+        __slots__ = ('topic', 'partition_index', 'path', 'state', 'former_bytes', 'copied_bytes', 'lag', 'failure')
+        FIELDS = (
+            Field('topic', 'string'),
+            Field('partition_index', 'int32'),
+            Field('path', 'string'),
+            Field('state', 'string'),
+            Field('former_bytes', 'int64'),
+            Field('copied_bytes', 'int64'),
+            Field('lag', 'int64', default=-1),
+            Field('failure', 'string', nullable=0, default=None),
+        )
+
+        def __init__(
+            self,
+            *,
+            topic: str = "",
+            partition_index: int = 0,
+            path: str = "",
+            state: str = "",
+            former_bytes: int = 0,
+            copied_bytes: int = 0,
+            lag: int = -1,
+            failure: str | None = None,
+        ) -> None:
+            self.topic = topic
+            self.partition_index = partition_index
+            self.path = path
+            self.state = state
+            self.former_bytes = former_bytes
+            self.copied_bytes = copied_bytes
+            self.lag = lag
+            self.failure = failure
+
     FIELDS = (
         Field('throttle_time_ms', 'int32'),
         Field('error_code', 'int16'),
@@ -211,6 +245,7 @@ class DescribeDisksResponse(Message):
         Field('move_limit_bytes_per_second', 'int64'),
         Field('disks', Disk, is_array=True),
         Field('moves', Move, is_array=True),
+        Field('rebuilds', Rebuild, is_array=True, tag=0, tagged=0),
     )
 
     def __init__(
@@ -224,6 +259,7 @@ class DescribeDisksResponse(Message):
         move_limit_bytes_per_second: int = 0,
         disks: list[DescribeDisksResponse.Disk] = EMPTY,
         moves: list[DescribeDisksResponse.Move] = EMPTY,
+        rebuilds: list[DescribeDisksResponse.Rebuild] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -233,3 +269,4 @@ class DescribeDisksResponse(Message):
         self.move_limit_bytes_per_second = move_limit_bytes_per_second
         self.disks = [] if disks is EMPTY else disks
         self.moves = [] if moves is EMPTY else moves
+        self.rebuilds = [] if rebuilds is EMPTY else rebuilds

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from spindle.common.checksums import crc32c
 from spindle.common.errors import CorruptRecords
 from spindle.common.ports import Bytes
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from spindle.common.checksums import crc32c
 from spindle.common.ports import Bytes
 from spindle.protocol.records.batch import (
     CODEC_MASK,

@@ -1,8 +1,10 @@
 """The replicas of a broker that a change of its log directories affects."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
-from spindle.common.counted import counted
+from spindle.common.counted import counted, first_names
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import DIRECTORY_UNASSIGNED, Uuid
 from spindle.disks.alteration import DirectoryInUse, ReplicaState
@@ -14,6 +16,8 @@ from spindle.metadata.local_changes import hosted_replicas
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
+
+_MAX_NAMED: Final = 3
 
 
 class AffectedReplicas:
@@ -123,24 +127,29 @@ class AffectedReplicas:
 
         Raises:
             DirectoryInUse: names the replicas that are not accepted.
+            ApiError: a replica is accepted that would not be lost.
         """
         # The log of a deleted topic of the same name is none of them.
         here = {(log.topic_partition, log.topic_id) for log in found}
         candidates = self.lost_with(failed)
         if directory_id is not None:
             candidates += self.recorded_in(directory_id)
-        lost = [
+        losses = [
             where
             for where in sorted(dict.fromkeys(candidates))
-            if (where, self._topic_id(where)) not in here
-            and where not in accepted
-            and self._is_last(where, failed)
+            if (where, self._topic_id(where)) not in here and self._is_last(where, failed)
         ]
+        lost = [where for where in losses if where not in accepted]
+        wrong = [where for where in accepted if where not in losses]
+        if wrong:
+            names = f", but {first_names(losses, _MAX_NAMED)} would" if losses else ""
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"{wrong[0]} would not be lost with {failed.path}{names}: leave out --accept-loss "
+                f"{wrong[0]}",
+            )
         if lost:
             what = "is empty" if directory_id is None else "does not have all logs"
-            others = [where for where in accepted if where not in candidates]
-            if others:
-                what += f", {others[0]} is no replica of it"
             raise DirectoryInUse(
                 failed.path,
                 dict.fromkeys(lost, ReplicaState.OFFLINE),

@@ -42,6 +42,7 @@ from spindle.runtime.broker.lifecycle import (
 )
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.broker.replica_mover import ReplicaMover
+from spindle.runtime.broker.replica_rebuilder import ReplicaRebuilder
 from spindle.runtime.broker.report_sender import Reports, ReportSender
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.coordinator.transaction_verification import CoordinatorQuestions
@@ -109,6 +110,8 @@ class BrokerServer:
         self.coordinators = Coordinators(env, self.replicas, self.metadata, self._producer_ids)
         self.groups = self.coordinators.groups
         self._followed = EMPTY_IMAGE
+        self.capacities = DirectoryCapacities()
+        self.rebuilder = self._make_rebuilder()
         self.housekeeping = Housekeeping(self.replicas, config, env.now_ms)
         self.traffic = Traffic()
         self.quotas = ClientQuotas(
@@ -116,7 +119,6 @@ class BrokerServer:
             1000 * config.integer("quota.window.size.seconds"),
             self._steady_ms,
         )
-        self.capacities = DirectoryCapacities()
         self.limits = RequestLimits.of(config, env.most_descriptors)
         self.services = self._make_services()
         handlers = broker_handlers(self.services, self._env.kraft_version)
@@ -145,6 +147,7 @@ class BrokerServer:
             lambda: self.metadata.newest,
             self._report_sender,
             env.on_fatal,
+            lambda *assignment: self.replicas.assignment_acknowledged(*assignment),
         )
 
     def _make_cordon_keeper(self) -> CordonKeeper:
@@ -170,6 +173,18 @@ class BrokerServer:
             env.now_ms,
         )
 
+    def _make_rebuilder(self) -> ReplicaRebuilder:
+        return ReplicaRebuilder(
+            self.replicas,
+            self.metadata,
+            self.mover.alone,
+            self.directory_reports.assign,
+            lambda topic: self._settings_of(topic).min_isr,
+            self.capacities.ask,
+            self._env.now_ms,
+            self._env.new_uuid,
+        )
+
     def _make_directory_changes(self) -> DirectoryChanges:
         env = self._env
         parts = BrokerParts(
@@ -183,7 +198,7 @@ class BrokerServer:
             log_config_of=self._log_config_of,
             followed=lambda: self._followed,
             settle_moves=self.mover.settle,
-            ask_for_leader=self.directory_reports.ask_for_leader,
+            ask_for_leader=self.directory_reports.assign,
             on_changed=self._directories_changed,
             on_failed=self.directory_failed,
             now_ms=env.now_ms,
@@ -218,6 +233,8 @@ class BrokerServer:
             device_health=env.device_health,
             alter_disks=lambda *change: self.directory_changes.change(*change),
             move_replica=self.mover.alter,
+            begin_rebuild=self.rebuilder.begin,
+            cancel_rebuild=self.rebuilder.cancel,
             controller=env.channel,
             fetch_sessions=FetchSessionCache(
                 config.integer("max.incremental.fetch.session.cache.slots"),
@@ -309,6 +326,7 @@ class BrokerServer:
             await server.close()
         await self.housekeeping.stop()
         await self._cordons.stop()
+        await self.rebuilder.stop()
         await self.mover.stop()
         await self.coordinators.close()
         await self.verification.stop()

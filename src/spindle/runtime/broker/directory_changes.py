@@ -21,6 +21,7 @@ from spindle.common.uuids import Uuid, UuidSource, uuid_text
 from spindle.disks.admission import (
     Owner,
     check_apart,
+    check_still_mounted,
     examine_directory,
     format_directory,
     plain_path,
@@ -372,6 +373,7 @@ class DirectoryChanges:
             examine = partial(examine_directory, may_make=failed is None)
             found = await thread.submit(examine, files, path, owner)
             if failed is not None and found is None:
+                await thread.submit(check_still_mounted, files, path, failed.mount_point)
                 self._affected.check_losses(failed, None, (), accepted)
             await doors.lock(path, thread)
             directory_id = await thread.submit(
@@ -382,10 +384,11 @@ class DirectoryChanges:
             if failed is not None and found is not None:
                 logs = (*loaded.current, *store.future_logs.values())
                 self._affected.check_losses(failed, directory_id, logs, accepted)
+            mount_point = await thread.submit(files.mount_point, path)
         except BaseException:
             await self._give_up(path, thread)
             raise
-        directory = LogDirectory(path, directory_id, thread, store)
+        directory = LogDirectory(path, directory_id, thread, store, mount_point)
         return _Opened(directory, found is None, loaded.current)
 
     async def _give_up(self, path: str, thread: DirectoryExecutor) -> None:
@@ -491,6 +494,8 @@ class DirectoryChanges:
 
     def _ask_for_leader(self, partition: Partition) -> None:
         directory_id = partition.directory.directory_id
+        if self._parts.replicas.rebuilds.hides(partition):
+            return  # it must not be elected before it has all records
         if partition.leader_id == NO_LEADER and directory_id is not None:
             _, index = partition.topic_partition
             self._parts.ask_for_leader(partition.topic_id, index, directory_id)

@@ -24,6 +24,8 @@ class DirectoryReports:
     Args:
         newest: returns the newest committed image.
         make_sender: from name, reports, first and longest pause after a refusal.
+        on_acknowledged: called with each (topic id, partition, directory id) that the controller
+            has accepted.
 
     Attributes:
         lifecycle: sends heartbeats and registrations; set before the first report.
@@ -38,12 +40,14 @@ class DirectoryReports:
         newest: Callable[[], MetadataImage],
         make_sender: Callable[[str, Reports, int, int], ReportSender],
         on_fatal: Callable[[str], None],
+        on_acknowledged: Callable[[Uuid, int, Uuid], None],
     ) -> None:
         self._broker_id = broker_id
         self._directories = directories
         self._newest = newest
         self._on_fatal = on_fatal
         self._assignments = Assignments(broker_id, self._holds)
+        self._assignments.on_acknowledged = on_acknowledged
         self._sender = make_sender(
             "directory assignments", self._assignments, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS
         )
@@ -60,16 +64,11 @@ class DirectoryReports:
         return len(self._assignments)
 
     def assign(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
-        """Report a replica whose directory the metadata does not record, once it can."""
+        """Report the directory of a replica, once the metadata can record it.
+
+        The controller may elect a replica without a leader where it is.
+        """
         self._assignments.add(topic_id, partition, directory_id)
-        self._wake()
-
-    def ask_for_leader(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
-        """Report a replica without a leader: the controller may elect it where it is."""
-        self._assignments.repeat(topic_id, partition, directory_id)
-        self._wake()
-
-    def _wake(self) -> None:
         if self._newest().metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
             self._sender.wake()
 

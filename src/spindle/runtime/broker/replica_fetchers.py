@@ -119,6 +119,11 @@ class ReplicaFetchers:
             self._places[partition] = place
             rounds.add(replica)
 
+    def lag(self, partition: Partition) -> int:
+        """See `ReplicaFetching`."""
+        place = self._places.get(partition)
+        return -1 if place is None else self._fetchers[place].lag(partition)
+
     def throttle(self, partition: Partition) -> None:
         """See `ReplicaFetching`."""
         place = self._places.get(partition)
@@ -203,6 +208,10 @@ class FetcherRounds:
     def followed(self) -> list[Following]:
         """Return the fetched partitions with their positions."""
         return [Following(self._partitions[one.key], one.position) for one in self.fetcher]
+
+    def lag(self, partition: Partition) -> int:
+        index = partition.topic_partition.partition
+        return self.fetcher.lag(TopicIdPartition(partition.topic_id, index))
 
     def throttle(self, partition: Partition) -> None:
         key = TopicIdPartition(partition.topic_id, partition.topic_partition.partition)

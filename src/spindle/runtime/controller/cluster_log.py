@@ -1,8 +1,10 @@
 """Logs changes of brokers and leaders, on the node of the active controller."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from spindle.common.counted import first_names
 from spindle.common.ids import NO_LEADER
 from spindle.common.log_text import MOST_NAMED, listed
 from spindle.common.uuids import uuid_text
@@ -13,6 +15,10 @@ from spindle.publication.loader import Publication
 from spindle.runtime.metrics.metadata_counts import is_unclean_election
 
 logger = logging.getLogger(__name__)
+_MAX_NAMED: Final = 3
+
+LeaderChange = tuple[str, PartitionRegistration, PartitionRegistration]
+"""A partition, and its registration before and after a change of its leader."""
 
 
 class ClusterLog(ImageConsumer):
@@ -40,8 +46,15 @@ class ClusterLog(ImageConsumer):
         ]
         # A few are logged by name, many as a number; at level DEBUG, each of them is.
         level = logging.INFO if len(moved) <= MOST_NAMED else logging.DEBUG
+        unclean: dict[str, list[LeaderChange]] = {}
         for name, old, new in moved:
-            _tell_leader(name, old, new, level)
+            if is_unclean_election(old, new):
+                reason = _reason_of_unclean_election(old, new)
+                unclean.setdefault(reason, []).append((name, old, new))
+            else:
+                _log_leader(name, old, new, level)
+        for reason, elections in unclean.items():
+            _warn_of_unclean_elections(elections, reason)
         if level != logging.INFO:
             lost = sum(new.leader == NO_LEADER for _, _, new in moved)
             logger.info("%d partitions changed their leader, %d have none", len(moved), lost)
@@ -71,19 +84,26 @@ def _tell_broker(
         )
 
 
-def _tell_leader(
-    name: str, old: PartitionRegistration, new: PartitionRegistration, level: int
-) -> None:
-    if is_unclean_election(old, new):
-        logger.warning(
+def _warn_of_unclean_elections(elections: Sequence[LeaderChange], reason: str) -> None:
+    """Log the unclean elections of one event that have the same new leader and reason."""
+    for name, old, new in elections:
+        logger.log(
+            logging.WARNING if len(elections) == 1 else logging.DEBUG,
             "UNCLEAN election of %s: leader %s -> %d, leader epoch %d: %s",
             name,
             _leader_text(old),
             new.leader,
             new.leader_epoch,
-            _reason_of_unclean_election(old, new),
+            reason,
         )
-        return
+    if len(elections) > 1:
+        names = first_names([name for name, _, _ in elections], _MAX_NAMED)
+        logger.warning("UNCLEAN election of %d partitions: %s: %s", len(elections), names, reason)
+
+
+def _log_leader(
+    name: str, old: PartitionRegistration, new: PartitionRegistration, level: int
+) -> None:
     logger.log(
         level,
         "Partition change of %s: leader %s -> %s, leader epoch %d, ISR %s",

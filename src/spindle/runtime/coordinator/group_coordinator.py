@@ -9,24 +9,42 @@ requests that describe, list or delete groups get it at once.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.config.broker_values import BrokerValues
+from spindle.coordinator.classic.requests import ClassicGroupRequests
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
-from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup, description_error
-from spindle.coordinator.consumer.draft import TopicsView
-from spindle.coordinator.consumer.requests import check_request
-from spindle.coordinator.descriptions import DescribedGroup, describe_error
-from spindle.coordinator.effects import EndOfTransaction, Token
+from spindle.coordinator.consumer.classic_members import ClassicMembers
+from spindle.coordinator.consumer.descriptions import (
+    DescribedConsumerGroup,
+    describe_consumer_group,
+    description_error,
+)
+from spindle.coordinator.consumer.heartbeat import check_request
+from spindle.coordinator.consumer.subscriptions import TopicsView
+from spindle.coordinator.coordinator_result import (
+    NO_CLIENT,
+    Client,
+    EndOfTransaction,
+    GroupRequest,
+    GroupResult,
+    Token,
+)
+from spindle.coordinator.descriptions import (
+    DescribedGroup,
+    describe_error,
+    describe_group,
+    list_groups,
+)
 from spindle.coordinator.offset_requests import FetchedGroup
-from spindle.coordinator.outcome import Client, Outcome
-from spindle.coordinator.records import GROUP_RECORDS
-from spindle.coordinator.shard import GroupShard
+from spindle.coordinator.shard import GROUP_RECORDS, GroupShard
+from spindle.coordinator.transactional_offsets import commit_transactional_offsets
 from spindle.metadata.configs import GROUP_RESOURCE, ConfigResource
 from spindle.metadata.features import GROUP_VERSION
+from spindle.protocol.message import Message
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -44,6 +62,7 @@ from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 from spindle.protocol.records.control import EndTransactionMarker
 from spindle.replicas.metadata_view import MetadataView
 from spindle.runtime.coordinator.group_load_totals import NOTHING_LOADED
@@ -51,14 +70,13 @@ from spindle.runtime.coordinator.offset_verification import OffsetVerification, 
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_table import ShardTable
 from spindle.runtime.coordinator.shard_work import Operation
-from spindle.runtime.coordinator.shard_writer import (
-    AnyEffects,
-    Clock,
-    CoordinatorLog,
-    ShardSettings,
-)
+from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, ShardSettings
 
 log = logging.getLogger(__name__)
+
+_MemberMessageT = TypeVar(
+    "_MemberMessageT", JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest
+)
 
 
 class GroupCoordinator:
@@ -130,7 +148,7 @@ class GroupCoordinator:
             core = shard.shard
             self._refresh(core)
             shard.submit_background(
-                lambda token, _: core.delete_missing_topics(token, self._topic_id_of)
+                lambda _, out: core.offset_requests.delete_missing_topics(self._topic_id_of, out)
             )
         if any(other.state is ShardState.LOADING for other in self.shards.values()):
             return
@@ -185,17 +203,15 @@ class GroupCoordinator:
                 f"session timeout of {timeout_ms} ms is not between {low_ms} and {high_ms} ms",
             )
         shard = await self._wait_for_shard(request.group_id)
-        response: JoinGroupResponse = await self._ask(
-            shard,
-            request.group_id,
-            lambda token, now_ms: shard.shard.join(token, request, client, now_ms),
+        response: JoinGroupResponse = await self._submit(
+            shard, request, lambda members, request: members.join(request), client
         )
         return response
 
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
         shard = await self._wait_for_shard(request.group_id)
-        response: SyncGroupResponse = await self._ask(
-            shard, request.group_id, lambda token, now_ms: shard.shard.sync(token, request, now_ms)
+        response: SyncGroupResponse = await self._submit(
+            shard, request, lambda members, request: members.sync(request)
         )
         return response
 
@@ -204,31 +220,36 @@ class GroupCoordinator:
         # While the shard is loading, a heartbeat is refused at once; its handler answers it without
         # error.
         shard.check_active()
-        response: HeartbeatResponse = await self._ask(
-            shard,
-            request.group_id,
-            lambda token, now_ms: shard.shard.heartbeat(token, request, now_ms),
+        response: HeartbeatResponse = await self._submit(
+            shard, request, lambda members, request: members.heartbeat(request)
         )
         return response
 
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
         shard = await self._wait_for_shard(request.group_id)
-        response: LeaveGroupResponse = await self._ask(
-            shard, request.group_id, lambda token, now_ms: shard.shard.leave(token, request, now_ms)
+        response: LeaveGroupResponse = await self._submit(
+            shard, request, lambda members, request: members.leave(request)
         )
         return response
 
-    async def _ask(
-        self, shard: ShardDriver[GroupShard], group_id: str, operation: Operation
-    ) -> Any:
-        """Run an operation of a member's request; in a consumer group it is exclusive."""
+    def _submit(
+        self,
+        shard: ShardDriver[GroupShard],
+        message: _MemberMessageT,
+        decide: Callable[
+            [ClassicGroupRequests | ClassicMembers, GroupRequest[_MemberMessageT]], Message | None
+        ],
+        client: Client = NO_CLIENT,
+    ) -> "asyncio.Future[Any]":
+        """Submit a request of a classic member; in a consumer group it is exclusive."""
         core = shard.shard
+        group_id = message.group_id
 
-        def decide(token: Token, now_ms: int) -> AnyEffects:
+        def operation(token: Token, out: GroupResult) -> Message | None:
             self._refresh(core)
-            return operation(token, now_ms)
+            return decide(core.members(group_id), GroupRequest(token, message, out, client))
 
-        return await shard.submit(decide, is_exclusive=lambda: core.consumers.serves(group_id))
+        return shard.submit(operation, is_exclusive=lambda: core.groups.serves_consumers(group_id))
 
     async def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client
@@ -239,12 +260,16 @@ class GroupCoordinator:
         shard = await self._wait_for_shard(request.group_id)
         core = shard.shard
 
-        def decide(token: Token, now_ms: int) -> Outcome:
-            return core.consumer_heartbeat(token, request, client, self._view(), now_ms)
+        def is_exclusive() -> bool:
+            self._refresh(core)
+            return not core.consumers.is_own_step(request, client)
+
+        def operation(token: Token, out: GroupResult) -> Message:
+            self._refresh(core)
+            return core.consumers.heartbeat(GroupRequest(token, request, out, client))
 
         response: ConsumerGroupHeartbeatResponse = await shard.submit(
-            decide,
-            is_exclusive=lambda: not core.consumers.is_own_step(request, client, self._view()),
+            operation, is_exclusive=is_exclusive
         )
         return response
 
@@ -260,7 +285,7 @@ class GroupCoordinator:
                 described.append(description_error(group_id, error.code))
             else:
                 self._refresh(shard.shard)
-                described.append(shard.shard.consumers.describe(group_id))
+                described.append(describe_consumer_group(shard.shard.groups, group_id))
         return described
 
     def _check_consumer_groups(self) -> None:
@@ -275,12 +300,11 @@ class GroupCoordinator:
         return self._consumer.of_group(own) if own else self._consumer
 
     def _refresh(self, core: GroupShard) -> None:
-        """Let the shard's consumer groups see the present topics."""
-        core.consumers.view = self._view()
-
-    def _view(self) -> TopicsView:
-        image = self._metadata.image
-        return TopicsView(image.topics, image.provenance.last_offset)
+        """Give the shard's consumer groups the present topics."""
+        image, view = self._metadata.image, core.groups.view
+        offset = image.provenance.last_offset
+        if view.topics is not image.topics or view.metadata_offset != offset:
+            core.groups.view = TopicsView(image.topics, offset)
 
     # ------------------------------------------------------------ offsets
 
@@ -292,7 +316,9 @@ class GroupCoordinator:
         shard = await self._wait_for_shard(request.group_id, allow_empty=True)
         core = shard.shard
         response: OffsetCommitResponse = await shard.submit(
-            lambda token, now_ms: core.commit_offsets(token, request, client, now_ms)
+            lambda token, out: core.offset_requests.commit(
+                GroupRequest(token, request, out, client)
+            )
         )
         return response
 
@@ -306,8 +332,8 @@ class GroupCoordinator:
             )
         core = shard.shard
         response: TxnOffsetCommitResponse = await shard.submit(
-            lambda token, now_ms: core.commit_transactional_offsets(
-                token, request, self._topic_id_of, now_ms
+            lambda _, out: commit_transactional_offsets(
+                core.groups, request, self._topic_id_of, out
             )
         )
         return response
@@ -328,30 +354,31 @@ class GroupCoordinator:
         self._verification.note_marker(partition, producer_id)
         marker = EndTransactionMarker(is_commit, coordinator_epoch)
         transaction = EndOfTransaction(producer_id, producer_epoch, marker, transaction_version)
-        core = shard.shard
-        await shard.submit(lambda token, _: core.complete_transaction(token, transaction))
+
+        def complete(_: Token, out: GroupResult) -> Message:
+            out.transaction = transaction
+            return WriteTxnMarkersResponse()
+
+        await shard.submit(complete)
 
     async def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
     ) -> FetchedGroup:
         shard = await self._wait_for_shard(request.group_id, allow_empty=True)
-        core = shard.shard
+        offsets = shard.shard.offset_requests
         if not require_stable and shard.state is ShardState.ACTIVE:
-            return core.fetch_offsets(request, require_stable=False)
-
-        def fetch(token: Token, _: int) -> Outcome:
-            out = Outcome()
-            out.answer(token, core.fetch_offsets(request, require_stable=require_stable))
-            return out
-
-        response: FetchedGroup = await shard.submit(fetch, is_exclusive=require_stable)
+            return offsets.fetch(request, require_stable=False)
+        response: FetchedGroup = await shard.submit(
+            lambda *_: offsets.fetch(request, require_stable=require_stable),
+            is_exclusive=require_stable,
+        )
         return response
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         shard = await self._wait_for_shard(request.group_id)
-        core = shard.shard
+        offsets = shard.shard.offset_requests
         response: OffsetDeleteResponse = await shard.submit(
-            lambda token, _: core.delete_offsets(token, request), is_exclusive=True
+            lambda _, out: offsets.delete(request, out), is_exclusive=True
         )
         return response
 
@@ -367,7 +394,7 @@ class GroupCoordinator:
             except ApiError as error:
                 described.append(describe_error(group_id, error.code))
             else:
-                described += shard.shard.describe_groups([group_id], api_version)
+                described.append(describe_group(shard.shard.groups, group_id, api_version))
         return described
 
     def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -377,8 +404,9 @@ class GroupCoordinator:
             if shard.state is ShardState.LOADING:
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if shard.state is ShardState.ACTIVE:
-                listed = shard.shard.list_groups(request.states_filter, request.types_filter)
-                response.groups += listed
+                response.groups += list_groups(
+                    shard.shard.groups, request.states_filter, request.types_filter
+                )
         return response
 
     async def delete_groups(
@@ -403,10 +431,10 @@ class GroupCoordinator:
     async def _delete_in(
         self, shard: ShardDriver[GroupShard], group_ids: list[str]
     ) -> list[DeleteGroupsResponse.DeletableGroupResult]:
-        core = shard.shard
+        offsets = shard.shard.offset_requests
         try:
             response: DeleteGroupsResponse = await shard.submit(
-                lambda token, _: core.delete_groups(token, group_ids), is_exclusive=True
+                lambda _, out: offsets.delete_groups(group_ids, out), is_exclusive=True
             )
         except ApiError as error:
             return _delete_errors(group_ids, error.code)
@@ -428,8 +456,8 @@ class GroupCoordinator:
         return await self._table.wait_for(group_id)
 
     def _topic_id_of(self, topic: str) -> Uuid | None:
-        found = self._metadata.image.topics.by_name.get(topic)
-        return None if found is None else found.topic_id
+        image = self._metadata.image.topics.by_name.get(topic)
+        return None if image is None else image.topic_id
 
 
 def _check_group_id(group_id: str) -> None:
@@ -438,7 +466,7 @@ def _check_group_id(group_id: str) -> None:
 
 
 def _delete_topics(core: GroupShard, topics: Sequence[tuple[Uuid, str]]) -> Operation:
-    return lambda token, _: core.on_topics_deleted(token, topics)
+    return lambda _, out: core.offset_requests.on_topics_deleted(topics, out)
 
 
 def _delete_errors(

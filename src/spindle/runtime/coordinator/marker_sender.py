@@ -14,7 +14,9 @@ from typing import Any, Final, NamedTuple
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.log_text import quoted
-from spindle.coordinator.transactions.marker_answers import (
+from spindle.coordinator.transactions.shard import TransactionShard
+from spindle.coordinator.transactions.transaction_table import MarkedTransaction
+from spindle.coordinator.transactions.txn_markers import (
     RETRIED,
     MarkerResult,
     PartitionMarker,
@@ -22,8 +24,6 @@ from spindle.coordinator.transactions.marker_answers import (
     markers_request,
     result_of,
 )
-from spindle.coordinator.transactions.shard import TransactionShard
-from spindle.coordinator.transactions.transactions import MarkedTransaction
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 from spindle.raft.ready import Destination
@@ -269,7 +269,7 @@ class MarkerSender:
 def _markers_written(
     shard: TransactionShard, transaction: MarkedTransaction, partitions: list[TopicPartition]
 ) -> Operation:
-    return lambda _, now_ms: shard.markers_written(transaction, partitions, now_ms)
+    return lambda _, out: shard.markers_written(transaction, partitions, out)
 
 
 def _leader_of(image: MetadataImage, at: TopicPartition) -> int | None:

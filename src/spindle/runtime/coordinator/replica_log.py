@@ -7,7 +7,7 @@ from typing import Final
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
-from spindle.coordinator.effects import EndOfTransaction, Transaction
+from spindle.coordinator.coordinator_result import EndOfTransaction, Transaction
 from spindle.log.log import Log
 from spindle.log.log_values import AppendInfo, FetchedRecords
 from spindle.log.producers.verification import NO_TERMS, TransactionTerms

@@ -22,8 +22,13 @@ from spindle.common.errors import (
     LogDirectoryFailed,
 )
 from spindle.common.ids import TopicPartition
-from spindle.coordinator.effects import Answer, TimerChange, Transaction
-from spindle.coordinator.shards import Shard, ShardRecordFormat
+from spindle.coordinator.coordinator_result import (
+    Answer,
+    CoordinatorResult,
+    TimerChange,
+    Transaction,
+)
+from spindle.coordinator.ports import Shard, ShardRecordFormat
 from spindle.coordinator.timers import TimerQueue
 from spindle.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, batches
 from spindle.protocol.records.compression import Codec, in_turn
@@ -32,7 +37,7 @@ from spindle.protocol.records.record import Record, decode_bounded
 from spindle.runtime import background
 from spindle.runtime.coordinator.shard_work import Exclusivity, Operation, ShardWork
 from spindle.runtime.coordinator.shard_writer import (
-    AnyEffects,
+    AnyResult,
     Clock,
     CoordinatorLog,
     ShardSettings,
@@ -122,8 +127,9 @@ class ShardDriver(Generic[ShardT]):
             return
         self.state = ShardState.ACTIVE
         self.loading_s = self._loop.time() - began_s
-        now_ms = self._clock()
-        self._execute(self.shard.loaded(now_ms), now_ms, self._loop.time())
+        out = self._result()
+        self.shard.loaded(out)
+        self._execute(out, self._loop.time())
         self._on_loaded(self)
         self._run_waiting()
 
@@ -174,10 +180,12 @@ class ShardDriver(Generic[ShardT]):
         if self._alarm is not None:
             self._alarm.cancel()
         self._fail_waiting()
-        for outcome in self._writer.close():
-            self._fail_answers(outcome.answers_after_commit, ErrorCode.NOT_COORDINATOR)
+        for result in self._writer.close():
+            self._fail_answers(result.answers_after_commit, ErrorCode.NOT_COORDINATOR)
         if was_active:
-            self._answer(self.shard.unloaded(self._clock()).answers)
+            out = self._result()
+            self.shard.unloaded(out)
+            self._answer(out.answers)
 
     def _fail_waiting(self) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -223,14 +231,14 @@ class ShardDriver(Generic[ShardT]):
             work.deadline = self._loop.call_at(deadline_s, self._give_up, work)
             self._waiting.append(work)
         else:
-            now_ms = self._clock()
-            self._execute(operation(future, now_ms), now_ms, now_s, is_exclusive=is_exclusive_now)
+            out = self._decide(operation, future)
+            self._execute(out, now_s, is_exclusive=is_exclusive_now)
         return future
 
     def submit_background(self, operation: Operation) -> None:
         """Run an exclusive operation that no request waits for; retry it until it is committed.
 
-        The operation answers its token when it is done. It has no time limit.
+        The operation returns a response. It has no time limit.
         """
         done: asyncio.Future[Any] = self._loop.create_future()
         done.add_done_callback(lambda done: self._background_done(done, operation))
@@ -287,11 +295,10 @@ class ShardDriver(Generic[ShardT]):
         if work.timer is not None and work.timer in self._timers:
             # The timer was set again meanwhile: the member showed in time that it is alive.
             return
-        now_ms = self._clock()
         # Ask before the operation runs: it may change what the condition depends on.
         is_exclusive = work.is_exclusive
         try:
-            outcome = work.operation(work.future, now_ms)
+            out = self._decide(work.operation, work.future)
         except (
             Exception
         ) as error:  # the exception concerns this operation only; the next one must run
@@ -303,26 +310,34 @@ class ShardDriver(Generic[ShardT]):
                 self._timers.apply(TimerChange(work.timer, retry_ms))
                 self._set_alarm()
             return
-        self._execute(outcome, now_ms, work.submitted_s, is_exclusive=is_exclusive)
+        self._execute(out, work.submitted_s, is_exclusive=is_exclusive)
 
-    def _execute(
-        self, outcome: AnyEffects, now_ms: int, submitted_s: float, *, is_exclusive: bool = False
-    ) -> None:
+    def _result(self) -> AnyResult:
+        return CoordinatorResult(self._clock())
+
+    def _decide(self, operation: Operation, future: "asyncio.Future[Any] | None") -> AnyResult:
+        out = self._result()
+        response = operation(future, out)
+        if response is not None:
+            out.answer_after_commit(future, response)
+        return out
+
+    def _execute(self, out: AnyResult, submitted_s: float, *, is_exclusive: bool = False) -> None:
         code = ErrorCode.NONE
-        if outcome.is_appended:
+        if out.is_appended:
             try:
-                self._writer.submit(outcome, submitted_s)
+                self._writer.submit(out, submitted_s)
             except StructError as error:
                 # Nothing was queued, so treat this like a failed append.
                 log.error("Records for %s cannot be encoded: %s", self.partition, error)
                 code = ErrorCode.UNKNOWN_SERVER_ERROR
-                self.batch_failed(outcome.records, code)
+                self.batch_failed(out.records)
             else:
                 self._is_exclusive = is_exclusive
-        self._set_timers(outcome.timers, now_ms)
-        self._answer(outcome.answers)
+        self._set_timers(out)
+        self._answer(out.answers)
         if code is not ErrorCode.NONE:
-            self.write_finished(outcome, code)
+            self.write_finished(out, code)
 
     # ------------------------------------------------------------ appends
 
@@ -330,25 +345,26 @@ class ShardDriver(Generic[ShardT]):
         self, records: Sequence[Any], base_offset: int, transaction: Transaction
     ) -> None:
         """Apply a committed batch to the shard."""
-        now_ms = self._clock()
-        applied = self.shard.committed(records, base_offset, transaction, now_ms)
-        self._set_timers(applied.timers, now_ms)
+        out = self._result()
+        self.shard.committed(records, base_offset, transaction, out)
+        self._set_timers(out)
 
-    def batch_failed(self, records: Sequence[Any], code: ErrorCode) -> None:
-        """Tell the shard that records were not appended, and never will be."""
-        now_ms = self._clock()
-        self._set_timers(self.shard.failed(records, code, now_ms).timers, now_ms)
+    def batch_failed(self, records: Sequence[Any]) -> None:
+        """Report records to the shard that were not appended, and never will be."""
+        out = self._result()
+        self.shard.failed(records, out)
+        self._set_timers(out)
 
-    def write_finished(self, outcome: AnyEffects, code: ErrorCode) -> None:
-        """Answer the requests that waited for the append, and tell the shard its result."""
+    def write_finished(self, written: AnyResult, code: ErrorCode) -> None:
+        """Answer the requests that waited for the append, and report its result to the shard."""
         if code is ErrorCode.NONE:
-            self._answer(outcome.answers_after_commit)
+            self._answer(written.answers_after_commit)
         else:
-            self._fail_answers(outcome.answers_after_commit, code)
-        for completion in outcome.completions:
-            now_ms = self._clock()
-            completed = self.shard.complete(completion, code, now_ms)
-            self._execute(completed, now_ms, self._loop.time())
+            self._fail_answers(written.answers_after_commit, code)
+        for completion in written.completions:
+            out = self._result()
+            self.shard.complete(completion, code, out)
+            self._execute(out, self._loop.time())
 
     def writer_became_idle(self) -> None:
         """Run the operations that waited for the append."""
@@ -368,16 +384,16 @@ class ShardDriver(Generic[ShardT]):
 
     # ------------------------------------------------------------ timers
 
-    def _set_timers(self, changes: list[TimerChange[Any]], now_ms: int) -> None:
-        """Set timers for an operation that was decided at `now_ms` of the wall clock.
+    def _set_timers(self, out: AnyResult) -> None:
+        """Set the timers of an operation.
 
-        Deadlines are converted to the event loop's clock, so that setting the time of day neither
-        expires a member nor keeps a silent one.
+        Deadlines are converted from the wall clock to the event loop's clock, so that setting the
+        time of day neither expires a member nor keeps a silent one.
         """
-        if not changes:
+        if not out.timers:
             return
-        ahead_ms = self._steady_ms() - now_ms
-        for key, at_ms in changes:
+        ahead_ms = self._steady_ms() - out.now_ms
+        for key, at_ms in out.timers:
             self._timers.apply(TimerChange(key, None if at_ms is None else at_ms + ahead_ms))
         self._set_alarm()
 
@@ -410,7 +426,7 @@ class ShardDriver(Generic[ShardT]):
     def _fire(self, key: Any) -> None:
         work = ShardWork(
             None,
-            self._timer_operation(key),
+            lambda _, out: self.shard.on_timer(key, out),
             self._loop.time(),
             is_exclusive=self.shard.is_exclusive_timer(key),
             timer=key,
@@ -419,9 +435,6 @@ class ShardDriver(Generic[ShardT]):
             self._waiting.append(work)
         else:
             self._run(work)
-
-    def _timer_operation(self, key: Any) -> Operation:
-        return lambda _, now_ms: self.shard.on_timer(key, now_ms)
 
 
 def _fail(future: "asyncio.Future[Any] | None", code: ErrorCode) -> None:

@@ -4,11 +4,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from spindle.coordinator.effects import Token
-from spindle.runtime.coordinator.shard_writer import AnyEffects
+from spindle.coordinator.coordinator_result import Token
+from spindle.protocol.message import Message
+from spindle.runtime.coordinator.shard_writer import AnyResult
 
-Operation = Callable[[Token, int], AnyEffects]
-"""Decides on a request at a time in ms; the token names the request."""
+Operation = Callable[[Token, AnyResult], Message | None]
+"""Decides on a request, which the token names, and adds to the result.
+
+It returns the response, which is sent when the records of the result are committed; None if the
+request is parked or already answered.
+"""
 Exclusivity: TypeAlias = bool | Callable[[], bool]
 """Whether an operation is exclusive, or the condition under which it is."""
 

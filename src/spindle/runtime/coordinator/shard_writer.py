@@ -16,8 +16,13 @@ from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.coordinator.append_errors import coordinator_error
-from spindle.coordinator.effects import Effects, EndOfTransaction, InTransaction, Transaction
-from spindle.coordinator.shards import ShardRecordFormat
+from spindle.coordinator.coordinator_result import (
+    CoordinatorResult,
+    EndOfTransaction,
+    InTransaction,
+    Transaction,
+)
+from spindle.coordinator.ports import ShardRecordFormat
 from spindle.protocol.records.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.control import build_end_transaction
@@ -31,8 +36,8 @@ Clock = Callable[[], int]
 RECORD_OVERHEAD_BYTES: Final = 24
 """Upper bound of what a batch of less than 2 GiB needs for a record besides key and value."""
 
-AnyEffects: TypeAlias = Effects[Any, Any, Any]
-"""The effects of an operation of any kind of shard."""
+AnyResult: TypeAlias = CoordinatorResult[Any, Any, Any]
+"""The result of an operation of any kind of shard."""
 
 
 class CoordinatorLog(Protocol):
@@ -92,10 +97,10 @@ class EncodedRecord(NamedTuple):
 class _Write:
     """The records of one operation. `is_finished` is True when its requests have an answer."""
 
-    __slots__ = ("deadline", "is_finished", "outcome", "records", "size_bytes")
+    __slots__ = ("deadline", "is_finished", "records", "result", "size_bytes")
 
-    def __init__(self, outcome: AnyEffects, records: list[EncodedRecord]) -> None:
-        self.outcome = outcome
+    def __init__(self, result: AnyResult, records: list[EncodedRecord]) -> None:
+        self.result = result
         self.records = records
         self.size_bytes = sum([record.size_bytes for record in records])
         self.deadline: asyncio.TimerHandle | None = None
@@ -111,11 +116,11 @@ class ShardOwner(Protocol):
         """Apply a batch that is committed in the log from `base_offset` on."""
         ...
 
-    def batch_failed(self, records: Sequence[Any], code: ErrorCode) -> None:
+    def batch_failed(self, records: Sequence[Any]) -> None:
         """Take note that records were not appended, and never will be."""
         ...
 
-    def write_finished(self, outcome: AnyEffects, code: ErrorCode) -> None:
+    def write_finished(self, result: AnyResult, code: ErrorCode) -> None:
         """Answer the requests of a write, whose records are committed if `code` is NONE."""
         ...
 
@@ -154,15 +159,15 @@ class ShardWriter:
         """True if no write waits or is being appended."""
         return not self._queue and not self._in_flight
 
-    def submit(self, outcome: AnyEffects, submitted_s: float) -> None:
-        """Queue the batch of an outcome whose request arrived at `submitted_s` (loop time).
+    def submit(self, result: AnyResult, submitted_s: float) -> None:
+        """Queue the batch of a result whose request arrived at `submitted_s` (loop time).
 
         Raises:
             struct.error: a record cannot be encoded. Nothing is queued.
         """
         encode = self._format.encode
-        encoded = [EncodedRecord(record, *encode(record)) for record in outcome.records]
-        write = _Write(outcome, encoded)
+        encoded = [EncodedRecord(record, *encode(record)) for record in result.records]
+        write = _Write(result, encoded)
         deadline_s = submitted_s + self._settings.commit_timeout_ms / 1000
         write.deadline = self._loop.call_at(deadline_s, self._time_out, write)
         self._queue.append(write)
@@ -170,15 +175,15 @@ class ShardWriter:
         if self._task is None:
             self._task = background.run_once(self._run(), f"writing {self._partition}")
 
-    def close(self) -> list[AnyEffects]:
-        """Stop at once, and return the outcomes whose requests have no answer yet."""
+    def close(self) -> list[AnyResult]:
+        """Stop at once, and return the results whose requests have no answer yet."""
         if self._task is not None:
             self._task.cancel()
         open_writes = [w for w in (*self._in_flight, *self._queue) if not w.is_finished]
         self._queue.clear()
         for write in open_writes:
             self._settle(write)
-        return [write.outcome for write in open_writes]
+        return [write.result for write in open_writes]
 
     # ------------------------------------------------------------ appending
 
@@ -198,13 +203,13 @@ class ShardWriter:
     def _take_writes(self) -> list[_Write]:
         """Take as many writes as fit into one batch, or a single write that needs several."""
         taken = [self._queue.popleft()]
-        transaction = taken[0].outcome.transaction
+        transaction = taken[0].result.transaction
         if isinstance(transaction, EndOfTransaction):
             return taken
         left = self._most_record_bytes() - taken[0].size_bytes
         while (
             self._queue
-            and self._queue[0].outcome.transaction == transaction
+            and self._queue[0].result.transaction == transaction
             and self._queue[0].size_bytes <= left
         ):
             left -= self._queue[0].size_bytes
@@ -216,12 +221,12 @@ class ShardWriter:
 
     async def _append_all(self, writes: list[_Write]) -> ErrorCode:
         records = [record for write in writes for record in write.records]
-        first = writes[0].outcome
+        first = writes[0].result
         done = 0
         for batch in [records] if first.is_atomic else self._split(records):
             code = await self._append(batch, first.transaction)
             if code is not ErrorCode.NONE:
-                self._owner.batch_failed([r.record for r in records[done:]], code)
+                self._owner.batch_failed([r.record for r in records[done:]])
                 return code
             done += len(batch)
         return ErrorCode.NONE
@@ -282,7 +287,7 @@ class ShardWriter:
     def _finish(self, write: _Write, code: ErrorCode) -> None:
         if not write.is_finished:
             self._settle(write)
-            self._owner.write_finished(write.outcome, code)
+            self._owner.write_finished(write.result, code)
 
     def _settle(self, write: _Write) -> None:
         write.is_finished = True

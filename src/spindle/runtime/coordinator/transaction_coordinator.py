@@ -16,13 +16,13 @@ from spindle.coordinator.transactions.config import TransactionsConfig
 from spindle.coordinator.transactions.descriptions import (
     DescribedTransaction,
     TransactionFilter,
+    describe_transaction,
     transaction_error,
     unknown_states,
 )
-from spindle.coordinator.transactions.ending import EndRequest
-from spindle.coordinator.transactions.initialization import check_initialization
-from spindle.coordinator.transactions.records import TRANSACTION_RECORDS
-from spindle.coordinator.transactions.shard import TransactionShard
+from spindle.coordinator.transactions.end_txn import EndRequest
+from spindle.coordinator.transactions.init_producer_id import check_initialization
+from spindle.coordinator.transactions.shard import TRANSACTION_RECORDS, TransactionShard
 from spindle.metadata.features import TRANSACTION_VERSION
 from spindle.protocol.messages.end_txn import EndTxnResponse
 from spindle.protocol.messages.init_producer_id import (
@@ -143,7 +143,7 @@ class TransactionCoordinator:
             shard = await self.shards.wait_for(name)
             core = shard.shard
             response: InitProducerIdResponse = await shard.submit(
-                lambda token, now_ms: core.init_producer_id(token, request, now_ms)
+                lambda _, out: core.init_producer_id(request, out)
             )
             return response
 
@@ -162,8 +162,8 @@ class TransactionCoordinator:
             shard = await self._shard_of(transactional_id)
             core = shard.shard
             await shard.submit(
-                lambda token, now_ms: core.add_partitions(
-                    token, transactional_id, producer, partitions, client_version, now_ms
+                lambda _, out: core.add_partitions(
+                    transactional_id, producer, partitions, client_version, out
                 )
             )
             return dict.fromkeys(partitions, ErrorCode.NONE)
@@ -185,7 +185,7 @@ class TransactionCoordinator:
             shard = await self._shard_of(transactional_id)
             core = shard.shard
             response: EndTxnResponse = await shard.submit(
-                lambda token, now_ms: core.end_transaction(token, transactional_id, request, now_ms)
+                lambda _, out: core.end_transaction(transactional_id, request, out)
             )
             return response
 
@@ -207,7 +207,7 @@ class TransactionCoordinator:
             shard.check_active()
         except ApiError as error:
             return transaction_error(transactional_id, error.code)
-        return shard.shard.describe(transactional_id)
+        return describe_transaction(shard.shard.ids, transactional_id)
 
     def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
         """List the transactional ids of all shards.
@@ -222,7 +222,7 @@ class TransactionCoordinator:
         now_ms = self._clock()
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
-                response.transaction_states += shard.shard.list_ids(wanted, now_ms)
+                response.transaction_states += wanted.listed(shard.shard.ids, now_ms)
         return response
 
     # ------------------------------------------------------------ what the shards need

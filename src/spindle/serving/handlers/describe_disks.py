@@ -12,6 +12,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
 from spindle.replicas.directory_counts import DirectoryCounts
 from spindle.replicas.moves import Move
+from spindle.replicas.rebuilds import Rebuild
 from spindle.serving.context import RequestContext
 from spindle.serving.pacing import paced
 from spindle.serving.permissions import CLUSTER_DENIED, may_use_cluster
@@ -53,6 +54,7 @@ async def describe_disks(
             for each in replicas.directories
         ],
         moves=[_move(each) for each in replicas.moves],
+        rebuilds=[_rebuild(services, each) for each in replicas.rebuilds],
     )
 
 
@@ -139,4 +141,18 @@ def _move(move: Move) -> DescribeDisksResponse.Move:
         size_bytes=move.current.size_bytes,
         remaining_bytes=move.remaining_bytes,
         lag=move.lag,
+    )
+
+
+def _rebuild(services: BrokerServices, rebuild: Rebuild) -> DescribeDisksResponse.Rebuild:
+    partition = rebuild.partition
+    return DescribeDisksResponse.Rebuild(
+        topic=partition.topic_partition.topic,
+        partition_index=partition.topic_partition.partition,
+        path=partition.directory.path,
+        state=rebuild.state.value,
+        former_bytes=rebuild.size_bytes,
+        copied_bytes=rebuild.copied_bytes,
+        lag=services.replicas.lag(partition) if rebuild.is_under_way else -1,
+        failure=rebuild.failure or None,
     )

@@ -10,10 +10,10 @@ from typing import Final, Protocol
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint
-from spindle.coordinator.outcome import Client
+from spindle.coordinator.classic.rebalance import join_error
+from spindle.coordinator.coordinator_result import Client
 from spindle.coordinator.partitioning import partition_for
 from spindle.coordinator.ports import GroupCoordinatorPort
-from spindle.coordinator.rebalance import join_error
 from spindle.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

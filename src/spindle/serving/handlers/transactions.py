@@ -12,9 +12,9 @@ from spindle.coordinator.transactions.descriptions import (
     DescribedTransaction,
     transaction_error,
 )
-from spindle.coordinator.transactions.ending import EndRequest
+from spindle.coordinator.transactions.end_txn import EndRequest
 from spindle.coordinator.transactions.metadata import EPOCH_BUMP_VERSION
-from spindle.coordinator.transactions.port import TransactionCoordinatorPort
+from spindle.coordinator.transactions.ports import TransactionCoordinatorPort
 from spindle.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,

@@ -3,11 +3,13 @@
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.testing.cluster.control import NoReply, Refused, ask
 from spindle.testing.cluster.disk import Disk
 from spindle.testing.cluster.errors import ClusterError, NodeGone
+from spindle.testing.faults.unsynced import Notes, lose_power
 
 if TYPE_CHECKING:
     from spindle.testing.cluster.cluster import Cluster
@@ -100,6 +102,28 @@ class NodeHandle:
     def kill(self) -> None:
         """Kill the process (SIGKILL), and return when it has ended."""
         self._end(signal.SIGKILL)
+
+    def cut_power(self, seed: int = 0) -> list[str]:
+        """End the process as a power failure does, and return when it has ended.
+
+        Synced bytes and names stay. Some of the others are lost: the last bytes of files are
+        missing or read as zeros, and new files and renames are gone.
+
+        Args:
+            seed: decides what is lost.
+
+        Returns:
+            a line for each file that has lost something.
+
+        Raises:
+            ClusterError: the node does not run, or is paused.
+        """
+        if self._is_paused:
+            raise ClusterError(f"node {self.node_id} is paused; resume it first")
+        notes: dict[str, Notes] = self.ask("cut-power")
+        self.kill()
+        random = Random(seed)
+        return [line for path, left in notes.items() for line in lose_power(path, left, random)]
 
     def _end(self, number: signal.Signals) -> None:
         if not self._is_paused:

@@ -5,14 +5,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from typing import Any, Final
 
+from spindle.testing.faults.unsynced import Notes, UnsyncedChanges
 from spindle.testing.faults.word import Word
 
 _MIN_TORN_BYTES: Final = 2
+_SYNC_S: Final = 10.0
+"""A sync that takes longer than this counts as one that has not happened."""
 
 
 class DiskOperation(Word):
@@ -99,6 +103,10 @@ class FaultyDisk:
         self._lock = threading.Lock()
         self._free_bytes: int | None = None
         self._goes_on = threading.Event()
+        self._has_power = True
+        self._syncs = 0
+        self._sync_ended = threading.Condition()
+        self.unsynced = UnsyncedChanges()
         self.set(faults or DiskFaults())
 
     @property
@@ -113,10 +121,35 @@ class FaultyDisk:
             elif faults.quota_bytes != self._faults.quota_bytes:
                 self._free_bytes = max(0, faults.quota_bytes - used_bytes(self.path))
             self._faults = faults
-            if faults.is_hung:
+            if faults.is_hung or not self._has_power:
                 self._goes_on.clear()
             else:
                 self._goes_on.set()
+
+    def cut_power(self) -> Notes:
+        """Let no further operation begin, and return what is not synced.
+
+        The process must end then. A sync under way has ended before, because the node may have
+        been told that it has.
+        """
+        self._goes_on.clear()
+        with self._sync_ended:
+            self._has_power = False
+            self._sync_ended.wait_for(lambda: not self._syncs, _SYNC_S)
+            return self.unsynced.to_json()
+
+    @contextmanager
+    def syncing(self) -> Iterator[None]:
+        """Count the body as a sync under way. Without power it does not begin."""
+        with self._sync_ended:
+            self._sync_ended.wait_for(lambda: self._has_power)
+            self._syncs += 1
+        try:
+            yield
+        finally:
+            with self._sync_ended:
+                self._syncs -= 1
+                self._sync_ended.notify_all()
 
     # -- for the file system
 

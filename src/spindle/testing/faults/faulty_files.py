@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TypeVar
 
 from spindle.common.ports import Bytes, File, FileSystem
 from spindle.testing.faults.disk_faults import DiskOperation, FaultyDisk, no_space, used_bytes
+from spindle.testing.faults.unsynced import inode_of
 
 T = TypeVar("T")
 
@@ -13,12 +15,13 @@ T = TypeVar("T")
 class FaultyFile:
     """An open file on a disk that may fail at any time."""
 
-    __slots__ = ("_disk", "_file", "_generation", "path")
+    __slots__ = ("_disk", "_file", "_generation", "_inode", "path")
 
-    def __init__(self, path: str, file: File, disk: FaultyDisk) -> None:
+    def __init__(self, path: str, file: File, disk: FaultyDisk, inode: int) -> None:
         self.path = path
         self._file = file
         self._disk = disk
+        self._inode = inode
         self._generation = disk.faults.generation
 
     def _enter(self, operation: DiskOperation) -> None:
@@ -40,6 +43,7 @@ class FaultyFile:
             self._file.append([b"".join(parts)[:torn]])
             raise self._disk.after_tear(self.path)
         room = self._disk.take_room(self.path, total)
+        self._disk.unsynced.grows(self._inode, self._file.size())
         if room < total:
             # A full disk takes the bytes that fit, and then fails.
             self._file.append([b"".join(parts)[:room]])
@@ -53,7 +57,10 @@ class FaultyFile:
         if torn is not None:
             self._file.pwrite(view[:torn], position)
             raise self._disk.after_tear(self.path)
-        growth = max(0, position + len(view) - self._file.size())
+        size_bytes = self._file.size()
+        growth = max(0, position + len(view) - size_bytes)
+        if growth:
+            self._disk.unsynced.grows(self._inode, size_bytes)
         room = self._disk.take_room(self.path, growth)
         if room < growth:
             self._file.pwrite(view[: len(view) - growth + room], position)
@@ -72,11 +79,13 @@ class FaultyFile:
         self._enter(DiskOperation.WRITE)
         freed = self._file.size() - size_bytes
         self._file.truncate(size_bytes)
+        self._disk.unsynced.shrinks(self._inode, size_bytes)
         self._disk.give_room(max(0, freed))
 
     def sync(self) -> None:
         self._enter(DiskOperation.SYNC)
-        self._file.sync()
+        with self._disk.syncing(), self._disk.unsynced.sync(self._inode, self._file):
+            self._file.sync()
 
     def forget_cached(self, size_bytes: int, position: int, /) -> None:
         self._file.forget_cached(size_bytes, position)
@@ -123,7 +132,9 @@ class FaultyFileSystem:
         if disk is None:
             return self._below.open(path, create=create, writable=writable)
         disk.enter(DiskOperation.WRITE if writable else DiskOperation.READ, path)
-        return FaultyFile(path, self._below.open(path, create=create, writable=writable), disk)
+        with disk.unsynced.create(path) if create else nullcontext():
+            file = self._below.open(path, create=create, writable=writable)
+        return FaultyFile(path, file, disk, inode_of(path))
 
     def read_bytes(self, path: str) -> bytes:
         return self._read(self._below.read_bytes, path)
@@ -143,6 +154,10 @@ class FaultyFileSystem:
                 self._leave(temporary, data[:room])
                 raise no_space(path)
             disk.give_room(freed)
+            with disk.syncing():
+                self._below.write_atomically(path, data)
+                disk.unsynced.written_atomically(path)
+            return
         self._below.write_atomically(path, data)
 
     def _leave(self, path: str, data: bytes) -> None:
@@ -175,19 +190,22 @@ class FaultyFileSystem:
         return self._read(self._below.modified_ms, path)
 
     def make_directories(self, path: str) -> None:
-        self._enter(DiskOperation.WRITE, path)
-        self._below.make_directories(path)
+        disk = self._enter(DiskOperation.WRITE, path)
+        with disk.unsynced.create(path) if disk is not None else nullcontext():
+            self._below.make_directories(path)
 
     def rename(self, source: str, target: str) -> None:
         self._enter(DiskOperation.WRITE, source)
-        self._enter(DiskOperation.WRITE, target)
-        self._below.rename(source, target)
+        disk = self._enter(DiskOperation.WRITE, target)
+        with disk.unsynced.rename(source, target) if disk is not None else nullcontext():
+            self._below.rename(source, target)
 
     def remove(self, path: str) -> None:
         disk = self._enter(DiskOperation.WRITE, path)
         freed = self._below.size(path) if disk is not None else 0
         self._below.remove(path)
         if disk is not None:
+            disk.unsynced.removed(path)
             disk.give_room(freed)
 
     def remove_tree(self, path: str) -> None:
@@ -195,15 +213,23 @@ class FaultyFileSystem:
         freed = used_bytes(path) if disk is not None else 0
         self._below.remove_tree(path)
         if disk is not None:
+            disk.unsynced.removed(path)
             disk.give_room(freed)
 
     def sync_directory(self, path: str) -> None:
-        self._enter(DiskOperation.SYNC, path)
-        self._below.sync_directory(path)
+        disk = self._enter(DiskOperation.SYNC, path)
+        if disk is None:
+            self._below.sync_directory(path)
+            return
+        with disk.syncing(), disk.unsynced.sync_directory(path):
+            self._below.sync_directory(path)
 
     def make_read_only(self, path: str) -> None:
         self._enter(DiskOperation.WRITE, path)
         self._below.make_read_only(path)
+
+    def mount_point(self, path: str) -> str:
+        return self._below.mount_point(path)
 
 
 def faulty_disks(paths: Iterable[str]) -> dict[str, FaultyDisk]:

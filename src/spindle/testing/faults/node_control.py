@@ -18,6 +18,7 @@ from spindle.testing.faults.conditions import Condition, ConditionWatch, conditi
 from spindle.testing.faults.disk_faults import DiskFaults
 from spindle.testing.faults.faulty_machine import FaultyMachine
 from spindle.testing.faults.network_faults import FaultyNetwork, NetworkFaults
+from spindle.testing.faults.unsynced import Notes
 
 
 class NodeControl:
@@ -39,6 +40,7 @@ class NodeControl:
         self._commands: Mapping[str, Callable[[dict[str, Any]], Any]] = {
             "set-disk": self._set_disk,
             "disk": self._disk,
+            "cut-power": self._cut_power,
             "set-network": self._set_network,
         }
         threading.Thread(target=self._serve, name="control", daemon=True).start()
@@ -82,6 +84,9 @@ class NodeControl:
 
     def _disk(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._machine.disk(request["path"]).faults.to_json()
+
+    def _cut_power(self, request: dict[str, Any]) -> dict[str, Notes]:
+        return {path: disk.cut_power() for path, disk in self._machine.disks.items()}
 
     def _set_network(self, request: dict[str, Any]) -> None:
         faults = NetworkFaults.from_json(request["faults"])

@@ -34,10 +34,11 @@ def main(schedules: int, seed: int, kafka_libs: Path | None, java: str, keep: Pa
     """Play random schedules of faults on real brokers, under traffic of unmodified clients.
 
     Disks fail, run full, turn read-only, become slow and are replaced, and come back on the running
-    broker or at a restart; brokers are killed, paused, restarted and cut off; directories are
-    cordoned and replicas moved. A checker knows every acknowledged record and every transaction.
-    The exit code is 1 if a record was lost, duplicated or out of order, if a transaction is visible
-    in part or although it was aborted, or if an exactly-once copy is not exact.
+    broker or at a restart; brokers are killed, lose power, are paused, restarted and cut off;
+    directories are cordoned and replicas moved. A checker knows every acknowledged record and every
+    transaction. The exit code is 1 if a record was lost, duplicated or out of order, if compaction
+    lost the newest record of a key, if a transaction is visible in part or although it was aborted,
+    or if an exactly-once copy is not exact.
     """
     console = Console(highlight=False)
     home = None if kafka_libs is None else JavaHome(java, kafka_libs)

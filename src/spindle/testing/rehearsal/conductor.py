@@ -2,7 +2,7 @@
 
 import errno
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -41,14 +41,17 @@ _CORDONED: Final = "cordoned.log.dirs"
 class Conductor:
     """Plays episodes.
 
+    Args:
+        topics: whose replicas move.
+
     Attributes:
         story: one line for each thing that was done, with its time.
     """
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topics: Sequence[str]) -> None:
         self.story: list[str] = []
         self._cluster = cluster
-        self._topic = topic
+        self._topics = topics
         self._begun_s = time.monotonic()
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
 
@@ -92,6 +95,7 @@ class Conductor:
             Deed.REPLACE: disk.replace,
             Deed.READMIT: lambda: self._heal_and_readmit(disk),
             Deed.KILL: lambda: self._kill(node, later_s),
+            Deed.CUT_POWER: lambda: self._cut_power(node, later_s),
             Deed.PAUSE: lambda: self._pause(node, later_s),
             Deed.RESTART: lambda: self._restart(node),
             Deed.CUT_PEERS: lambda: self._isolate(node, later_s),
@@ -105,6 +109,12 @@ class Conductor:
 
     def _kill(self, node: NodeHandle, later_s: float) -> None:
         node.kill()
+        time.sleep(later_s)
+        node.start_at_once()
+
+    def _cut_power(self, node: NodeHandle, later_s: float) -> None:
+        for line in node.cut_power(int(later_s * 1000)):
+            self.note(f"  {line}")
         time.sleep(later_s)
         node.start_at_once()
 
@@ -155,14 +165,18 @@ class Conductor:
 
     def _move(self, node: NodeHandle, disk: Disk, partition: int) -> None:
         kind = AlterReplicaLogDirsRequest.AlterReplicaLogDir
-        moved = kind.AlterReplicaLogDirTopic(name=self._topic, partitions=[partition])
-        request = AlterReplicaLogDirsRequest(dirs=[kind(path=str(disk.path), topics=[moved])])
+        moved = [
+            kind.AlterReplicaLogDirTopic(name=topic, partitions=[partition])
+            for topic in self._topics
+        ]
+        request = AlterReplicaLogDirsRequest(dirs=[kind(path=str(disk.path), topics=moved)])
         with self._client() as client:
             broker = client.metadata(()).broker(str(node.node_id))
             answer = client.ask(request, AlterReplicaLogDirsResponse, broker=broker)
-        code = answer.results[0].partitions[0].error_code
-        if code:
-            self.note(f"  refused: {ErrorCode(code).name}")
+        for result in answer.results:
+            code = result.partitions[0].error_code
+            if code:
+                self.note(f"  refused for {result.topic_name}: {ErrorCode(code).name}")
 
     def _client(self) -> WireClient:
         return WireClient(

@@ -34,7 +34,7 @@ _PACE_S: Final = 0.008
 _POLL_S: Final = 0.1
 _COMMIT_EVERY: Final = 40
 _ASK_EVERY_S: Final = 0.3
-_READ_S: Final = 60.0
+READ_S: Final = 60.0
 QUIET: Final = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 300}
 
 
@@ -126,7 +126,7 @@ class ProducerThread(ClientThread):
             number += 1
             producer.poll(0)
             self.is_over.wait(_PACE_S)
-        left = producer.flush(_READ_S)
+        left = producer.flush(READ_S)
         if left:
             self.recorder.trouble(f"producer {self.name}: {left} records wait for their answers")
 
@@ -237,7 +237,7 @@ def read_log(bootstrap: str, topic: str, partition: int) -> dict[int, NumberedRe
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         found: dict[int, NumberedRecord] = {}
-        for message in iter(lambda: consumer.poll(_READ_S), None):
+        for message in iter(lambda: consumer.poll(READ_S), None):
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 return found
@@ -248,4 +248,4 @@ def read_log(bootstrap: str, topic: str, partition: int) -> dict[int, NumberedRe
                 found[offset] = parsed(value)
     finally:
         consumer.close()
-    raise TimeoutError(f"the end of {topic}-{partition} was not reached in {_READ_S:.0f} s")
+    raise TimeoutError(f"the end of {topic}-{partition} was not reached in {READ_S:.0f} s")

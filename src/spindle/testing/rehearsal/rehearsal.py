@@ -16,6 +16,7 @@ from spindle.testing.histories.findings import Findings
 from spindle.testing.histories.history import Copy
 from spindle.testing.rehearsal.conductor import Conductor
 from spindle.testing.rehearsal.java_clients import JavaClient, JavaMember, JavaProducer
+from spindle.testing.rehearsal.keyed_clients import COMPACTED, KeyedProducer
 from spindle.testing.rehearsal.librdkafka_clients import (
     ClientThread,
     MemberThread,
@@ -39,6 +40,7 @@ PROPERTIES: Final = {
     "replica.lag.time.max.ms": "5000",
     "spindle.log.dir.hang.timeout.ms": "5000",
     "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "300",
 }
 _STOP_S: Final = 90.0
 _CAUGHT_UP_S: Final = 60.0
@@ -103,11 +105,12 @@ def rehearse(
     """
     begun_s = time.monotonic()
     topic = f"rehearsal-{run}"
-    topics = (topic, f"{topic}-ledger", f"{topic}-copies")
+    table = f"{topic}-table"
+    topics = (topic, f"{topic}-ledger", f"{topic}-copies", table)
     for name in topics:
-        cluster.create_topic(name, PARTITIONS)
+        cluster.create_topic(name, PARTITIONS, configs=COMPACTED if name == table else None)
     recorder = Recorder()
-    conductor = Conductor(cluster, topic)
+    conductor = Conductor(cluster, topics)
     clients = _Clients(cluster.bootstrap_servers, topic, recorder)
     if java is not None and schedule.with_java:
         clients.add_java(java)
@@ -131,8 +134,9 @@ def rehearse(
 
 
 class _Clients:
-    """Clients of librdkafka: two producers with a group of two readers, and two transactional
-    producers with a group of two copiers. On demand, also a producer and a group of Java's."""
+    """Clients of librdkafka: two producers with a group of two readers, two transactional producers
+    with a group of two copiers, and a producer of a compacted topic. On demand, also a producer and
+    a group of Java's."""
 
     def __init__(self, bootstrap: str, topic: str, recorder: Recorder) -> None:
         self._bootstrap = bootstrap
@@ -151,6 +155,8 @@ class _Clients:
         recorder.history.copies.append(Copy(self._copiers, self._ledger, self._copies))
         ledger = (bootstrap, self._ledger, recorder)
         self._producers += [LedgerProducer(name, *ledger) for name in ("t1", "t2")]
+        self._keyed = KeyedProducer("k", bootstrap, f"{topic}-table", recorder)
+        self._producers.append(self._keyed)
         self._readers.append(OffsetReader(self._copiers, PARTITIONS, *ledger))
         self._copying = [
             CopierThread(self._copiers, self._copies, name, *ledger) for name in ("c1", "c2")
@@ -207,6 +213,7 @@ class _Clients:
             self._await(self._have_read_all, "the groups have not read everything")
             self._read(self._ledger)
             self._await(self._have_copied_all, "the copiers have not copied everything")
+            self._check_compacted()
         except TimeoutError as late:
             recorder.trouble(str(late))
         for reader in (*self._copying, *self._members, *self._readers):
@@ -217,6 +224,15 @@ class _Clients:
             self._read(self._copies)
         except TimeoutError as late:
             recorder.trouble(str(late))
+
+    def _check_compacted(self) -> None:
+        stored = [
+            record
+            for index in range(PARTITIONS)
+            for record in read_log(self._bootstrap, self._keyed.topic, index).values()
+        ]
+        for line in self._keyed.newest.lost(stored):
+            self._recorder.trouble(line)
 
     def _read(self, topic: str) -> None:
         for index in range(PARTITIONS):

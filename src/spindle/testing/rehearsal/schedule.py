@@ -29,6 +29,7 @@ class Deed(StrEnum):
     REPLACE = "replace"
     READMIT = "heal and re-admit"
     KILL = "kill"
+    CUT_POWER = "cut the power of"
     PAUSE = "pause"
     RESTART = "restart"
     CUT_PEERS = "cut off from its peers"
@@ -44,7 +45,14 @@ class Deed(StrEnum):
 
 
 _DISK_FAULTS: Final = (Deed.FAIL, Deed.FILL, Deed.PROTECT, Deed.SLOW, Deed.TEAR)
-_BROKER_FAULTS: Final = (Deed.KILL, Deed.PAUSE, Deed.RESTART, Deed.CUT_PEERS, Deed.CUT_CLIENTS)
+_BROKER_FAULTS: Final = (
+    Deed.KILL,
+    Deed.CUT_POWER,
+    Deed.PAUSE,
+    Deed.RESTART,
+    Deed.CUT_PEERS,
+    Deed.CUT_CLIENTS,
+)
 _HARMLESS: Final = (Deed.CORDON, Deed.CORDON, Deed.UNCORDON, Deed.MOVE, Deed.MOVE, Deed.MOVE)
 _OF_DISKS: Final = (*_DISK_FAULTS, Deed.REPLACE, Deed.READMIT, Deed.CORDON, Deed.MOVE)
 

@@ -7,13 +7,13 @@ from spindle.common.errors import ErrorCode
 from spindle.controller import alter_partition, partition_changes
 from spindle.controller.leadership import LeadershipChanges
 from spindle.controller.partition_change import Election, PartitionChange
-from spindle.coordinator import rebalance
-from spindle.coordinator.classic_group import GroupState
-from spindle.coordinator.consumer import conversions, reconciliation
-from spindle.coordinator.consumer.group import ConsumerGroup
-from spindle.coordinator.membership import Memberships
+from spindle.coordinator.classic import rebalance
+from spindle.coordinator.classic.classic_group import GroupState
+from spindle.coordinator.classic.rebalance import ClassicRebalance
+from spindle.coordinator.classic.requests import ClassicGroupRequests
+from spindle.coordinator.consumer import group_migration, reconciliation
+from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.offset_requests import OffsetRequests
-from spindle.coordinator.rebalance import Rebalances
 from spindle.log import log as partition_log
 from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata_log.metadata_log import MetadataLog
@@ -288,10 +288,10 @@ def _no_changes_on_followers(original: Function) -> Function:
 def _lose_parked_syncs(original: Function) -> Function:
     """Leave the SyncGroup of a removed member unanswered."""
 
-    def remove_member(self: Any, group: Any, member_id: str, out: Any) -> None:
-        if member_id in group.members:
-            group.members[member_id].awaiting_sync = None
-        original(self, group, member_id, out)
+    def remove_member(self: Any, member_id: str) -> None:
+        if member_id in self.group.members:
+            self.group.members[member_id].awaiting_sync = None
+        original(self, member_id)
 
     return remove_member
 
@@ -363,9 +363,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
         partition_log, "producer_changes", _no_changes_on_followers
     ),
     "duplicates not found": Mutant(partition_log, "find_duplicate", nothing),
-    "parked syncs lost": Mutant(Rebalances, "remove_member", _lose_parked_syncs),
+    "parked syncs lost": Mutant(ClassicRebalance, "remove_member", _lose_parked_syncs),
     "overtaken assignment delivered": Mutant(
-        Memberships, "finish_assignment", _deliver_any_assignment
+        ClassicGroupRequests, "finish_assignment", _deliver_any_assignment
     ),
     "join phase without time": Mutant(
         rebalance, "MIN_WAIT_FOR_STATIC_MEMBERS_MS", lambda original: 0
@@ -374,7 +374,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         ReplicaCoordinatorLog, "_wait_committed", lambda _: _wait_for_nothing
     ),
     "partitions given before they are released": Mutant(ConsumerGroup, "is_free", always(True)),
-    "owners forgotten by an upgrade": Mutant(conversions, "read_assignment", always({})),
+    "owners forgotten by an upgrade": Mutant(group_migration, "read_assignment", always({})),
     "revocations not awaited": Mutant(reconciliation, "_owns_any", always(False)),
     "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", nothing),
     **DISK_MUTANTS,

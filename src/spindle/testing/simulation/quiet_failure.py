@@ -11,7 +11,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
+from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.testing.filesystem import Fault
 from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
@@ -28,7 +30,7 @@ _SHRUNK_S: Final = 2.0
 _ANSWERED_S: Final = 4.0
 _CHECK_S: Final = 0.05
 
-Registrations = dict[tuple[str, int], PartitionRegistration]
+Registrations = dict[TopicPartition, PartitionRegistration]
 
 
 class QuietFailure:
@@ -57,14 +59,15 @@ class QuietFailure:
         if not places:
             return
         node, path = self._random.choice(places)
-        directory_id = self._directory_id(node, path)
-        before = self._registrations()
+        directory = self._directory(node, path)
+        directory_id = directory.directory_id
+        before = self._registrations_elsewhere(node, directory)
         self._break(node, path)
         failed = await self._wait(lambda: path in node.offline_directories, _NOTICED_S)
         if failed:
             await self._check_shrunk(node, directory_id)
             await self._check_answered()
-            self._check_others(node, path, directory_id, before)
+            self._check_others(node, path, before)
         await self._return(node, path)
 
     def _break(self, node: SimulatedNode, path: str) -> None:
@@ -78,16 +81,37 @@ class QuietFailure:
             disks.read_only.add(path)
         self._history.note(f"{node}: {path} {how}, and nothing else goes wrong")
 
-    def _directory_id(self, node: SimulatedNode, path: str) -> Uuid:
+    def _directory(self, node: SimulatedNode, path: str) -> LogDirectory:
         assert node.node is not None
         assert node.node.broker is not None
         directory = node.node.broker.replicas.directory_at(path)
         assert directory is not None
-        return directory.directory_id
+        return directory
+
+    def _registrations_elsewhere(
+        self, node: SimulatedNode, directory: LogDirectory
+    ) -> Registrations:
+        """Return the partitions that have no replica in the directory.
+
+        A replica that is about to leave it is in it, although the metadata name its target.
+        """
+        assert node.node is not None
+        assert node.node.broker is not None
+        hosted = {p.topic_partition for p in node.node.broker.replicas.in_directory(directory)}
+        broker_id = node.plan.node_id
+        return {
+            where: partition
+            for where, partition in self._registrations().items()
+            if where not in hosted
+            and not (
+                broker_id in partition.replicas
+                and partition.directory(broker_id) == directory.directory_id
+            )
+        }
 
     def _registrations(self) -> Registrations:
         return {
-            (topic.name, index): partition
+            TopicPartition(topic.name, index): partition
             for topic in self._invariants.metadata.newest.topics.by_name.values()
             for index, partition in topic.partitions.items()
         }
@@ -143,11 +167,8 @@ class QuietFailure:
             if partition.leader is not None and partition.leader.is_under_min_isr
         }
 
-    def _check_others(
-        self, node: SimulatedNode, path: str, directory_id: Uuid, before: Registrations
-    ) -> None:
+    def _check_others(self, node: SimulatedNode, path: str, before: Registrations) -> None:
         """Check that nothing changed for the replicas in other directories."""
-        broker_id = node.plan.node_id
         offline = list(node.offline_directories)
         self._verdict.check(
             node.is_up and offline == [path],
@@ -157,9 +178,7 @@ class QuietFailure:
         after = self._registrations()
         for where, was in before.items():
             now = after.get(where)
-            if now is None or (
-                broker_id in was.replicas and was.directory(broker_id) == directory_id
-            ):
+            if now is None:
                 continue
             self._verdict.check(
                 set(now.isr) == set(was.isr) and now.leader in (was.leader, now.preferred_leader),

@@ -75,6 +75,9 @@ class Lineage:
         newest_of_key: the highest offset of each key.
         open: offsets of each producer's open transaction.
         aborted: offsets of records whose transaction was aborted.
+        removed_early: the broker that has removed the record of an open transaction, by offset. It
+            may have read the marker of an abort in its log after a restart, before the marker was
+            committed. The decision is committed before any marker is written.
         stays_until_s: the time until which a tombstone or a marker has to stay, by offset.
         committed_by: the offset up to which the leader of each epoch has committed.
     """
@@ -89,6 +92,7 @@ class Lineage:
     newest_of_key: dict[bytes, int] = field(default_factory=dict)
     open: dict[int, list[int]] = field(default_factory=dict)
     aborted: dict[int, None] = field(default_factory=dict)
+    removed_early: dict[int, str] = field(default_factory=dict)
     stays_until_s: dict[int, float] = field(default_factory=dict)
     committed_by: dict[int, int] = field(default_factory=dict)
 
@@ -110,6 +114,10 @@ class Lineage:
         if offset in self.aborted or (key is not None and self.newest_of_key[key] > offset):
             return True
         return now_s >= self.stays_until_s.get(offset, 0.0 if key is None else math.inf)
+
+    def is_open(self, offset: int) -> bool:
+        """Return whether the record belongs to a transaction without a committed marker."""
+        return any(offset in offsets for offsets in self.open.values())
 
     def fork(self, first_epoch: int, offset: int) -> "Lineage":
         """Return the start of this lineage, up to the offset where a leader's log ends.
@@ -288,10 +296,13 @@ class RecordTruth:
                 f"where {payload} was committed",
             )
         for offset in range(start_offset, header.next_offset):
+            if offset in there or lineage.may_be_removed(offset, self._now_s()):
+                continue
             self._verdict.check(
-                offset in there or lineage.may_be_removed(offset, self._now_s()),
+                lineage.is_open(offset),
                 f"{who} lacks offset {offset} of {truth}, which has to stay",
             )
+            lineage.removed_early.setdefault(offset, who)
 
     def _commit(
         self,
@@ -352,6 +363,13 @@ class RecordTruth:
         offsets = lineage.open.pop(header.producer_id, [])
         if not marker.is_commit:
             lineage.aborted.update(dict.fromkeys(offsets))
+            return
+        for offset in offsets:
+            self._verdict.check(
+                offset not in lineage.removed_early,
+                f"{lineage.removed_early.get(offset)} removed offset {offset} of {truth} before "
+                "its transaction was committed",
+            )
 
     def acknowledged(self, truth: PartitionTruth, base_offset: int, sent: list[Payload]) -> None:
         """Note records that were acknowledged to a producer with acks=all."""

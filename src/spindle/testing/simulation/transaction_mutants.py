@@ -5,7 +5,7 @@ from typing import Any, Final
 from spindle.coordinator.offset_store import OffsetStore
 from spindle.coordinator.transactions import shard
 from spindle.coordinator.transactions.shard import TransactionShard
-from spindle.coordinator.transactions.transactions import MarkedTransaction
+from spindle.coordinator.transactions.transaction_table import MarkedTransaction
 from spindle.log.producers.state import ProducerState
 from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.protocol.records.batch import NO_PRODUCER_ID

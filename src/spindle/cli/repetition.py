@@ -1,0 +1,27 @@
+"""The options of commands that look again and again."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from spindle.cli.numbers import FiniteRange, WholeRange
+
+_DAY_S: Final = 86_400
+
+COUNT: Final = click.option(
+    "--count", type=WholeRange(min=1), metavar="N", help="End after N looks."
+)
+
+
+def interval_option(default_s: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option `--interval`, which gives `interval_s`."""
+    return click.option(
+        "--interval",
+        "interval_s",
+        type=FiniteRange(min=0.1, max=_DAY_S),
+        default=default_s,
+        show_default=True,
+        metavar="S",
+        help="Seconds between two looks.",
+    )

@@ -1,0 +1,1 @@
+"""`spindle status`: the cluster on one screen, and notifications of what needs attention."""

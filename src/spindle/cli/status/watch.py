@@ -1,0 +1,73 @@
+"""`spindle status --watch`: checks at intervals, prints changes and sends notifications."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from spindle.cli.disks.survey import Survey
+from spindle.cli.status.cluster_status import Problem, Status, take_status
+from spindle.cli.status.notification import Notifier, Targets, changes_of
+from spindle.cli.tools.failures import FAILURES, failure
+from spindle.client.wire.cluster import WireClient
+from spindle.common.printable import printable
+
+NEEDS_ATTENTION: Final = 3
+"""The exit code if something needs attention; 1 is that of a command that could not look."""
+
+
+def watch_status(
+    client: WireClient, targets: Targets, interval_s: float, count: int | None, *, as_json: bool
+) -> int:
+    """Check the cluster at intervals and print changes; return the exit code of the last check."""
+    before: Mapping[str, Problem] = {}
+    code, checks = 0, 0
+    with Survey(client) as survey, Notifier(targets) as notifier:
+        try:
+            while True:
+                due_s = time.monotonic() + interval_s
+                try:
+                    found = take_status(client, survey)
+                    now = _with_unconfirmed(found, before)
+                    cluster_id = found.cluster.cluster_id
+                except FAILURES as error:
+                    text = f"the cluster cannot be asked: {failure(error).plainly}"
+                    # The earlier problems may have ended or not, so they stay.
+                    now = {**before, "unknown": Problem("unknown", "unknown cluster", text)}
+                    cluster_id = ""
+                code = NEEDS_ATTENTION if now else 0
+                document = changes_of(before, now, cluster_id, time.time_ns() // 1_000_000)
+                if document is not None or not checks:
+                    _print_changes(document, as_json=as_json)
+                if document is not None:
+                    notifier.send(document)
+                for line in notifier.failures():
+                    click.echo(line, err=True)
+                before, checks = now, checks + 1
+                if checks == count:
+                    return code
+                time.sleep(max(0.0, due_s - time.monotonic()))
+        except KeyboardInterrupt:
+            return code
+
+
+def _with_unconfirmed(found: Status, before: Mapping[str, Problem]) -> dict[str, Problem]:
+    """Return the present problems, and earlier ones of brokers that do not respond now."""
+    silent = {each.node.node_id for each in found.reports if each.disks is None}
+    kept = {key: each for key, each in before.items() if each.broker_id in silent}
+    return {**kept, **{each.key: each for each in found.problems()}}
+
+
+def _print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(document or {"raised": [], "cleared": [], "problems": []}))
+        return
+    clock = time.strftime("%H:%M:%S")
+    if document is None:
+        click.echo(f"{clock}  nothing needs attention")
+        return
+    for sign, kind in (("+", "raised"), ("-", "cleared")):
+        for each in document[kind]:
+            click.echo(printable(f"{clock}  {sign} {each['text']}"))

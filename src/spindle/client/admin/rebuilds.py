@@ -1,0 +1,44 @@
+"""RebuildReplicas: replicas of a broker are copied again from their leaders."""
+
+from collections.abc import Iterable, Mapping
+
+from spindle.client.admin.refusals import refusal
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+from spindle.protocol.messages.rebuild_replicas import (
+    RebuildReplicasRequest,
+    RebuildReplicasResponse,
+)
+
+
+def rebuild_replicas(
+    client: WireClient,
+    broker_id: int,
+    replicas: Iterable[TopicPartition],
+    *,
+    is_cancellation: bool = False,
+) -> Mapping[TopicPartition, ApiError | None]:
+    """Begin to rebuild replicas of a broker, or cancel that; return the refusals.
+
+    Raises:
+        ApiError: the broker refused all; there is no such broker.
+        ClientError: the broker could not be asked, or is not a Spindle broker.
+    """
+    broker = client.metadata(()).broker(str(broker_id))
+    topics: dict[str, RebuildReplicasRequest.Topic] = {}
+    for name, index in replicas:
+        topic = topics.setdefault(name, RebuildReplicasRequest.Topic(name=name))
+        topic.partitions.append(index)
+    request = RebuildReplicasRequest(is_cancellation=is_cancellation, topics=list(topics.values()))
+    answer = client.ask_spindle(broker, request, RebuildReplicasResponse)
+    error = refusal(answer.error_code, answer.error_message)
+    if error is not None:
+        raise error
+    return {
+        TopicPartition(topic.name, each.partition_index): refusal(
+            each.error_code, each.error_message
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }

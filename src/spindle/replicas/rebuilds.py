@@ -1,0 +1,206 @@
+"""Replicas that are rebuilt: the log is put aside, and a new one is fetched from the leader.
+
+Before its log is put aside, a replica must have left the ISR and the ELR: an empty replica that is
+elected makes the others delete their records. The broker reports the directory of the replica as
+`DIRECTORY_LOST` (AssignReplicasToDirs, KIP-858). The controller then takes it out of the ISR, and
+elects it in no way, not uncleanly either, until the broker reports the directory again: once the
+new log has all committed records. The former log stays in a `-delete` directory until then.
+
+Belongs to the event loop; `runtime.broker.replica_rebuilder` keeps the order.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.sizes import size_text
+from spindle.common.uuids import DIRECTORY_LOST
+from spindle.log.log import Log
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.partition import Partition
+
+_ENDED_KEPT: Final = 200
+"""Ended rebuilds that can be looked up; the oldest go first."""
+
+
+class RebuildState(Enum):
+    """The state of a rebuild, with its name on the wire."""
+
+    LEAVING = "leaving the ISR"
+    """The controller is asked to take the replica out of the ISR; the log is as before."""
+    COPYING = "copying"
+    """The new log lacks committed records. The replica cannot be elected."""
+    JOINING = "joining the ISR"
+    """The new log had all committed records; the leader is to add the replica to the ISR."""
+    DONE = "done"
+    FAILED = "failed"
+
+
+_UNDER_WAY: Final = (RebuildState.LEAVING, RebuildState.COPYING, RebuildState.JOINING)
+
+
+class Rebuild:
+    """One replica that is rebuilt.
+
+    Attributes:
+        former: the log before; put aside from COPYING on.
+        size_bytes: of the former log.
+        is_cancelled: the former log is to be used again.
+        failure: why it failed, and what the replica is now; empty otherwise.
+    """
+
+    __slots__ = ("failure", "former", "is_cancelled", "partition", "size_bytes", "state")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.former: Log = partition.log
+        self.size_bytes = partition.log.size_bytes
+        self.state = RebuildState.LEAVING
+        self.is_cancelled = False
+        self.failure = ""
+
+    def __str__(self) -> str:
+        return f"{self.partition.topic_partition} in {self.partition.directory.path}"
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.state in _UNDER_WAY
+
+    @property
+    def copied_bytes(self) -> int:
+        """The bytes of the new log; 0 before there is one."""
+        log = self.partition.log
+        return 0 if log is self.former else log.size_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """The bytes that the new log needs until it is as large as the former one."""
+        return max(self.size_bytes - self.copied_bytes, 0) if self.is_under_way else 0
+
+
+class Rebuilds:
+    """The rebuilds of this broker: those under way, and the last that ended."""
+
+    def __init__(self) -> None:
+        self._rebuilds: dict[TopicPartition, Rebuild] = {}
+
+    def __iter__(self) -> Iterator[Rebuild]:
+        return iter(list(self._rebuilds.values()))
+
+    def begin(self, partition: Partition) -> Rebuild:
+        """Add a rebuild in place of an earlier one that has ended."""
+        where = partition.topic_partition
+        self._rebuilds.pop(where, None)
+        rebuild = self._rebuilds[where] = Rebuild(partition)
+        return rebuild
+
+    def end(self, rebuild: Rebuild, failure: str = "") -> None:
+        """Note that a rebuild is done, or why it failed."""
+        rebuild.state = RebuildState.FAILED if failure else RebuildState.DONE
+        rebuild.failure = failure
+        ended = [each for each in self if not each.is_under_way]
+        for oldest in ended[: max(len(ended) - _ENDED_KEPT, 0)]:
+            del self._rebuilds[oldest.partition.topic_partition]
+
+    def running(self, where: TopicPartition) -> Rebuild | None:
+        """Return the rebuild of a replica that is under way, if there is one."""
+        rebuild = self._rebuilds.get(where)
+        return rebuild if rebuild is not None and rebuild.is_under_way else None
+
+    def hides(self, partition: Partition) -> bool:
+        """Return True while the controller must not learn in which directory the replica is."""
+        rebuild = self._rebuilds.get(partition.topic_partition)
+        return (
+            rebuild is not None
+            and rebuild.partition is partition
+            and rebuild.state in (RebuildState.LEAVING, RebuildState.COPYING)
+        )
+
+
+def check_may_leave(
+    where: TopicPartition, registration: PartitionRegistration, broker_id: int, min_isr: int
+) -> None:
+    """Refuse a rebuild that the other replicas cannot make up for.
+
+    Args:
+        min_isr: `min.insync.replicas` of the topic.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
+    leader, isr = registration.leader, registration.isr
+    if leader == NO_LEADER:
+        raise refused(
+            f"{where} has no leader to copy from; its ISR is {list(isr)}: first bring one of these "
+            "brokers back"
+        )
+    if leader == broker_id:
+        raise refused(
+            f"broker {broker_id} is the leader of {where}, and only a follower is rebuilt: first "
+            "let another replica lead, for instance with `spindle reassign` and the same replicas "
+            "in another order, then `spindle leader-election --election-type preferred`"
+        )
+    if broker_id in registration.removing_replicas:
+        raise refused(
+            f"{where} is being reassigned away from broker {broker_id}: its replica is deleted "
+            "when that is done"
+        )
+    others = [each for each in isr if each != broker_id]
+    if not others:
+        raise refused(
+            f"broker {broker_id} is the only member of the ISR of {where}: first bring another "
+            "replica in sync"
+        )
+    wanted = min(min_isr, len(registration.replicas))
+    if len(others) < wanted:
+        raise refused(
+            f"without broker {broker_id}, the ISR of {where} is {others}: {len(others)} of at "
+            f"least {wanted} (min.insync.replicas), so producers with acks=all would be refused, "
+            "and the rebuilt replica could be elected: first bring more replicas in sync, or lower "
+            "min.insync.replicas of the topic until the rebuild is done"
+        )
+
+
+def check_has_left(
+    where: TopicPartition, registration: PartitionRegistration, broker_id: int
+) -> None:
+    """Refuse to put the log aside while the replica may be elected.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
+    eligible = (*registration.isr, *registration.elr, *registration.last_known_elr)
+    if registration.leader == broker_id or broker_id in eligible:
+        raise refused(
+            f"the controller keeps broker {broker_id} among the replicas of {where} that may lead: "
+            f"ISR {list(registration.isr)}, ELR {list(registration.elr)}: first bring the other "
+            "replicas in sync"
+        )
+    if registration.directory(broker_id) != DIRECTORY_LOST:
+        raise refused(f"the controller records the directory of {where} again: ask again")
+
+
+def check_space(rebuild_of: Partition, usable_bytes: int, promised_bytes: int) -> None:
+    """Refuse a rebuild for which the file system is too small: the former log stays meanwhile.
+
+    Args:
+        usable_bytes: of the file system of its directory; -1 if unknown.
+        promised_bytes: for the rebuilds under way in this directory.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
+    needed = rebuild_of.log.size_bytes + promised_bytes
+    if 0 <= usable_bytes < needed:
+        raise refused(
+            f"{rebuild_of.directory.path} has {size_text(usable_bytes)} left, and a rebuild of "
+            f"{rebuild_of.topic_partition} needs {size_text(needed)}, because the present log "
+            "stays until the new one is in sync: first make room"
+        )
+
+
+def refused(text: str) -> ApiError:
+    """Return a refusal with a sentence for people."""
+    return ApiError(ErrorCode.INVALID_REQUEST, text)

@@ -1,0 +1,254 @@
+"""A follower is rebuilt: it leaves the ISR, its log is put aside, and a new one is copied."""
+
+import pytest
+from broker_scenario import ME, topic_settings
+from cluster_image import directory_of
+from rebuilding_broker import HOME, LEADER, WHERE, RebuildingBroker
+
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import DIRECTORY_LOST
+from spindle.metadata.features import METADATA_VERSION
+from spindle.protocol.messages.metadata_records import FeatureLevelRecord
+from spindle.replicas.rebuilds import RebuildState
+
+
+def reported(s: RebuildingBroker) -> list[bytes]:
+    return [directory_id for _, _, directory_id in s.misplaced]
+
+
+def test_a_rebuilt_replica_has_left_the_isr_before_its_log_is_empty() -> None:
+    s = RebuildingBroker()
+    s.is_deaf = True
+    s.begin()
+    assert reported(s) == [DIRECTORY_LOST]
+    assert (s.state, s.values) == (RebuildState.LEAVING, ["a", "b", "c"])
+    s.record(DIRECTORY_LOST)
+    s.settle()
+    assert (s.state, s.values) == (RebuildState.COPYING, [])
+    assert s.registration.isr == (LEADER, 3)
+    assert s.names() == ["t-0", "t-0-delete"]
+    assert s.fetchers.leaders == {WHERE: LEADER}
+
+
+def test_its_directory_is_reported_only_after_all_committed_records_were_copied() -> None:
+    s = RebuildingBroker()
+    s.begin()
+    s.feed("a")
+    s.fetchers.lags[s.partition()] = 2
+    s.change("t", isr=[LEADER, 3])  # the replica reacts to metadata, and reports nothing
+    s.pass_time(1_000)
+    assert (s.state, reported(s)) == (RebuildState.COPYING, [DIRECTORY_LOST])
+    s.feed("b", "c")
+    s.caught_up()
+    assert (s.state, reported(s)) == (RebuildState.JOINING, [DIRECTORY_LOST, HOME])
+
+
+def test_the_former_log_is_removed_once_the_new_one_is_in_the_isr() -> None:
+    s = RebuildingBroker()
+    s.begin()
+    s.feed("a", "b", "c")
+    s.caught_up()
+    s.expire()
+    assert s.names() == ["t-0", "t-0-delete"]
+    s.change("t", isr=[LEADER, ME, 3])
+    s.pass_time(200)
+    s.expire()
+    assert s.state is RebuildState.DONE
+    assert (s.names(), s.values) == (["t-0"], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("is_deaf", [True, False])
+def test_a_controller_that_keeps_the_replica_in_the_isr_keeps_its_log(is_deaf: bool) -> None:
+    s = RebuildingBroker()
+    s.is_deaf = True
+    s.begin()
+    if is_deaf:
+        s.pass_time(61_000)
+        assert "has not taken broker 1 out of the ISR" in s.rebuild.failure
+    else:
+        # The last member stays in the ISR although its directory is lost.
+        s.cluster.change("t", isr=[ME], leader=-1)
+        s.record_without_shrinking(DIRECTORY_LOST)
+        s.settle()
+        assert "has no leader to copy from" in s.rebuild.failure
+    assert (s.state, s.values) == (RebuildState.FAILED, ["a", "b", "c"])
+    assert reported(s) == [DIRECTORY_LOST, HOME]
+
+
+@pytest.mark.parametrize("field", ["isr", "eligible_leader_replicas", "last_known_elr"])
+def test_a_replica_that_may_still_be_elected_keeps_its_log(field: str) -> None:
+    s = RebuildingBroker(min_isr=1)
+    s.is_deaf = True
+    s.begin()
+    s.cluster.change("t", **({"isr": [LEADER, 3]} | {field: [ME, LEADER]}))
+    s.record_without_shrinking(DIRECTORY_LOST)
+    s.settle()
+    assert "may lead" in s.rebuild.failure
+    assert (s.state, s.values, s.names()) == (RebuildState.FAILED, ["a", "b", "c"], ["t-0"])
+
+
+def test_an_isr_that_shrinks_below_the_minimum_meanwhile_keeps_the_log() -> None:
+    s = RebuildingBroker()
+    s.is_deaf = True
+    s.begin()
+    s.cluster.change("t", isr=[LEADER, ME])
+    s.record(DIRECTORY_LOST)
+    s.settle()
+    assert "1 of at least 2 (min.insync.replicas)" in s.rebuild.failure
+    assert (s.state, s.values) == (RebuildState.FAILED, ["a", "b", "c"])
+
+
+# -- what a rebuild meets on its way
+
+
+def test_a_rebuild_that_copies_nothing_for_long_goes_back_to_the_former_log() -> None:
+    s = RebuildingBroker()
+    s.begin()
+    s.feed("a")
+    s.change("t", leader=-1)
+    s.pass_time(500_000)
+    assert s.state is RebuildState.COPYING
+    s.pass_time(110_000)
+    assert "nothing was copied for 600 s; it has no leader" in s.rebuild.failure
+    assert "the former log is in use again" in s.rebuild.failure
+    assert (s.state, s.values) == (RebuildState.FAILED, ["a", "b", "c"])
+    assert reported(s) == [DIRECTORY_LOST, HOME]
+    s.expire()
+    assert s.names() == ["t-0"]
+
+
+def test_a_cancelled_rebuild_goes_back_to_the_former_log() -> None:
+    s = RebuildingBroker()
+    s.begin()
+    s.rebuilder.cancel(WHERE)
+    s.pass_time(200)
+    assert (s.state, s.values) == (RebuildState.FAILED, ["a", "b", "c"])
+    assert s.rebuild.failure == "it was cancelled; the former log is in use again"
+    assert s.fetchers.leaders == {WHERE: LEADER}
+    with pytest.raises(Exception, match="no rebuild of t-0 is under way on broker 1"):
+        s.rebuilder.cancel(WHERE)
+
+
+@pytest.mark.parametrize("is_caught_up", [False, True])
+def test_both_logs_of_a_deleted_topic_are_deleted(is_caught_up: bool) -> None:
+    s = RebuildingBroker()
+    s.begin()
+    if is_caught_up:
+        s.caught_up()
+    config = s.partition().log.config
+    s.cluster.delete("t")
+    s.publish()
+    s.pass_time(200)
+    assert s.state is RebuildState.FAILED
+    assert "its topic was deleted" in s.rebuild.failure
+    s.directories[0].store.delete_expired(1 << 60)
+    assert s.names() == []
+    assert config.file_delete_delay_ms > 0
+
+
+def test_a_replica_that_is_reassigned_away_meanwhile_leaves_nothing() -> None:
+    s = RebuildingBroker()
+    s.begin()
+    s.change("t", replicas=[LEADER, 3], isr=[LEADER, 3])
+    s.pass_time(200)
+    s.directories[0].store.delete_expired(1 << 60)
+    assert (s.state, s.names()) == (RebuildState.FAILED, [])
+
+
+def test_a_directory_that_fails_meanwhile_ends_the_rebuild() -> None:
+    s = RebuildingBroker(directories=2)
+    s.begin()
+    s.fail_disk(0)
+    s.pass_time(200)
+    assert s.state is RebuildState.FAILED
+    assert "/disk0" in s.rebuild.failure
+    assert reported(s) == [DIRECTORY_LOST]  # it has no online directory indeed
+
+
+def test_a_directory_that_fails_while_the_log_is_put_aside_ends_the_rebuild() -> None:
+    s = RebuildingBroker(directories=2)
+    s.hold_disk(0)
+    s.begin()
+    s.fail_disk(0)
+    s.release_disk(0)
+    s.pass_time(200)
+    assert (s.state, reported(s)) == (RebuildState.FAILED, [DIRECTORY_LOST])
+
+
+def test_a_replica_that_is_rebuilt_moves_to_no_other_directory() -> None:
+    s = RebuildingBroker(directories=2)
+    s.begin()
+    code = s.run(s.mover.alter(s.partition(), s.directories[1]))
+    assert code is ErrorCode.REPLICA_NOT_AVAILABLE
+    assert not list(s.replicas.moves)
+
+
+def test_a_new_leader_feeds_the_new_log() -> None:
+    s = RebuildingBroker()
+    s.begin()
+    s.change("t", leader=3)
+    assert s.fetchers.leaders == {WHERE: 3}
+    s.caught_up()
+    assert s.state is RebuildState.JOINING
+
+
+# -- refusals
+
+
+def test_refusals_name_the_state_and_the_remedy() -> None:
+    s = RebuildingBroker(directories=2)
+    assert s.refusal(TopicPartition("u", 0)) == "u-0 is unknown: there is no such topic"
+    assert s.refusal(TopicPartition("t", 7)) == "t-7 is unknown: t has partitions 0 to 0"
+    s.settings["far"] = topic_settings()
+    s.create("far", [2, 3])
+    assert s.refusal(TopicPartition("far", 0)) == (
+        "broker 1 has no replica of far-0; brokers 2, 3 have one"
+    )
+    s.change("t", isr=[LEADER, ME])
+    assert "without broker 1, the ISR of t-0 is [2]: 1 of at least 2" in s.refusal()
+    s.change("t", isr=[ME], leader=ME)
+    assert "broker 1 is the leader of t-0, and only a follower is rebuilt" in s.refusal()
+    s.change("t", isr=[ME], leader=-1)
+    assert "t-0 has no leader to copy from; its ISR is [1]" in s.refusal()
+    s.change("t", isr=[LEADER, ME, 3], leader=LEADER, removing_replicas=[ME])
+    assert "t-0 is being reassigned away from broker 1" in s.refusal()
+    assert s.misplaced == []
+
+
+def test_a_rebuild_is_refused_while_one_or_a_move_is_under_way() -> None:
+    s = RebuildingBroker(directories=2)
+    s.is_deaf = True
+    s.begin()
+    assert "a rebuild of t-0 is under way on broker 1 already" in s.refusal()
+    s = RebuildingBroker(directories=2)
+    s.run(s.mover.alter(s.partition(), s.directories[1]))
+    assert "t-0 is moving from /disk0 to /disk1" in s.refusal()
+
+
+def test_a_rebuild_is_refused_in_a_directory_that_is_offline_or_has_no_space() -> None:
+    s = RebuildingBroker(directories=2)
+    s.usable_bytes = 10
+    assert "/disk0 has 10 B left, and a rebuild of t-0 needs" in s.refusal()
+    s.fail_disk(0)
+    assert "t-0 is in /disk0, which is offline" in s.refusal()
+
+
+def test_a_rebuild_is_refused_where_the_metadata_knows_no_directories() -> None:
+    s = RebuildingBroker()
+    s.cluster.write(FeatureLevelRecord(name=METADATA_VERSION, feature_level=14))
+    s.publish()
+    assert "metadata.version is 14, and replicas can be rebuilt from 17 on" in s.refusal()
+
+
+def test_a_broker_that_stops_begins_no_rebuild() -> None:
+    s = RebuildingBroker()
+    s.stop()
+    assert s.refusal() == "broker 1 is stopping"
+
+
+def test_the_only_in_sync_replica_is_not_rebuilt() -> None:
+    s = RebuildingBroker(min_isr=1)
+    s.change("t", isr=[ME], leader=LEADER)  # between two records of one election
+    assert "broker 1 is the only member of the ISR of t-0" in s.refusal()
+    assert directory_of(ME) == HOME
