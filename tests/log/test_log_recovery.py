@@ -523,6 +523,42 @@ def test_a_damaged_producer_snapshot_is_replaced_by_replaying() -> None:
     assert [entry.last_sequence for entry in loaded.active_producers()] == [11]
 
 
+def test_zeros_at_the_end_are_cut_also_without_a_producer_snapshot() -> None:
+    files = MemoryFileSystem()
+    log = new_log(SMALL, new_storage(files))
+    for number in range(12):
+        append(log, "x" * 60, producer_id=1, sequence=number)
+    *_, last = log.segments.base_offsets
+    path = log.segments.active.path
+    log.close()
+    for name in files.list_directory(PATH):
+        if name.endswith(".snapshot"):
+            files.remove(f"{PATH}/{name}")
+    size_bytes = files.size(path)
+    files.open(path).pwrite(bytes(300), size_bytes)
+    loaded = reload(files, is_clean=False, recovery_point=last)
+    assert (loaded.log_end_offset, files.size(path)) == (12, size_bytes)
+    assert [entry.last_sequence for entry in loaded.active_producers()] == [11]
+
+
+def test_damage_in_an_old_segment_hides_only_producers_of_that_segment() -> None:
+    files = MemoryFileSystem()
+    log = new_log(SMALL, new_storage(files))
+    for number in range(12):
+        append(log, "x" * 60, producer_id=number, sequence=0)
+    _, second, *_ = log.segments.base_offsets
+    path = log.segments.first.path
+    log.close()
+    for name in files.list_directory(PATH):
+        if name.endswith(".snapshot"):
+            files.remove(f"{PATH}/{name}")
+    files.open(path).pwrite(bytes(HEADER_BYTES), 0)
+    loaded = reload(files, is_clean=True)
+    assert loaded.log_end_offset == 12
+    known = [entry.producer_id for entry in loaded.active_producers()]
+    assert known == list(range(second, 12))
+
+
 def test_stray_producer_snapshots_go() -> None:
     files = MemoryFileSystem()
     log = filled(files, 30)

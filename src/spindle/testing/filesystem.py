@@ -22,6 +22,9 @@ KeptChanges: TypeAlias = Callable[[str, int], Collection[int]]
 removed) to the numbers of those that survive a crash, from 0."""
 KeptBytes: TypeAlias = Callable[[str, int], int]
 """From a path and the count of unsynced bytes at its end to how many of them survive a crash."""
+HasZeros: TypeAlias = Callable[[str], bool]
+"""Whether the bytes at the end of a file that a crash takes are zeros afterwards, and not missing.
+"""
 
 
 @dataclass(slots=True)
@@ -102,14 +105,21 @@ class _File:
         """At the end of the file."""
         return max(0, self.size_bytes - self._durable_bytes)
 
-    def go_back(self, kept_bytes: int) -> None:
-        """To what is durable, and so much of what was written behind it."""
+    def go_back(self, kept_bytes: int, *, has_zeros: bool) -> None:
+        """To what is durable, and so much of what was written behind it.
+
+        Args:
+            has_zeros: the size stays, and the bytes that are lost are zeros.
+        """
         start = self._durable_bytes
+        former_bytes = self.size_bytes
         tail = self.read(start, start + kept_bytes)
         self._data = bytearray(self._durable)
         self.size_bytes = start
         if tail:
             self.write(tail, start)
+        if has_zeros:
+            self.size_bytes = max(self.size_bytes, former_bytes)
 
 
 class _Directory:
@@ -304,7 +314,12 @@ class MemoryFileSystem:
         self.put_back(first, other)
         self.put_back(second, one)
 
-    def crash(self, kept: KeptBytes | None = None, kept_changes: KeptChanges | None = None) -> None:
+    def crash(
+        self,
+        kept: KeptBytes | None = None,
+        kept_changes: KeptChanges | None = None,
+        has_zeros: HasZeros | None = None,
+    ) -> None:
         """Lose power: only what was synced remains, with the bytes and changes that are kept.
 
         Open files must not be used any more.
@@ -314,6 +329,7 @@ class MemoryFileSystem:
             "",
             kept or (lambda path, unsynced: 0),
             kept_changes or (lambda path, changes: ()),
+            has_zeros or (lambda path: False),
         )
 
     def is_durable(self, path: str) -> bool:
@@ -483,12 +499,21 @@ def _apply(
             entries[name] = node
 
 
-def _go_back(directory: _Directory, path: str, kept: KeptBytes, kept_changes: KeptChanges) -> None:
+def _go_back(
+    directory: _Directory,
+    path: str,
+    kept: KeptBytes,
+    kept_changes: KeptChanges,
+    has_zeros: HasZeros,
+) -> None:
     directory.go_back(kept_changes(path, len(directory.changes)) if directory.changes else ())
     for name, node in directory.entries.items():
         child_path = f"{path}/{name}"
         if isinstance(node, _Directory):
-            _go_back(node, child_path, kept, kept_changes)
+            _go_back(node, child_path, kept, kept_changes, has_zeros)
             continue
         unsynced_bytes = node.unsynced_bytes
-        node.go_back(kept(child_path, unsynced_bytes) if unsynced_bytes else 0)
+        node.go_back(
+            kept(child_path, unsynced_bytes) if unsynced_bytes else 0,
+            has_zeros=unsynced_bytes > 0 and has_zeros(child_path),
+        )

@@ -1,8 +1,9 @@
 """The changes of an append, or of a replay of the log, to a partition's producers."""
 
+import logging
 from collections.abc import Sequence
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, CorruptLog, ErrorCode
 from spindle.common.ports import Bytes
 from spindle.log.producers.append import CompletedTransaction, ProducerAppend
 from spindle.log.producers.entry import BatchMetadata
@@ -13,6 +14,8 @@ from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import decode_bounded
 from spindle.protocol.records.validation import AppendOrigin
+
+logger = logging.getLogger(__name__)
 
 
 def find_duplicate(
@@ -84,12 +87,20 @@ def _check_verified(producers: ProducerState, header: BatchHeader, terms: Transa
 
 
 def replay_producers(segments: Segments, producers: ProducerState, end_offset: int) -> None:
-    """Bring the state from its `map_end_offset` to `end_offset` by reading the batches between."""
+    """Bring the state from its `map_end_offset` to `end_offset` by reading the batches between.
+
+    The producers behind damage in a segment stay unknown, up to the next segment.
+    """
     start_offset = producers.map_end_offset
     if start_offset < end_offset:
         for segment in segments.from_offset(start_offset):
-            for _, header, data in segment.scan(segment.position_near(start_offset)):
-                # The log may begin inside a batch.
-                if start_offset < header.next_offset and header.base_offset < end_offset:
-                    producers.replay(data, 0, header)
+            if segment.base_offset >= end_offset:
+                break  # it may have a torn end, which is not cut off yet
+            try:
+                for _, header, data in segment.scan(segment.position_near(start_offset)):
+                    # The log may begin inside a batch.
+                    if start_offset < header.next_offset and header.base_offset < end_offset:
+                        producers.replay(data, 0, header)
+            except CorruptLog as error:
+                logger.warning("the producers of later batches are not known: %s", error)
     producers.map_end_offset = end_offset
