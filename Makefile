@@ -1,4 +1,4 @@
-# make setup | demo | test | test-full | check | interop | bench | fuzz | simulate | plans   (only Python 3.11+ and make are needed)
+# make setup | demo | test | test-full | check | interop | bench | fuzz | simulate | plans | docs   (only Python 3.11+ and make are needed)
 PYTHON ?= python3
 # Tests of `make test` also wait, for timers and for other processes: three workers keep two cores busy.
 WORKERS ?= 3
@@ -9,11 +9,11 @@ UV_STAMP := $(VENV)/.uv
 UV_VERSION := 0.13.9
 UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
-.PHONY: help setup wheel lock demo test test-full check unit interop bench fuzz simulate plans clean
+.PHONY: help setup wheel lock demo test test-full check unit interop bench fuzz simulate plans docs docs-reference docs-wrap docs-recording clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 # Otherwise each process that may not write bytecode (PYTHONDONTWRITEBYTECODE) compiles all it imports:
 # 0.5 s of CPU at the start of a node.
@@ -40,6 +40,8 @@ wheel: $(UV_STAMP) ## A wheel in dist/, for pip install on another machine
 lock: ## Resolve the dependencies again and pin them
 	@$(UV) pip compile pyproject.toml --all-extras --group dev --universal \
 	  --generate-hashes --python-version 3.11 --no-header --quiet -o requirements.lock
+	@$(UV) pip compile tools/documents/requirements.in --universal \
+	  --generate-hashes --python-version 3.11 --no-header --quiet -o tools/documents/requirements.lock
 
 demo: setup ## The main job on real input: clients in, Spark out, a disk that dies (KEEP=1 leaves the node running)
 	@KEEP=$(KEEP) $(BIN)/python -m spindle.pipeline.demo
@@ -79,6 +81,27 @@ plans: setup ## Plans of the placement for SEEDS generated clusters (default 500
 bench: setup ## Spindle next to Apache Kafka in one run; a table of ratios
 	@$(BIN)/python tools/kafka/fetch.py
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+DOCS_VENV := build/docs/venv
+DOCS_STAMP := $(DOCS_VENV)/.installed
+
+$(DOCS_STAMP): tools/documents/requirements.lock | $(UV_STAMP)
+	@$(UV) venv --quiet --clear --python $(BIN)/python $(DOCS_VENV)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" uv pip install --quiet --python $(DOCS_VENV)/bin/python --require-hashes -r $<
+	@touch $@
+
+docs: $(DOCS_STAMP) ## The documents as a site in build/docs/site, every link checked (its tools lie in build/docs/venv)
+	@PYTHONPATH=tools $(DOCS_VENV)/bin/python -m documents.site --build && echo "ready: build/docs/site/index.html"
+
+docs-reference: setup ## The pages of docs/reference, from the tables in the code
+	@PYTHONPATH=tools $(BIN)/python -m documents.reference
+
+docs-wrap: setup ## Wrap the paragraphs of the documents at 100 characters
+	@PYTHONPATH=tools $(BIN)/python -m documents.wrap
+
+docs-recording: setup ## The pictures of docs/pictures, made again from real output: a disk that dies, a plan, an audit
+	@PYTHONPATH=tools $(BIN)/python -m documents.recording
+	@PYTHONPATH=tools $(BIN)/python -m documents.example_pages
 
 clean: ## Remove what was built
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

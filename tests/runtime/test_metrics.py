@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from metadata_files import directory_id
 from node_harness import Home, batch_of, connected, run, running
 from prometheus_client.parser import text_string_to_metric_families
-from tools.docs.reference import PATHS, metrics_page
 
+from documents.reference import PATHS, metrics_page
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
 from spindle.common.ports import File
 from spindle.disks.io_counts import OperationCounts, bucket_limit_ns

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from source_tree import PACKAGE, PROJECT, documents, functions, module_name, public_classes, sources
 
+from documents.wrap import NOT_WRAPPED, wrapped
+
 ARCHITECTURE = PROJECT / "ARCHITECTURE.md"
 DOCUMENTS = documents()
 FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
@@ -147,3 +149,43 @@ def test_a_name_that_is_not_there_is_found() -> None:
     assert is_in_tree("spindle.raft.quorum.Quorum")
     assert not is_in_tree("spindle.raft.quorum.Senate")
     assert not is_in_tree("spindle.raft.senate")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_paragraphs_are_wrapped(document: Path) -> None:
+    text = (PROJECT / document).read_text()
+    if str(document) not in NOT_WRAPPED:
+        assert wrapped(text) == text, "make docs-wrap wraps it"
+
+
+def test_a_long_paragraph_is_wrapped_and_no_code_or_link_is_divided() -> None:
+    words = "word " * 18
+    assert (
+        wrapped(f"* {words}`a b c d e f g`\n  end") == f"* {words.strip()}\n  `a b c d e f g` end"
+    )
+    assert wrapped(f"{words}[a b c](d e f g) 1. x") == f"{words.strip()}\n[a b c](d e f g) 1. x"
+    table = f"| {words * 2} |"
+    assert wrapped(f"{table}\n```\n{words * 2}\n```") == f"{table}\n```\n{words * 2}\n```"
+
+
+NAVIGATION = PROJECT / "tools" / "documents" / "mkdocs.yml"
+MADE_WITH_THE_SITE = ("docs/plots.md", "docs/reference/api/")
+
+
+def test_the_site_has_every_document_once() -> None:
+    pages = re.findall(r"^ +- (?:[\w &]+: )?(\S+\.md)$", NAVIGATION.read_text(), re.MULTILINE)
+    written = [page for page in pages if not page.startswith(MADE_WITH_THE_SITE)]
+    assert sorted(written) == sorted(map(str, DOCUMENTS))
+
+
+STATES = {"works", "differs", "missing", "not tested"}
+
+
+def test_each_limitation_has_a_state_and_a_page() -> None:
+    text = (PROJECT / "LIMITATIONS.md").read_text()
+    rows = re.findall(r"^\| (.*) \| (.*) \| (.*) \|$", text, re.MULTILINE)
+    rows = [row for row in rows if row[0] not in ("feature", "---")]
+    assert len(rows) > 40
+    assert {state for _, state, _ in rows} == STATES
+    assert [feature for feature, _, page in rows if "](" not in page] == ["ZooKeeper"]
+    assert len(re.findall(r"^\d+\. ", text, re.MULTILINE)) == 10

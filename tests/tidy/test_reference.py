@@ -4,13 +4,10 @@
 tests/runtime/test_metrics.py.
 """
 
-import shlex
-
 import click
 import pytest
-from tools.docs.reference import FOLDER, PAGES, commands, shortened
 
-from spindle.cli.main import spindle
+from documents.reference import FOLDER, PAGES, commands, shortened
 
 COMMANDS_WITHOUT_EXAMPLE: frozenset[str] = frozenset()
 """Commands whose help has no example yet. This set only shrinks."""
@@ -36,24 +33,3 @@ def test_the_help_of_a_command_has_an_example() -> None:
         if not isinstance(command, click.Group) and not command.epilog
     }
     assert without == COMMANDS_WITHOUT_EXAMPLE
-
-
-EXAMPLES = [
-    line.strip() for _, command, _ in commands() for line in (command.epilog or "").splitlines()[2:]
-]
-
-
-@pytest.mark.parametrize("line", EXAMPLES)
-def test_an_example_has_only_options_that_exist(line: str) -> None:
-    command_line = line[line.index("spindle ") :].partition(" > ")[0]
-    words = shlex.split(command_line)[1:]
-    command: click.Command = spindle
-    while True:
-        context = click.Context(command)
-        # Converts no value and runs no callback, but refuses an option that is not there.
-        _, words, _ = command.make_parser(context).parse_args(words)
-        if not (isinstance(command, click.Group) and words):
-            break
-        inner = command.get_command(context, words.pop(0))
-        assert inner is not None, line
-        command = inner

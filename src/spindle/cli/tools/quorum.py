@@ -63,7 +63,7 @@ DESCRIBE: Final = Declaration(
 ADD: Final = Declaration(
     "Make the node of --command-config a voter.",
     (_DRY_RUN,),
-    examples=("spindle quorum --command-config controller.properties add-controller",),
+    examples=("spindle quorum add-controller --command-config controller.properties",),
 )
 REMOVE: Final = Declaration(
     "Take the vote of a controller.",

@@ -69,7 +69,8 @@ class WireClient:
     seconds, because brokers hear of a new topic within that time.
 
     Args:
-        sleep, clock: As in `time`, in seconds.
+        sleep: Waits for a time in seconds, as `time.sleep` does.
+        clock: A clock in seconds that only goes forward, as `time.monotonic`.
     """
 
     def __init__(

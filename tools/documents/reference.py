@@ -1,6 +1,6 @@
 """Write the pages of docs/reference that come from tables in the code.
 
-`python -m tools.docs.reference` writes all of them (`make docs-reference`); the tests compare the
+`python -m documents.reference` writes all of them (`make docs-reference`); the tests compare the
 pages with what this module returns. Only the metrics need a node, which is started for them.
 """
 
@@ -13,6 +13,7 @@ from typing import Final
 import click
 from prometheus_client.parser import text_string_to_metric_families
 
+from documents.wrap import wrapped
 from spindle.cli.main import spindle
 from spindle.config.broker_keys import DYNAMIC_KEYS, DYNAMIC_ONLY
 from spindle.config.broker_synonyms import is_dynamic
@@ -217,7 +218,7 @@ def commands_page() -> str:
             lines += ["", "```text", f"{words} {usage}".rstrip(), "```"]
         lines += _examples(command)
         lines += _options(command, context)
-    return "\n".join(lines) + "\n"
+    return wrapped("\n".join(lines) + "\n")
 
 
 def _description(command: click.Command) -> list[str]:

@@ -1,6 +1,6 @@
 """Record `spindle disks watch` while a disk dies, as an animated picture (SVG) of its real output.
 
-`python -m tools.docs.recording` (`make docs-recording`) starts three brokers with two log
+`python -m documents.recording` (`make docs-recording`) starts three brokers with two log
 directories each, writes records, and runs the command in a terminal of its own. Meanwhile a disk of
 broker 2 fails, and is mended and taken back. The picture has every screen that the command drew.
 """
