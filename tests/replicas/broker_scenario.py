@@ -118,7 +118,7 @@ class Fetchers:
         self.lags: dict[Partition, int] = {}
 
     def follow(self, replicas: Sequence[Following]) -> None:
-        for partition, _ in replicas:
+        for partition, *_ in replicas:
             self.leaders[partition.topic_partition] = partition.leader_id
 
     def lag(self, partition: Partition) -> int:

@@ -409,3 +409,22 @@ def test_a_throttled_replica_waits_while_the_quota_is_exceeded() -> None:
         broker.fetchers.stop_all()
 
     scenario(test)
+
+
+def test_a_replica_that_is_fetched_again_in_an_epoch_learns_its_lag_from_a_quiet_leader() -> None:
+    async def test() -> None:
+        broker = Broker(new_log(), new_log(1))  # the session goes on with the other replica
+        append(broker.leader.logs[0], 0, "a")
+        commit(broker.leader.logs[0])
+        broker.follow()
+        await broker.caught_up()
+        partition = broker.partitions[0]
+        broker.fetchers.stop([partition])
+        assert broker.fetchers.lag(partition) == -1
+        position = begin_to_follow(partition.log, NOW_MS)
+        broker.fetchers.follow([Following(partition, position, is_same_epoch=True)])
+        await broker.wake()
+        await until(lambda: broker.fetchers.lag(partition) == 0)
+        broker.fetchers.stop_all()
+
+    scenario(test)

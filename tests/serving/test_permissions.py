@@ -9,9 +9,11 @@ from spindle.authorization.operations import CLUSTER_NAME, Operation
 from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.protocol.messages.alter_disks import AlterDisksRequest
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest
+from spindle.protocol.messages.rebuild_replicas import RebuildReplicasRequest
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.alter_disks import alter_disks
 from spindle.serving.handlers.describe_disks import describe_disks
+from spindle.serving.handlers.rebuild_replicas import rebuild_replicas
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -88,3 +90,6 @@ def test_spindles_own_requests_about_disks_need_rights_on_the_cluster() -> None:
     rights.allowed = {(Operation.DESCRIBE, CLUSTER_NAME)}
     altered = asyncio.run(alter_disks(s.services, CONTEXT, AlterDisksRequest(path="/disk1")))
     assert (code_of(altered), altered.path) == (CLUSTER_DENIED, "/disk1")
+    wanted = RebuildReplicasRequest(topics=[RebuildReplicasRequest.Topic(name="t", partitions=[0])])
+    rebuilt = asyncio.run(rebuild_replicas(s.services, CONTEXT, wanted))
+    assert (code_of(rebuilt), rebuilt.topics) == (CLUSTER_DENIED, [])

@@ -61,6 +61,10 @@ def moves_amid_changes(seed: int) -> SimulationOutcome:
     return simulate(only(seed, Chances(moves_amid_changes=0.6), Deeds(), rough_s=8.0))
 
 
+def rebuilt(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(rebuilt=1.0, kill=0.1), Deeds(), rough_s=8.0))
+
+
 def audited(seed: int) -> SimulationOutcome:
     return simulate(only(seed, Chances(audited=0.5, kill=0.1), Deeds(compacts=True), rough_s=8.0))
 
@@ -74,6 +78,7 @@ RUNS = (
     added,
     cut_swap,
     moves_amid_changes,
+    rebuilt,
     audited,
 )
 
@@ -112,6 +117,7 @@ def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
         (dead, "replica created beside an offline directory"),
         (cut_swap, "whole copy of a cut swap removed"),
         (moves_amid_changes, "beginning moves not counted"),
+        (rebuilt, "rebuilt before leaving the ISR"),
         (audited, "files of damaged replicas rebuilt"),
     ],
 )

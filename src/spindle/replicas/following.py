@@ -8,10 +8,15 @@ from spindle.replication.follower_log import LogPosition
 
 
 class Following(NamedTuple):
-    """A replica that follows `partition.leader_id` from where its log stands."""
+    """A replica that follows `partition.leader_id` from where its log stands.
+
+    `is_same_epoch` is True if the replica was fetched before in this leader epoch, maybe with
+    another log: the leader is to name its offsets again although they are as before.
+    """
 
     partition: Partition
     position: LogPosition
+    is_same_epoch: bool = False
 
 
 class ReplicaFetching(Protocol):

@@ -34,11 +34,14 @@ class RebuildState(Enum):
     """The new log lacks committed records. The replica cannot be elected."""
     JOINING = "joining the ISR"
     """The new log had all committed records; the leader is to add the replica to the ISR."""
+    RESTORING = "restoring the former log"
+    """The rebuild has failed. The leader may take the former log for as long as the new one was,
+    until it gets a fetch for the former one."""
     DONE = "done"
     FAILED = "failed"
 
 
-_UNDER_WAY: Final = (RebuildState.LEAVING, RebuildState.COPYING, RebuildState.JOINING)
+_ENDS: Final = (RebuildState.DONE, RebuildState.FAILED)
 
 
 class Rebuild:
@@ -66,7 +69,7 @@ class Rebuild:
 
     @property
     def is_under_way(self) -> bool:
-        return self.state in _UNDER_WAY
+        return self.state not in _ENDS
 
     @property
     def copied_bytes(self) -> int:
@@ -115,7 +118,8 @@ class Rebuilds:
         return (
             rebuild is not None
             and rebuild.partition is partition
-            and rebuild.state in (RebuildState.LEAVING, RebuildState.COPYING)
+            and rebuild.is_under_way
+            and rebuild.state is not RebuildState.JOINING
         )
 
 

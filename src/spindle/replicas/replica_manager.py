@@ -488,7 +488,9 @@ class Replicas:
         if was_leader:
             self._tell(partition, False)
 
-    async def _begin_to_follow(self, partitions: Sequence[Partition]) -> None:
+    async def _begin_to_follow(
+        self, partitions: Sequence[Partition], *, is_same_epoch: bool = False
+    ) -> None:
         """Fetch from the leaders from where the logs stand, one hop per directory."""
         plan: dict[int, list[Partition]] = {}
         for partition in partitions:
@@ -514,7 +516,7 @@ class Replicas:
                 if isinstance(result, Exception):
                     log.error("cannot follow with %s: %r", partition.topic_partition, result)
                 else:
-                    followed.append(Following(partition, result))
+                    followed.append(Following(partition, result, is_same_epoch))
             self._fetching.follow(followed)
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
@@ -612,7 +614,7 @@ class Replicas:
         # would be lost.
         partition.release()
         if follows and not partition.is_deleted:
-            await self._begin_to_follow([partition])
+            await self._begin_to_follow([partition], is_same_epoch=True)
         if failure is not None:
             raise failure
 

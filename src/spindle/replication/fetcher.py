@@ -162,9 +162,15 @@ class Fetcher:
 
     # -- what is followed
 
-    def add(self, partition: FollowedPartition) -> None:
-        """Begin to fetch the partition, in place of an earlier epoch of it."""
+    def add(self, partition: FollowedPartition, *, is_same_epoch: bool = False) -> None:
+        """Begin to fetch the partition, in place of an earlier epoch of it.
+
+        With `is_same_epoch` it was fetched before in this epoch: its leader would keep silent about
+        offsets that have not changed, and its lag would stay unknown.
+        """
         self.remove(partition.key)
+        if is_same_epoch:
+            self._session.lose(partition.key)
         self._partitions[partition.key] = partition
         self._fetch_on(partition)
 
@@ -361,6 +367,7 @@ class Fetcher:
             partition.lag = max(work.high_watermark - position.end_offset, 0)
         else:
             partition.lag = _UNKNOWN_LAG
+            self._session.lose(partition.key)  # the leader has named its offsets for another log
         if position == before:
             # The log has not changed, so the same request would get the same answer at once.
             self._delay(partition, now_ms)

@@ -195,12 +195,12 @@ class FetcherRounds:
         return not self._partitions
 
     def add(self, replica: Following) -> None:
-        partition, position = replica
+        partition, position, is_same_epoch = replica
         where = partition.topic_partition
         key = TopicIdPartition(partition.topic_id, where.partition)
         self._partitions[key] = partition
         followed = FollowedPartition(where.topic, key, partition.leader_epoch, position)
-        self.fetcher.add(followed)
+        self.fetcher.add(followed, is_same_epoch=is_same_epoch)
         if partition.is_throttled_as_follower:
             self.fetcher.throttle(key, True)
         self._note_change()

@@ -315,6 +315,7 @@ class ReplicaRebuilder:
                         work = partial(self._put_former_back, rebuild)
                         await self._replicas.while_held(partition, work)
                         reason += "; the former log is in use again"
+                await self._until_fetched(rebuild)
             elif rebuild.state is RebuildState.JOINING and partition.is_deleted:
                 await self._remove_former(rebuild)
         except LogDirectoryFailed as failure:
@@ -322,6 +323,17 @@ class ReplicaRebuilder:
         self._end(rebuild, reason)
         if not partition.is_deleted and not partition.is_offline:
             self._report_directory(partition)
+
+    async def _until_fetched(self, rebuild: Rebuild) -> None:
+        """Return when no leader counts on what the new log had.
+
+        A leader without an election in between does so until it gets a fetch for the former log.
+        """
+        partition = rebuild.partition
+        while not partition.is_deleted and not partition.is_offline:
+            if partition.leader_id == NO_LEADER or self._replicas.lag(partition) >= 0:
+                return
+            await asyncio.sleep(_LOOK_S)
 
     async def _put_former_back(self, rebuild: Rebuild) -> None:
         partition = rebuild.partition
@@ -333,6 +345,7 @@ class ReplicaRebuilder:
             self._new_uuid(),
             self._now_ms(),
         )
+        rebuild.state = RebuildState.RESTORING
         partition.replace_log(rebuild.former, directory)
         partition.wake(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 

@@ -21,8 +21,10 @@ from spindle.replicas.moves import Moves
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.replication.replica_move import MoveState, ReplicaMove
+from spindle.runtime.broker import replica_rebuilder
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.lifecycle import BrokerLifecycle
+from spindle.runtime.broker.replica_rebuilder import ReplicaRebuilder
 from spindle.runtime.disks.hang_watch import HangWatch
 from spindle.testing.simulation.mutant import Function, Mutant, always, nothing
 
@@ -195,6 +197,15 @@ def _look_once(original: Function) -> Function:
     return why_not_to_move
 
 
+def _leave_at_once(original: Function) -> Function:
+    """Ask nobody whether the replica may still be elected."""
+
+    async def leave_isr(self: Any, rebuild: Any) -> None:
+        return None
+
+    return leave_isr
+
+
 DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "files of damaged replicas rebuilt": Mutant(
         _Repairs,
@@ -254,4 +265,10 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
         (Mutant(Replicas, "_why_not_to_move", _look_once),),
     ),
     "two current logs": Mutant(DirectoryStore, "set_aside", _keep_name),
+    "rebuilt before leaving the ISR": Mutant(
+        ReplicaRebuilder,
+        "_leave_isr",
+        _leave_at_once,
+        (Mutant(replica_rebuilder, "check_has_left", nothing),),
+    ),
 }

@@ -62,8 +62,10 @@ class DiskNemesis:
         chances = self._chances
         # Without a chance there is no action: a draw for it would change the story of each seed.
         audited = ((chances.audited, self._audit),) if chances.audited else ()
+        rebuilt = ((chances.rebuilt, self._rebuild),) if chances.rebuilt else ()
         return (
             *audited,
+            *rebuilt,
             (chances.dead, self._let_die),
             (chances.full, self._fill),
             (chances.read_only, self._protect),
@@ -351,6 +353,57 @@ class DiskNemesis:
         await asyncio.wait([task], timeout=_CHANGED_S)
         if task.done() and not task.cancelled():
             self._history.note(f"{node}: {action.name} {path}: {task.result() or 'done'}")
+
+    # -- replicas that are rebuilt
+
+    def _rebuild(self) -> None:
+        node = self._nemesis.any_up()
+        if node is not None and node.config.is_broker:
+            self._nemesis.later(self._rebuild_one(node))
+
+    async def _rebuild_one(self, node: SimulatedNode) -> None:
+        """Rebuild a follower; maybe cancel that, or end the process or the directory meanwhile."""
+        if node.node is None or node.node.broker is None or node.life is None:
+            return
+        random, broker, life = self._random, node.node.broker, node.life
+        followers = [p for p in broker.replicas if p.leader is None and not p.is_offline]
+        if not followers:
+            return
+        partition = random.choice(followers)
+        where = partition.topic_partition
+        self._history.note(f"{where} on {node} is to be rebuilt")
+        begin = _refusal(broker.rebuilder.begin(where))
+        task = self._loop.create_task(begin, context=life.context())
+        await asyncio.wait([task], timeout=_CHANGED_S)
+        if not task.done() or task.cancelled() or task.result() is not None:
+            self._history.note(f"{node}: {where} is not rebuilt: {task}")
+            return
+        end = random.choice(("none", "none", "none", "kill", "fault", "cancellation"))
+        await asyncio.sleep(random.choice((0.0, 0.01, 0.1, 0.3, 1.0)) * random.random())
+        if node.life is not life:
+            return
+        if end == "cancellation":
+            with contextlib.suppress(ApiError):
+                broker.rebuilder.cancel(where)
+                self._history.note(f"{node}: the rebuild of {where} is cancelled")
+        elif end != "none" and not self._chances.is_lossy:
+            self._invariants.will_die(node)
+            path = partition.directory.path
+            if end == "kill":
+                node.machine.disks.kill_after(random.choice((0, 1, 1, 2)), "rename")
+                await asyncio.sleep(0.5)
+            else:
+                node.machine.disks.faults.append(Fault(path))
+                self._history.note(f"{node}: {path} dies while {where} is rebuilt")
+                await self._wait(3.0)
+            node.kill()
+            if random.random() < 0.5:
+                node.machine.disks.heal(path)
+            await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+            await self._wait(3.0)
+            node.machine.disks.heal(path)
+            node.kill()
+            await self._nemesis.restart(node, random.uniform(0.05, 1.0))
 
     # -- parts of several faults
 

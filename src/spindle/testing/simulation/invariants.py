@@ -12,6 +12,7 @@ from typing import Any
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.log.log import Log
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.records.batch import batches
@@ -243,13 +244,16 @@ class Invariants:
         return _Replica(partition, truth)
 
     def _log_replaced(self, watched: _Watched, replica: _Replica) -> None:
-        """Check all records of a replica again, because it has moved to another directory."""
+        """Check all records of a replica again, because it has moved or is rebuilt."""
         partition = replica.partition
-        self._verdict.check(
-            partition.log.log_end_offset >= replica.log.log_end_offset,
-            f"{watched.simulated} moved {replica.truth} with a log up to "
-            f"{partition.log.log_end_offset} instead of {replica.log.log_end_offset}",
-        )
+        if _parent(partition.log) == _parent(replica.log):
+            self._check_rebuild(watched, replica)
+        else:
+            self._verdict.check(
+                partition.log.log_end_offset >= replica.log.log_end_offset,
+                f"{watched.simulated} moved {replica.truth} with a log up to "
+                f"{partition.log.log_end_offset} instead of {replica.log.log_end_offset}",
+            )
         replica.log = partition.log
         replica.seen = ()
         replica.checked_offset = 0
@@ -260,6 +264,22 @@ class Invariants:
         self._verdict.check(
             len(current) == 1 or bool(disks.broken),
             f"{watched.simulated} has current logs of {name} in {current} after a move",
+        )
+
+    def _check_rebuild(self, watched: _Watched, replica: _Replica) -> None:
+        """Check that nobody counts on a replica, or could elect it, whose log is replaced."""
+        partition, broker_id = replica.partition, watched.simulated.plan.node_id
+        index = partition.topic_partition.partition
+        known = self.metadata.newest.topics.partition(partition.topic_id, index)
+        if known is None or broker_id not in known.replicas:
+            return
+        is_online = self.metadata.newest.cluster.has_online_directory(
+            broker_id, known.directory(broker_id)
+        )
+        self._verdict.check(
+            broker_id not in (known.leader, *known.isr, *known.elr, *known.last_known_elr)
+            and not is_online,
+            f"{watched.simulated} rebuilds {replica.truth}, which may be elected: {known}",
         )
 
     def _look_at(self, watched: _Watched, replica: _Replica) -> None:
@@ -448,3 +468,7 @@ def story_of(name: str, partition: PartitionRegistration) -> str:
         adding, removing = partition.adding_replicas, partition.removing_replicas
         parts.append(f"adding {list(adding)}, removing {list(removing)}")
     return ", ".join(parts)
+
+
+def _parent(log: Log) -> str:
+    return log.path.rpartition("/")[0]

@@ -103,8 +103,11 @@ def _hosts(simulated: SimulatedNode, cut: CutSwap) -> bool:
 
 
 def unfinished_move(simulated: SimulatedNode, broker: BrokerServer) -> str | None:
-    """Return a move that goes on, or what one has left behind; None if there is nothing."""
+    """Return a move or rebuild that goes on, or what a move has left behind; None without any."""
     replicas = broker.replicas
+    for rebuild in replicas.rebuilds:
+        if rebuild.is_under_way:
+            return f"{simulated} rebuilds {rebuild}: {rebuild.state.value}"
     for move in replicas.moves:
         return f"{simulated} moves {move}: {move.course.state.value}"
     for directory in replicas.directories:

@@ -79,6 +79,8 @@ class Chances:
         cut_swap: a process is killed in the swap of a move, and its next start may miss the source
             or the target.
         moves_amid_changes: replicas move to a directory that is added and retired meanwhile.
+        rebuilt: a follower is rebuilt from its leader; its process may be killed, its directory
+            fail, or the rebuild be cancelled meanwhile.
         audited: files of a directory are damaged while its node is down, and `audit --apply` runs.
         shuffled: log.dirs has another order after a restart, or its disks are swapped.
         checkpoints: a broker is killed, and the checkpoints of recovery points and compaction that
@@ -109,6 +111,7 @@ class Chances:
     shuffled: float = 0.0
     cut_swap: float = 0.0
     moves_amid_changes: float = 0.0
+    rebuilt: float = 0.0
     checkpoints: float = 0.0
     outage: float = 0.0
     audited: float = 0.0
@@ -311,6 +314,9 @@ def draw_disks(seed: int) -> Scenario:
         chances = replace(
             chances, cut_swap=0.3 * moving.random(), moves_amid_changes=0.5 * moving.random()
         )
+    rebuilding = Random(f"rebuilt {seed}")
+    if rebuilding.random() < 0.3:
+        chances = replace(chances, rebuilt=0.5 * rebuilding.random())
     deeds = Deeds(
         directories=random.random() < 0.4,
         cordons=random.random() < 0.5,
