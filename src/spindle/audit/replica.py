@@ -280,7 +280,9 @@ class ReplicaPass:
         )
         transactions.finish(is_compacted=has_removed)
         if not self.has_changed:
-            check_checkpoints(self.findings, place, LogRange(first_base, end, first_epoch_offset))
+            gaps = [gap.first_missing for gap in batches.gaps]
+            log = LogRange(first_base, end, first_epoch_offset, gaps)
+            check_checkpoints(self.findings, place, log)
         if place.is_metadata_log:
             check_quorum_state(self.findings, path, batches.epoch_runs)
             check_metadata_snapshots(self.findings, path, names)
@@ -313,7 +315,11 @@ class ReplicaPass:
             self.findings.add_unreadable(file, error)
             return None
         if topic_id is None:
-            self.findings.add(kind, file, "there is no topic id, so the replica counts as stray")
+            evidence = (
+                "there is no topic id: the broker hosts the log only if the metadata records the "
+                "replica in this directory"
+            )
+            self.findings.add(kind, file, evidence)
         return topic_id
 
     def _snapshots(self, names: Iterable[str]) -> list[ProducerSnapshot]:
