@@ -112,7 +112,7 @@ def test_a_leader_whose_log_is_shorter_is_followed(end: str) -> None:
     assert log.unverified_gaps == ()
 
 
-def test_two_logs_that_lost_their_last_records_right_after_a_roll_are_in_sync_without_an_append() -> None:
+def test_two_logs_that_lost_their_ends_right_after_a_roll_need_no_append_to_be_in_sync() -> None:
     """With too few replicas in sync, no append would ever come."""
     logs = []
     for _ in range(2):

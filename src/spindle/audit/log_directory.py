@@ -124,7 +124,7 @@ def list_log_directory(
 def _check_deleted(findings: Collector, path: Path) -> None:
     """Report a log that waits for its deletion, has records, and does not say of which topic.
 
-    It may be the source of a move that was cut short. The removal of a log begins with its segments.
+    It may be the source of a move that was cut short. A removal begins with the segments.
     """
     try:
         refuse_odd_file(path / PARTITION_METADATA)

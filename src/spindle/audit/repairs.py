@@ -163,7 +163,7 @@ class _Repairs:
         return finding.replica not in self._unread
 
     def _recovers_whole(self) -> bool:
-        """Return whether a start that reads all logs of the directory from their start cuts none."""
+        """Return whether a start that reads all logs of the directory from the start cuts none."""
         ends_early = any(each.has_gaps and each.place.is_metadata_log for each in self._replicas)
         return not ends_early and not self._copied and not self._unread
 
@@ -200,8 +200,8 @@ class _Repairs:
             case _:
                 is_safe = self._starts_whole()
                 note = (
-                    "Without it the broker starts, and cuts each segment behind the recovery points "
-                    "at its first damaged batch. Once that is repaired:"
+                    "Without it the broker starts, and cuts each segment behind the recovery "
+                    "points at its first damaged batch. Once that is repaired:"
                 )
         return RepairStep(finding, (path,), is_safe, "" if is_safe else note)
 

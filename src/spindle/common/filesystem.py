@@ -244,7 +244,9 @@ class OsFileSystem:
         # Linux knows the mount points also while a disk does not answer.
         place = os.path.realpath(path)
         mounted = _mount_points()
-        while place != "/" and not (os.path.ismount(place) if mounted is None else place in mounted):
+        while place != "/" and not (
+            os.path.ismount(place) if mounted is None else place in mounted
+        ):
             place = os.path.dirname(place)
         return place
 

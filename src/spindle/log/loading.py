@@ -103,8 +103,7 @@ def load_log(
 
     log_start_offset = max(log_start_offset, opened[0].base_offset if opened else 0)
     if epochs.latest is None and not is_empty:
-        # Power failed before the new content of the file was on the device: read the epochs from
-        # the batches, for a leader tells its followers by them up to where their logs agree.
+        # A leader tells its followers by them up to where their logs agree: read the batches.
         to_recover = list(opened)
     else:
         to_recover = _segments_to_recover(opened, unsound, recovery_point, is_clean=is_clean)

@@ -344,7 +344,7 @@ class FutureLogs:
         if deleted.topic_id is None:
             log.warning(
                 "%s in %s is kept: it may have the only records of %s, but its topic id is lost, "
-                "so it is not put back. It is removed once the replica is in sync with another one; "
+                "so it is not put back. It is removed once the replica is in sync with another; "
                 "to put it back, stop the broker, write the topic id into partition.metadata there "
                 "and rename the directory to %s",
                 deleted.name,
