@@ -253,3 +253,16 @@ def test_a_segment_beyond_all_offsets_is_a_wrong_name(tmp_path: Path) -> None:
     root = clean_directory(tmp_path / "d1")
     (root / str(PLAIN) / f"{'9' * 20}.log").write_bytes(b"")
     assert kinds(root) == ["file-name"]
+
+
+def test_a_log_that_waits_for_its_deletion_shows_if_it_may_not_be_removed(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    aside = root / f"{PLAIN}.0123456789abcdef0123456789abcdef-delete"
+    (root / str(PLAIN)).rename(aside)
+    before = kinds(root)
+    assert "replica-orphaned" not in before
+    (aside / "partition.metadata").write_text("version: 0")
+    assert "replica-orphaned" in kinds(root)
+    for segment in aside.glob("*.log"):
+        segment.unlink()
+    assert "replica-orphaned" not in kinds(root)

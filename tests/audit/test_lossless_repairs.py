@@ -163,9 +163,26 @@ def test_recovery_points_stay_where_a_start_without_them_would_cut_a_log(
     assert (root / RECOVERY_POINTS).read_bytes() == content
 
 
-def test_clean_offsets_stay_where_a_log_has_gaps(compacted: Path, tmp_path: Path) -> None:
+def test_clean_offsets_are_not_needed_for_the_gaps_of_a_log(
+    compacted: Path, tmp_path: Path
+) -> None:
     root = damaged_copy(compacted, tmp_path / "d1", [], "", is_closed=False)
     (root / "cleaner-offset-checkpoint").write_text("0\n1\nstat")
+    whole = records_in(root)
     _, is_done = repaired(root, tmp_path / "q")
-    assert not is_done
-    assert (root / "cleaner-offset-checkpoint").exists()
+    assert is_done
+    assert readable_after_start(root) == whole
+
+
+def test_a_follower_that_stopped_before_it_asked_about_a_gap_needs_no_repair(
+    compacted: Path, tmp_path: Path
+) -> None:
+    root = damaged_copy(compacted, tmp_path / "d1", [], "", is_closed=False)
+    for name in (RECOVERY_POINTS, "cleaner-offset-checkpoint"):
+        (root / name).write_text("0\n0\n")
+    store = DirectoryStore(OsFileSystem(), str(root))
+    store.load(config_of, NOW_MS)
+    log = store.logs[COMPACTED]
+    assert log.recovery_point_to_store < log.log_end_offset
+    store.close(1)
+    assert [finding.sentence for finding in run_audit([root]).findings] == []

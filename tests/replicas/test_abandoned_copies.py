@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from types import SimpleNamespace
 
+import pytest
 from cluster_image import directory_of
 from log_builders import batch, values
 from moving_broker import BROKER, NOW_MS, WHERE, Disks, MovingBroker, new_cluster
@@ -302,6 +303,98 @@ def test_a_replica_whose_source_is_damaged_stays_offline_and_the_source_is_kept(
         broker.disks.write_atomically(epochs, whole)
         await broker.follow_metadata()
         assert len(values(broker.partition.log)) == 13
+
+    run(scenario)
+
+
+async def moved(*, is_cleaned_up: bool) -> MovingBroker:
+    """Return a broker whose replica was just moved when the target died."""
+    broker = await MovingBroker(Disks(), new_cluster()).start()
+    await broker.fill()
+    await broker.begin()
+    target = broker.directories[1]
+    await broker.until(lambda: broker.partition.directory is target)
+    if is_cleaned_up:
+        await broker.until_moved()
+    target.executor.fail("dead")
+    broker.replicas.on_directory_failed(target)
+    await broker.until(lambda: not broker.mover.is_busy)
+    await broker.follow_metadata()
+    broker.expire()
+    return broker
+
+
+@pytest.mark.parametrize("is_cleaned_up", [False, True])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_source_is_kept_and_put_back_when_the_target_dies_right_after_the_swap(
+    is_cleaned_up: bool, is_killed: bool
+) -> None:
+    async def scenario() -> None:
+        broker = await moved(is_cleaned_up=is_cleaned_up)
+        assert broker.names(0) == ["orders-0-delete"]
+        lose(broker, "/disk1")
+        broker.record(directory_of(BROKER, 9))
+        if is_killed:
+            await broker.stop()
+            broker = after(broker)
+        broker.replicas.accept_losses([WHERE])
+        if is_killed:
+            await broker.start()
+        else:
+            await broker.readmit(1)
+        assert (broker.names(0), broker.names(1)) == (["orders-0"], [])
+        assert len(values(broker.partition.log)) == 12
+        broker.expire()
+        assert broker.partition.log.high_watermark == 12
+        assert len(values(broker.partition.log)) == 12
+
+    run(scenario)
+
+
+def test_a_source_without_a_topic_id_is_kept_until_another_replica_has_its_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        before = await cut_short((BROKER, OTHER))
+        lose(before, "/disk1")
+        source = next(n for n in before.disks.list_directory("/disk0") if "orders" in n)
+        before.disks.open(f"/disk0/{source}/partition.metadata").truncate(0)
+        before.record(directory_of(BROKER, 9))
+        before.cluster.change("orders", isr=[BROKER])
+        broker = after(before)
+        broker.cluster.change("orders", isr=[OTHER], leader=OTHER)
+        await broker.start()
+        assert broker.partition.log.log_end_offset == 0
+        broker.record(broker.partition.directory.directory_id)
+        broker.cluster.change("orders", isr=[BROKER], leader=BROKER)
+        await broker.follow_metadata()
+        broker.expire()
+        assert source in broker.disks.list_directory("/disk0")
+        assert "but its topic id is lost, so it is not put back" in caplog.text
+        broker.cluster.change("orders", isr=[BROKER, OTHER])
+        await broker.follow_metadata()
+        broker.expire()
+        assert source not in broker.disks.list_directory("/disk0")
+
+    run(scenario)
+
+
+def test_a_future_log_without_a_topic_id_is_that_of_the_replica_in_the_recorded_directory() -> None:
+    async def scenario() -> None:
+        before = await caught_up()
+        file = f"{before.move.future.path}/partition.metadata"
+        content = before.disks.read_bytes(file)
+        before.disks.open(file).truncate(0)
+        broker = after(before)
+        broker.directories[0].executor.fail("dead")
+        await broker.start()
+        broker.expire()
+        assert broker.names(1) == ["orders-0-future"]
+        lose(broker, "/disk0")
+        again = await after(broker).start()
+        assert (again.names(0), again.names(1)) == ([], ["orders-0"])
+        assert len(values(again.partition.log)) == 12
+        assert again.disks.read_bytes("/disk1/orders-0/partition.metadata") == content
 
     run(scenario)
 

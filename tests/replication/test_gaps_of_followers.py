@@ -112,6 +112,29 @@ def test_a_leader_whose_log_is_shorter_is_followed(end: str) -> None:
     assert log.unverified_gaps == ()
 
 
+def test_two_logs_that_lost_their_ends_right_after_a_roll_need_no_append_to_be_in_sync() -> None:
+    """With too few replicas in sync, no append would ever come."""
+    logs = []
+    for _ in range(2):
+        files = MemoryFileSystem()
+        log = new_log(files=files)
+        for number in range(10):
+            append(log, 0, f"{number}")
+        commit(log)
+        log.roll(NOW_MS)
+        lose_tail(log, files, len(log.segments) - 2)
+        logs.append(load_again(log, files))
+        assert logs[-1].log_end_offset == 9
+    leader, follower = Leader(logs[0], epoch=1), Follower(logs[1])
+    leader.logs[0].accept_gaps()
+    followed = follower.follow(1)
+    assert followed.position.fetch_offset == leader.logs[0].log_end_offset
+    append(leader.logs[0], 1, "next")
+    commit(leader.logs[0])
+    follower.catch_up(leader)
+    assert content(logs[1]) == content(logs[0])
+
+
 @pytest.mark.parametrize("start", ["within the gap", "behind the gap", "behind the log"])
 def test_records_that_the_leader_has_deleted_are_not_missing(start: str) -> None:
     leader_log, log, files = two_logs()

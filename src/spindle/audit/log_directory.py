@@ -15,18 +15,23 @@ from spindle.audit.directory_identities import (
     read_identity,
 )
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
+from spindle.audit.odd_files import refuse_odd_file
 from spindle.audit.replica import ReplicaPlace
+from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.log.formats.checkpoints import OFFSET_CHECKPOINTS
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.formats.meta_properties import META_PROPERTIES, MetaProperties
 from spindle.log.formats.names import (
+    LOG_SUFFIX,
     PARTITION_METADATA,
     PASSED_OVER,
     DirectoryKind,
     parse_directory_name,
 )
+from spindle.log.formats.partition_metadata import read_partition_metadata
+from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 _AUDITED: tuple[DirectoryKind, ...] = (
     DirectoryKind.CURRENT,
@@ -104,6 +109,8 @@ def list_log_directory(
                 path / name,
                 f"the metadata does not place {partition} in this directory",
             )
+        elif parsed.kind is DirectoryKind.DELETED and state is not ClosingState.IN_USE:
+            _check_deleted(findings, path / name)
     current = {place.partition for place in replicas if place.is_current_of_topic}
     is_closed = state is ClosingState.CLOSED
     checkpoints.check(current, known, is_closed=is_closed)
@@ -112,6 +119,27 @@ def list_log_directory(
     epoch = closing_epoch(path) if is_closed else UNKNOWN_BROKER_EPOCH
     found = tuple(findings.found)
     return ListedLogDirectory(path, state, properties, tuple(replicas), found, epoch)
+
+
+def _check_deleted(findings: Collector, path: Path) -> None:
+    """Report a log that waits for its deletion, has records, and does not say of which topic.
+
+    It may be the source of a move that was cut short. A removal begins with the segments.
+    """
+    try:
+        refuse_odd_file(path / PARTITION_METADATA)
+        if read_partition_metadata(FILE_SYSTEM, str(path)) is not None:
+            return
+        reason = "there is no topic id"
+    except CorruptLog as error:
+        reason = f"the topic id cannot be read: {error.finding}"
+    except OSError as error:
+        findings.add_unreadable(path / PARTITION_METADATA, error)
+        return
+    with suppress(OSError):
+        if any(segment.stat().st_size for segment in path.glob(f"*{LOG_SUFFIX}")):
+            evidence = f"{reason}, so the broker neither puts the log back nor knows what it is"
+            findings.add(FindingKind.REPLICA_ORPHANED, path, evidence)
 
 
 def _is_empty(path: Path, names: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.replica import AuditedReplica
 from spindle.audit.report import AuditReport, rebuild_command, rebuild_remedy
 from spindle.common.counted import counted
-from spindle.log.formats.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
+from spindle.log.formats.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from spindle.log.formats.names import INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 
 _HEAD: Final = (
@@ -88,9 +88,10 @@ def repairs_of(report: AuditReport) -> list[DirectoryRepairs]:
 class _Repairs:
     """The repairs of a log directory, and what is known of the start that follows them.
 
-    A start after an unclean stop reads each log from its recovery point. It cuts a log at the first
-    batch that is damaged, and before a gap that no compaction pass explains, and deletes what
-    follows. So a repair that makes a start read more is safe only if there is neither.
+    A start after an unclean stop reads each log from its recovery point, and cuts each segment at
+    its first damaged batch. Segments behind it stay, and so do those behind a gap, about which a
+    follower asks its leader; only the metadata log ends at its first gap. So a repair that makes a
+    start read more is safe only without damage.
     """
 
     def __init__(
@@ -162,16 +163,9 @@ class _Repairs:
         return finding.replica not in self._unread
 
     def _recovers_whole(self) -> bool:
-        """Return whether a start that reads all logs of the directory from their start cuts none.
-
-        Every replica must be free of damage that a start would cut off, and only a clean offset
-        makes a start take a gap for one of compaction, whatever the policy of the topic is.
-        """
-        is_whole = all(
-            not each.has_gaps or each.place.checkpointed.cleaner is not None
-            for each in self._replicas
-        )
-        return is_whole and not self._copied and not self._unread
+        """Return whether a start that reads all logs of the directory from the start cuts none."""
+        ends_early = any(each.has_gaps and each.place.is_metadata_log for each in self._replicas)
+        return not ends_early and not self._copied and not self._unread
 
     def _starts_whole(self) -> bool:
         """Return whether the next start cuts no log: after a stop in order it reads no batches."""
@@ -181,7 +175,8 @@ class _Repairs:
         if self._starts_whole():
             return RepairStep(finding, is_safe=True, note=_CORRECTED)
         note = (
-            "The next start reads the logs from there, and cuts off what follows damage or a gap."
+            "The next start reads the logs from there, and cuts each segment at its first damaged "
+            "batch."
         )
         return RepairStep(finding, note=note)
 
@@ -192,9 +187,9 @@ class _Repairs:
             case name if name == RECOVERY_POINTS:
                 is_safe = self._recovers_whole()
                 note = (
-                    "Without it, the next start reads all logs from their start, and cuts them at "
-                    "the first damage, or at a gap that no clean offset explains. Once that is "
-                    "repaired, or restore the file from a backup:"
+                    "Without it, the next start reads all logs from their start, and cuts each "
+                    "segment at its first damaged batch. Once that is repaired, or restore the "
+                    "file from a backup:"
                 )
             case name if name == LOG_STARTS:
                 is_safe = self._starts_whole() and all(map(_begins_at_its_epochs, self._replicas))
@@ -202,17 +197,11 @@ class _Repairs:
                     "Without it, records that clients have deleted come back where their segment "
                     "is still there:"
                 )
-            case name if name == CLEANER_OFFSETS:
-                is_safe = self._starts_whole() and not any(r.has_gaps for r in self._replicas)
-                note = (
-                    "Without it, a start after an unclean stop may take gaps that compaction made "
-                    "for losses. Only if the broker was stopped in order:"
-                )
             case _:
                 is_safe = self._starts_whole()
                 note = (
-                    "Without it the broker starts, and cuts the logs at the first damage behind "
-                    "their recovery points. Once that is repaired:"
+                    "Without it the broker starts, and cuts each segment behind the recovery "
+                    "points at its first damaged batch. Once that is repaired:"
                 )
         return RepairStep(finding, (path,), is_safe, "" if is_safe else note)
 

@@ -241,13 +241,12 @@ class ReplicaPass:
         Raises:
             FileNotFoundError: the directory is gone.
         """
-        path, place, names, segments = self.place.path, self.place, self._names, self._segments
+        place, names, segments = self.place, self._names, self._segments
         producers = ProducerChecks(self.findings, self._producer_snapshots)
         transactions = TransactionChecks(self.findings)
         batches = JoinedBatches(self.findings)
         digest = DigestBuilder()
-        tails = []
-        size_bytes = batch_count = 0
+        size_bytes, batch_count, tails = 0, 0, []
         for part in parts:
             self.findings.take(part.findings, part.left_out)
             self.has_changed = self.has_changed or part.is_gone
@@ -255,12 +254,11 @@ class ReplicaPass:
             producers.take(part.producers)
             transactions.take(part.transactions)
             digest.take(part.digest)
-            if part.index_tail is not None:
-                tails.append(part.index_tail)
+            tails += [] if part.index_tail is None else [part.index_tail]
             size_bytes += part.size_bytes
             batch_count += part.batch_count
-        if not path.is_dir():
-            raise FileNotFoundError(str(path))
+        if not place.path.is_dir():
+            raise FileNotFoundError(str(place.path))
         check_index_tails(self.findings, tails)
         self._check_names(names, segments)
         first_base = segments[0].base_offset if segments else 0
@@ -280,7 +278,9 @@ class ReplicaPass:
         )
         transactions.finish(is_compacted=has_removed)
         if not self.has_changed:
-            check_checkpoints(self.findings, place, LogRange(first_base, end, first_epoch_offset))
+            gaps = tuple(gap.first_missing for gap in batches.gaps)
+            log = LogRange(first_base, end, first_epoch_offset, gaps)
+            check_checkpoints(self.findings, place, log)
         if place.is_metadata_log:
             from spindle.audit.metadata_log_checks import (
                 check_metadata_snapshots,
@@ -318,7 +318,11 @@ class ReplicaPass:
             self.findings.add_unreadable(file, error)
             return None
         if topic_id is None:
-            self.findings.add(kind, file, "there is no topic id, so the replica counts as stray")
+            evidence = (
+                "there is no topic id: the broker hosts the log only if the metadata records the "
+                "replica in this directory"
+            )
+            self.findings.add(kind, file, evidence)
         return topic_id
 
     def _snapshots(self, names: Iterable[str]) -> list[ProducerSnapshot]:

@@ -151,8 +151,8 @@ def check_still_mounted(file_system: FileSystem, path: str, former_mount_point: 
     present = file_system.mount_point(path)
     if former_mount_point != present and former_mount_point.startswith(f"{present.rstrip('/')}/"):
         raise ConfigError(
-            f"{path} is empty, and no disk is mounted at {former_mount_point}, as there was before."
-            " Mount it, or a new one. To use the folder itself, which is on the disk of "
+            f"{path} is empty, and no disk is mounted at {former_mount_point}, as there was: "
+            "mount it, or a new one. To use the folder itself, which is on the disk of "
             f"{present}, format it first with `spindle storage format --ignore-formatted`"
         )
 

@@ -58,18 +58,20 @@ class NewLog(NamedTuple):
 
 
 class DeletedLog(NamedTuple):
-    """A `-delete` directory that `load` found: the log of a deleted replica, or one whose place a
-    future log has taken or was about to take.
+    """A `-delete` directory that is not to be removed yet: the log of a deleted replica, or one
+    whose place a future log has taken or was about to take.
 
     Attributes:
         name: of the directory.
         topic_partition: the topic's name may have been cut to fit.
         topic_id: None if `partition.metadata` is missing or damaged.
+        has_records: False if its removal had begun, for the segments are removed first.
     """
 
     name: str
     topic_partition: TopicPartition
     topic_id: Uuid | None
+    has_records: bool = True
 
 
 class LoadedLogs(NamedTuple):
@@ -158,7 +160,12 @@ class DirectoryStore:
         self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
         to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
         self.deleted_at_start = [
-            DeletedLog(name, parsed.topic_partition, self._topic_id(name))
+            DeletedLog(
+                name,
+                parsed.topic_partition,
+                self._topic_id(name),
+                self._bytes_of_segments(name) > 0,
+            )
             for name, parsed in found
             if parsed.kind is DirectoryKind.DELETED
         ]
@@ -195,6 +202,14 @@ class DirectoryStore:
         if name.kind is DirectoryKind.STRAY:
             return 0
         return self._stored[checkpoint].get(name.topic_partition, 0)
+
+    def _bytes_of_segments(self, name: str) -> int:
+        files, path = self.storage.file_system, f"{self.path}/{name}"
+        try:
+            segments = [each for each in files.list_directory(path) if each.endswith(LOG_SUFFIX)]
+            return sum(files.size(f"{path}/{each}") for each in segments)
+        except FileNotFoundError:  # an operator may have removed it
+            return 0
 
     def _keep_offsets(self, where: TopicPartition) -> None:
         """Keep the checkpoint entries of a `-delete` directory until it is removed or restored."""
@@ -360,11 +375,12 @@ class DirectoryStore:
     def remove_aside(self, log: Log, now_ms: int) -> None:
         """Refuse to read a log that was set aside; remove it after `file.delete.delay.ms`.
 
-        Call it after the future log that replaces it was promoted.
+        Call it after the future log that replaces it was promoted. Does nothing after
+        `keep_replaced`.
         """
-        log.is_deleted = True
-        self._aside.pop(log.topic_partition, None)
-        self.storage.handles.release_below(log.path)
+        if self._aside.get(log.topic_partition) is not log:
+            return
+        self._leave_aside(log)
         due_ms = now_ms + log.config.file_delete_delay_ms
         self.storage.delete_later(log.path, due_ms, log.size_bytes)
         self._cleaner_offsets.pop(log.topic_partition, None)
@@ -397,6 +413,36 @@ class DirectoryStore:
         self.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
 
+    def keep_replaced(self, log: Log) -> DeletedLog | None:
+        """Keep a log whose place another one has taken that is lost; None if it is removed already.
+
+        To be called before or after `remove_aside`.
+        """
+        name = log.path.rpartition("/")[2]
+        if self._aside.get(log.topic_partition) is log:
+            self._leave_aside(log)
+        self.storage.keep(log.path)
+        if not self._bytes_of_segments(name):
+            return None
+        where = log.topic_partition
+        if where not in self.logs and where not in self.future_logs:
+            self._kept_offsets[where] = {
+                RECOVERY_POINTS: log.recovery_point_to_store,
+                LOG_STARTS: log.log_start_offset,
+                HIGH_WATERMARKS: log.high_watermark,
+            }
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_starts()
+            self.checkpoint_high_watermarks()
+        kept = DeletedLog(name, where, log.topic_id)
+        self.deleted_at_start.append(kept)
+        return kept
+
+    def _leave_aside(self, log: Log) -> None:
+        log.is_deleted = True
+        del self._aside[log.topic_partition]
+        self.storage.handles.release_below(log.path)
+
     def remove_deleted(self, deleted: DeletedLog, due_ms: int) -> None:
         """Remove a `-delete` directory that `load` found once the time is `due_ms`."""
         self.deleted_at_start.remove(deleted)
@@ -405,15 +451,8 @@ class DirectoryStore:
         self.storage.delete_later(f"{self.path}/{deleted.name}", due_ms, size_bytes)
 
     def bytes_of_deleted(self, deleted: DeletedLog) -> int:
-        """Return the bytes of the segments in a `-delete` directory that `load` found; 0 if it is
-        gone: an operator may have removed it.
-        """
-        files, path = self.storage.file_system, f"{self.path}/{deleted.name}"
-        try:
-            names = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
-            return sum(files.size(f"{path}/{name}") for name in names)
-        except FileNotFoundError:
-            return 0
+        """Return the bytes of the segments in a `-delete` directory; 0 if it is gone."""
+        return self._bytes_of_segments(deleted.name)
 
     def restore(
         self, deleted: DeletedLog, where: TopicPartition, config: LogConfig, now_ms: int

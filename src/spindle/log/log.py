@@ -270,11 +270,7 @@ class Log:
         self._make_identity_durable()
 
     def _make_identity_durable(self) -> None:
-        """Bring the topic id to the device, before anything else that syncs the directory.
-
-        Otherwise a power failure could leave the name of the file with half of its content, and a
-        start would take the whole log directory for damaged.
-        """
+        """Bring the topic id to the device, before the first byte of data can be there."""
         file_system = self._storage.file_system
         if self.topic_id is not None:
             write_partition_metadata(file_system, self.path, self.topic_id, is_durable=True)

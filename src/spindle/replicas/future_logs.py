@@ -68,6 +68,7 @@ class FutureLogs:
         self._names_of_deleted: set[str] = set()
         self._noted: set[str] = set()
         moves.on_source_failed = self._keep
+        moves.on_copy_lost = self._keep_source
 
     def add(self, directory: LogDirectory) -> None:
         """Add what was found in a directory at the start."""
@@ -82,6 +83,15 @@ class FutureLogs:
         where = move.partition.topic_partition
         self._found.setdefault(where, []).append((move.future, move.target))
 
+    def _keep_source(self, move: Move) -> None:
+        """Keep the log that a move has replaced a short while ago, because the copy is lost."""
+
+        def kept(deleted: DeletedLog | None, error: BaseException | None) -> None:
+            if deleted is not None:
+                self._deleted.append((deleted, move.source))
+
+        move.source.executor.call(kept, move.source.store.keep_replaced, move.current)
+
     def forget(self, directory: LogDirectory) -> None:
         """Forget what was found in a directory that is used no longer."""
         for where, places in list(self._found.items()):
@@ -89,12 +99,29 @@ class FutureLogs:
         self._deleted = [place for place in self._deleted if place[1] is not directory]
 
     def of(self, where: TopicPartition, topic_id: Uuid | None) -> list[Place]:
-        """Return the future logs of a replica in directories that are online."""
+        """Return the future logs of a replica in directories that are online.
+
+        One that has lost its topic id is among them if the metadata records its directory: a move
+        has reported that.
+        """
+        recorded = self._recorded(where, topic_id)
         return [
             (future, at)
             for future, at in self._found.get(where, ())
-            if future.topic_id == topic_id and not at.is_offline
+            if not at.is_offline
+            and (
+                future.topic_id == topic_id
+                or (future.topic_id is None and at.directory_id == recorded)
+            )
         ]
+
+    def _recorded(self, where: TopicPartition, topic_id: Uuid | None) -> Uuid | None:
+        """Return where the metadata records a replica of this broker; None if it has none."""
+        topic = None if topic_id is None else self._metadata.image.topics.by_id.get(topic_id)
+        partition = None if topic is None else topic.partitions.get(where.partition)
+        if partition is None or self._broker_id not in partition.replicas:
+            return None
+        return partition.directory(self._broker_id)
 
     def in_directory(self, directory: LogDirectory) -> list[Log]:
         """Return the future logs in a directory that belong to no move and to no replica yet."""
@@ -203,6 +230,8 @@ class FutureLogs:
         self._found[where].remove(own[0])
         log.warning("%s: the future log in %s takes its place", where, directory.path)
         try:
+            if future.topic_id is None:
+                await directory.executor.submit(future.identify, instruction.topic_id)
             await directory.executor.submit(directory.store.promote_future, where)
         except LogDirectoryFailed as failure:
             log.error("%s was not renamed: %s", where, failure)
@@ -281,16 +310,8 @@ class FutureLogs:
             if directory.is_offline:
                 continue
             where = self._replica_of(deleted)
-            if where is not None and not self._is_in_place(hosted(where), deleted.topic_id):
-                if deleted.name not in self._noted:
-                    self._noted.add(deleted.name)
-                    log.warning(
-                        "%s in %s is kept: it may be the only whole copy of %s, until that replica "
-                        "is in sync in the directory where the metadata records it",
-                        deleted.name,
-                        directory.path,
-                        where,
-                    )
+            if where is not None and not self._is_superseded(deleted, hosted(where)):
+                self._note_kept(deleted, directory, where)
                 continue
             topic = deleted.topic_partition.topic if where is None else where.topic
             delay_ms = self._settings_of(topic).log_config.file_delete_delay_ms
@@ -298,6 +319,47 @@ class FutureLogs:
                 directory.store.remove_deleted, deleted, self._now_ms() + delay_ms
             )
             self._deleted.remove(place)
+
+    def _is_superseded(self, deleted: DeletedLog, partition: Partition | None) -> bool:
+        """Return True if another log has the records of a `-delete` log, or it has none.
+
+        A log without a topic id cannot be put back, so the replica may be in sync without any of
+        its records, if no other replica is: the loss of its log was accepted.
+        """
+        if deleted.topic_id is None:
+            if not deleted.has_records:
+                return True
+            registration = None if partition is None else partition.registration
+            if registration is None or set(registration.isr) <= {self._broker_id}:
+                return False
+        return self._is_in_place(partition, deleted.topic_id)
+
+    def _note_kept(
+        self, deleted: DeletedLog, directory: LogDirectory, where: TopicPartition
+    ) -> None:
+        """Log once why a `-delete` log is not removed."""
+        if deleted.name in self._noted:
+            return
+        self._noted.add(deleted.name)
+        if deleted.topic_id is None:
+            log.warning(
+                "%s in %s is kept: it may have the only records of %s, but its topic id is lost, "
+                "so it is not put back. It is removed once the replica is in sync with another; "
+                "to put it back, stop the broker, write the topic id into partition.metadata there "
+                "and rename the directory to %s",
+                deleted.name,
+                directory.path,
+                where,
+                where,
+            )
+            return
+        log.warning(
+            "%s in %s is kept: it may be the only whole copy of %s, until that replica is in sync "
+            "in the directory where the metadata records it",
+            deleted.name,
+            directory.path,
+            where,
+        )
 
     def _replica_of(self, deleted: DeletedLog) -> TopicPartition | None:
         """Return the replica of this broker whose log it was; None if the metadata has none."""

@@ -67,6 +67,8 @@ class Moves:
     Attributes:
         on_begun: called with a new move; on_news is called with a move that got an event.
         on_source_failed: called with a move whose future log stays, to go on with later.
+        on_copy_lost: called with a move that was done a short while ago, whose target has failed
+            since: the source may still have its log.
         done, failed: number of moves that ended in this way since the start.
     """
 
@@ -81,6 +83,8 @@ class Moves:
         self.on_begun: Callable[[Move], None] = lambda move: None
         self.on_news: Callable[[Move], None] = lambda move: None
         self.on_source_failed: Callable[[Move], None] = lambda move: None
+        self.on_copy_lost: Callable[[Move], None] = lambda move: None
+        self._lately_done: list[tuple[int, Move]] = []
         self.done = 0
         self.failed = 0
         self._copied_before: dict[LogDirectory, int] = {}
@@ -170,6 +174,10 @@ class Moves:
         if event is MoveEvent.SWAPPED:
             move.source.log_count -= 1
             self.done += 1
+            now_ms = self._now_ms()
+            due_ms = now_ms + move.current.config.file_delete_delay_ms
+            self._lately_done = [each for each in self._lately_done if each[0] > now_ms]
+            self._lately_done.append((due_ms, move))
             log.info("moved %s", move)
             return
         move.target.log_count -= 1
@@ -217,3 +225,7 @@ class Moves:
                 self.happened(move, MoveEvent.SOURCE_FAILED)
             elif move.target is directory:
                 self.happened(move, MoveEvent.TARGET_FAILED)
+        for due_ms, move in self._lately_done:
+            if move.target is directory and due_ms > self._now_ms():
+                self.on_copy_lost(move)
+        self._lately_done = [each for each in self._lately_done if each[1].target is not directory]

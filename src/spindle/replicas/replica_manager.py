@@ -77,6 +77,7 @@ class Replicas:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._accepted_losses: set[TopicPartition] = set()
+        self._not_following: dict[Partition, tuple[int, str]] = {}
         self._loaded: dict[TopicPartition, list[FoundLog]] = {}
         self._unidentified: dict[TopicPartition, list[FoundLog]] = {}
         self.busy = BusyReplicas()
@@ -514,10 +515,32 @@ class Replicas:
             followed = []
             for partition, result in zip(work, results, strict=True):
                 if isinstance(result, Exception):
-                    log.error("cannot follow with %s: %r", partition.topic_partition, result)
+                    self._could_not_follow(partition, result)
                 else:
+                    self._not_following.pop(partition, None)
                     followed.append(Following(partition, result, is_same_epoch))
             self._fetching.follow(followed)
+
+    def _could_not_follow(self, partition: Partition, error: Exception) -> None:
+        attempt = (partition.leader_epoch, repr(error))
+        if self._not_following.get(partition) != attempt:
+            log.error("cannot follow with %s: %r", partition.topic_partition, error)
+        self._not_following[partition] = attempt
+
+    async def follow_again(self) -> None:
+        """Try again with the replicas that could not begin to follow in their leader epoch.
+
+        To be called while no reaction to metadata is under way. Busy replicas wait.
+        """
+        idle = []
+        for partition, (epoch, _) in list(self._not_following.items()):
+            where = partition.topic_partition
+            is_hosted = self._partitions.get(where) is partition
+            if not is_hosted or partition.leader_epoch != epoch or partition.leader is not None:
+                del self._not_following[partition]
+            elif self.busy.end_of(where) is None:
+                idle.append(partition)
+        await self._begin_to_follow(idle)
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         if self.rebuilds.hides(partition):

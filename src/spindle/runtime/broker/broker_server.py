@@ -25,6 +25,7 @@ from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.replication.leader_state import IsrProposal
+from spindle.runtime import background
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 from spindle.runtime.broker.coordinators import Coordinators
@@ -72,6 +73,8 @@ _LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 """As in Kafka: a transaction that is open for so much longer than the longest timeout hangs."""
 _INTERNAL_TOPIC_WAIT_S: Final = 5.0
 _NEVER_S: Final = 86_400.0
+_FOLLOW_AGAIN_S: Final = 5.0
+"""Pause between the attempts of replicas that could not begin to follow."""
 
 
 class BrokerServer:
@@ -112,6 +115,7 @@ class BrokerServer:
         self._followed = EMPTY_IMAGE
         self.capacities = DirectoryCapacities()
         self.rebuilder = self._make_rebuilder()
+        self._following: asyncio.Task[None] | None = None
         self.housekeeping = Housekeeping(self.replicas, config, env.now_ms)
         self.traffic = Traffic()
         self.quotas = ClientQuotas(
@@ -293,6 +297,7 @@ class BrokerServer:
         self.directory_reports.start()
         self._isr_sender.start()
         self._isr_expiration.start()
+        self._following = background.run_forever(self._follow_again, "followers")
         self.lifecycle.start()
         await self.lifecycle.caught_up
         self.metadata.start()
@@ -332,6 +337,7 @@ class BrokerServer:
         await self.verification.stop()
         await self.directory_reports.stop()
         await self._isr_expiration.stop()
+        await background.end(self._following)
         await self._isr_sender.stop()
         await self.metadata.stop()
         self.replica_fetchers.stop_all()
@@ -422,6 +428,11 @@ class BrokerServer:
             gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
             self.groups.on_topics_deleted(gone)
             self.traffic.forget(name for _, name in gone)
+
+    async def _follow_again(self) -> None:
+        await asyncio.sleep(_FOLLOW_AGAIN_S)
+        async with self.mover.lock:
+            await self.replicas.follow_again()
 
     def _directories_changed(self) -> None:
         """Work in the directories that the broker has now."""
