@@ -125,6 +125,22 @@ def test_a_replica_of_a_disk_that_is_not_mounted_keeps_its_history(
     assert "directory-empty" in capsys.readouterr().out
 
 
+def test_a_directory_of_the_history_that_a_run_was_not_given_is_named(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = BrokerDirectory(tmp_path / "d2", node_id=2)
+    other.close()
+    options = ("-j", "1", "--history", str(tmp_path / "history"))
+    assert run(["audit", str(root), str(other.path), *options]) == 0
+    assert "history" not in capsys.readouterr().out
+    assert run(["audit", str(other.path), *options]) == 0
+    text = f"{root} is in the history with {REPLICAS} replicas, but was not given to this audit"
+    assert text in capsys.readouterr().out
+    assert run(["audit", str(other.path), *options, "--json"]) == 0
+    scrub = json.loads(capsys.readouterr().out)["scrub"]
+    assert scrub["leftOut"] == [{"directory": str(root), "replicas": REPLICAS}]
+
+
 def test_findings_of_earlier_runs_are_shown_until_the_replica_is_read_again(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,8 @@ of each replica. A kill leaves at most the last line incomplete, which is droppe
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
@@ -135,6 +136,11 @@ class ScrubHistory:
             if known is not None and known.read_ms is not None and known.read_ms < begun_ms:
                 found += known.findings
         return found
+
+    def left_out(self, roots: Collection[Path]) -> dict[Path, int]:
+        """Return the log directories that are not in `roots`, and their replicas in the history."""
+        others = Counter(path.parent for path in self._known)
+        return {path: others[path] for path in sorted(others) if path not in roots}
 
     def overdue(self, places: Sequence[ReplicaPlace], days: int) -> list[OverdueReplica]:
         """Return the replicas that were not read for `days` days, the oldest reading first."""

@@ -57,7 +57,9 @@ def run_requested(
                 history=history,
             )
         places = [place for each in report.directories for place in each.replicas]
-        result = None if history is None else ScrubResult.of(history, places, begun_ms, request)
+        result = (
+            None if history is None else ScrubResult.of(history, places, roots, begun_ms, request)
+        )
         return report, time.monotonic() - started, result
 
 

@@ -1,7 +1,8 @@
 """The lines and the JSON that `spindle audit --history` adds to its report."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.cli.audit.request import AuditRequest
@@ -24,25 +25,30 @@ class ScrubResult:
         unread_count: replicas that this run did not read; the next one reads them first.
         earlier: findings in replicas that earlier runs read and this one did not.
         overdue: the replicas that were not read for `days` days.
+        left_out: log directories of the history that the run was not given, and the number of their
+            replicas.
     """
 
     unread_count: int
     earlier: "Sequence[AuditFinding]"
     overdue: "Sequence[OverdueReplica]"
     days: int
+    left_out: "Mapping[Path, int]"
 
     @classmethod
     def of(
         cls,
         history: "ScrubHistory",
         places: "Sequence[ReplicaPlace]",
+        roots: "Collection[Path]",
         begun_ms: int,
         request: AuditRequest,
     ) -> "ScrubResult":
         """Return the state of a history after a run that began at a time, in ms since 1970."""
         days = request.overdue_days
         earlier = history.earlier_findings(places, begun_ms)
-        return cls(history.unread_count, earlier, history.overdue(places, days), days)
+        overdue = history.overdue(places, days)
+        return cls(history.unread_count, earlier, overdue, days, history.left_out(roots))
 
 
 def scrub_lines(result: ScrubResult, width: int | None) -> list[Line]:
@@ -74,6 +80,14 @@ def scrub_lines(result: ScrubResult, width: int | None) -> list[Line]:
         if len(result.overdue) > _NAMED:
             more = counted(len(result.overdue) - _NAMED, "more replica")
             lines.append(Line(f"  and those of {more}; --json lists them"))
+    if result.left_out:
+        lines.append(Line(""))
+    for path, replicas in result.left_out.items():
+        text = (
+            f"{path} is in the history with {counted(replicas, 'replica')}, but was not given to "
+            "this audit: is its disk mounted?"
+        )
+        lines += [Line(each, UNUSUAL) for each in wrapped(text, width, 2)]
     if result.unread_count:
         count = counted(result.unread_count, "replica")
         text = f"The time limit is reached; the next run continues with {count}."
@@ -94,6 +108,9 @@ def scrub_document(result: ScrubResult) -> dict[str, Any]:
                 "files": list(each.files),
             }
             for each in result.overdue
+        ],
+        "leftOut": [
+            {"directory": str(path), "replicas": count} for path, count in result.left_out.items()
         ],
         "earlierFindings": [each.document() for each in result.earlier],
     }
