@@ -37,8 +37,7 @@ from spindle.protocol.messages.raft_records import LeaderChangeMessage
 from spindle.protocol.records.batch import batches
 from spindle.raft import requests
 from spindle.raft.kraft_records import read_control_records
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
-from spindle.raft.ready import Destination
+from spindle.raft.ready import Destination, LeaderAndEpoch, NotLeader
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.peers.port import PeerUnavailable

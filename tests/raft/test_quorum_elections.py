@@ -8,9 +8,8 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import requests
-from spindle.raft.election_state import ElectionState
 from spindle.raft.log_view import LogView
-from spindle.raft.ready import RequestFailed, Shutdown
+from spindle.raft.ready import ElectionState, RequestFailed, Shutdown
 from spindle.raft.settings import QuorumSettings
 from spindle.raft.voters import ReplicaKey
 
@@ -168,7 +167,7 @@ def test_a_pre_vote_binds_nobody() -> None:
     node = NodeUnderTest().start()
     assert partition(node.ask(vote(candidate=2, pre=True), VoteResponse)).vote_granted
     assert partition(node.ask(vote(candidate=3, pre=True), VoteResponse)).vote_granted
-    assert node.core.voted_key is None
+    assert node.core.role.voted_key is None
 
 
 def test_a_follower_of_a_leader_that_answers_refuses_pre_votes() -> None:

@@ -30,10 +30,10 @@ from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records, requests
 from spindle.raft.core import QuorumFault
-from spindle.raft.election_state import ElectionState
 from spindle.raft.log_view import LogView
 from spindle.raft.ready import (
     AppendBatches,
+    ElectionState,
     Flush,
     InstallSnapshot,
     LogFlushed,

@@ -36,14 +36,15 @@ from spindle.protocol.records.batch import batches, read_header
 from spindle.protocol.records.record import decode_records
 from spindle.raft import requests, responses
 from spindle.raft.appends import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, split_into_batches
-from spindle.raft.election_state import ElectionState
 from spindle.raft.kraft_records import read_control_records
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.ready import (
     AppendBatches,
     AppendRecords,
+    ElectionState,
     Flush,
     KRaftVersionUpgrade,
+    LeaderAndEpoch,
+    NotLeader,
     RequestFailed,
     RequestReceived,
     Resign,
@@ -203,7 +204,7 @@ def test_a_new_leader_presents_itself_and_reminds_the_silent() -> None:
     for request, _ in node.sent(BeginQuorumEpochRequest):
         node.answer(
             request,
-            responses.begin_quorum_epoch_response(node.core),
+            responses.epoch_response(node.core, BeginQuorumEpochResponse, ErrorCode.NONE),
         )
     node.step(RequestReceived(50, fetch(2, 1, 1, 1)))
     node.wait(1000)

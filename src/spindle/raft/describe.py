@@ -9,7 +9,6 @@ from spindle.protocol.messages.describe_quorum import (
 from spindle.raft import requests
 from spindle.raft.core import QuorumCore
 from spindle.raft.progress import ReplicaProgress
-from spindle.raft.roles import Leader
 
 _Topic = DescribeQuorumResponse.TopicData
 _Partition = DescribeQuorumResponse.TopicData.PartitionData
@@ -22,7 +21,7 @@ def describe_quorum(
     """Answer DescribeQuorum; only the leader knows voters and observers (KIP-836)."""
     if requests.only_partition(request.topics) is None:
         return _refusal(request)
-    role = core.role
+    leader = core.leader
     partition = _Partition(
         partition_index=METADATA_PARTITION.partition,
         leader_id=core.leader_id,
@@ -30,12 +29,12 @@ def describe_quorum(
         high_watermark=core.leader_high_watermark,
     )
     nodes: list[DescribeQuorumResponse.Node] = []
-    if isinstance(role, Leader):
+    if leader is not None:
         partition.current_voters = [
-            _replica_state(core, replica, now_ms) for replica in role.progress.voter_replicas
+            _replica_state(core, replica, now_ms) for replica in leader.progress.voter_replicas
         ]
         partition.observers = [
-            _replica_state(core, replica, now_ms) for replica in role.progress.observers
+            _replica_state(core, replica, now_ms) for replica in leader.progress.observers
         ]
         nodes = _nodes(core)
     else:
