@@ -243,7 +243,7 @@ def test_a_former_leader_neither_leads_nor_votes_in_its_epoch_again() -> None:
     assert (node.role, node.core.epoch) == ("Unattached", 4)
 
 
-def test_who_voted_for_itself_is_a_candidate_again() -> None:
+def test_a_node_that_voted_for_itself_starts_as_candidate() -> None:
     node = NodeUnderTest(election=ElectionState(3, -1, key(1), (1, 2, 3))).start()
     assert (node.role, node.core.epoch) == ("Candidate", 3)
     assert len(node.sent(VoteRequest)) == 2

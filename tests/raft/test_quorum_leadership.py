@@ -185,7 +185,7 @@ def test_a_majority_commits_but_only_together_with_a_record_of_the_epoch() -> No
     assert node.ready.leader == LeaderAndEpoch(1, 2)
 
 
-def test_what_the_own_disk_does_not_have_is_not_committed_by_two_of_three() -> None:
+def test_unflushed_records_of_the_leader_need_both_followers_to_commit() -> None:
     node = elected(NodeUnderTest())
     node.step(RequestReceived(50, fetch(2, 1, 1, 1)))
     assert node.core.high_watermark is None
@@ -283,7 +283,7 @@ def test_a_leader_that_stops_waits_for_no_majority_that_cannot_be() -> None:
     assert node.core.has_left
 
 
-def test_whoever_does_not_lead_leaves_at_once() -> None:
+def test_a_node_that_is_not_the_leader_leaves_at_once() -> None:
     node = NodeUnderTest().start()
     assert not node.core.has_left
     node.step(Shutdown())

@@ -117,11 +117,11 @@ class LogView:
 
     def end_offset_for(self, epoch: int) -> OffsetAndEpoch:
         """Return the largest epoch <= `epoch` that the log knows, and where it ends."""
-        found = self.epochs.end_offset_for(epoch, self.end_offset)
-        if found is not None:
-            if self.snapshots and found.offset == self.snapshots[0].offset:
-                return self.snapshots[0] if found.epoch == epoch else found
-            return found
+        end = self.epochs.end_offset_for(epoch, self.end_offset)
+        if end is not None:
+            if self.snapshots and end.offset == self.snapshots[0].offset:
+                return self.snapshots[0] if end.epoch == epoch else end
+            return end
         if self.snapshots and self.snapshots[0].epoch <= epoch:
             return self.snapshots[0]
         return self.end

@@ -44,7 +44,7 @@ class QuorumSettings(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """The state that a start found on the disk."""
+    """The state on the disk at a start."""
 
     election: ElectionState | None
     log: LogView
