@@ -315,7 +315,7 @@ class ShardDriver(Generic[ShardT]):
         return CoordinatorResult(self._clock())
 
     def _decide(self, operation: Operation[Any], future: "asyncio.Future[Any] | None") -> AnyResult:
-        out = self._result()
+        out: AnyResult = CoordinatorResult(self._clock())
         response = operation(future, out)
         if response is not None:
             out.answer_after_commit(future, response)
