@@ -17,7 +17,7 @@ from spindle.protocol.messages.broker_registration import BrokerRegistrationRequ
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, NoOpRecord
 from spindle.publication.image_publisher import ImagePublisher
 from spindle.publication.listener import QuorumListener
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
+from spindle.raft.ready import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.host_names import FindUnresolved
 from spindle.serving.context import RequestContext

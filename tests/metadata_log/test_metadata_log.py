@@ -13,7 +13,7 @@ from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapsh
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
-from spindle.raft.election_state import ElectionState
+from spindle.raft.ready import ElectionState
 from spindle.raft.voters import VoterSet
 from spindle.testing.filesystem import Fault, MemoryFileSystem
 

@@ -5,7 +5,7 @@ import pytest
 from spindle.common.errors import CorruptLog
 from spindle.common.uuids import parse_uuid
 from spindle.metadata_log.quorum_state import decode_quorum_state, encode_quorum_state
-from spindle.raft.election_state import ElectionState
+from spindle.raft.ready import ElectionState
 from spindle.raft.voters import ReplicaKey
 
 RECORDED = [

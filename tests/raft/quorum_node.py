@@ -3,16 +3,17 @@
 from random import Random
 from typing import Any, TypeVar
 
+from spindle.common.errors import ErrorCode
 from spindle.common.ids import Endpoint, OffsetAndEpoch
 from spindle.protocol.message import Message
-from spindle.protocol.messages.vote import VoteRequest
+from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.raft import responses
-from spindle.raft.election_state import ElectionState
 from spindle.raft.invariants import check_invariants
 from spindle.raft.log_view import LogView
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
+    ElectionState,
     Event,
     Flush,
     LogFlushed,
@@ -159,7 +160,9 @@ class Peer(NodeUnderTest):
     """Another node, only to build the answers that it would give."""
 
     def granting(self, *, is_granted: bool = True, epoch: int = 0) -> Message:
-        response = responses.vote_response(self.core, is_granted=is_granted)
+        response = responses.epoch_response(
+            self.core, VoteResponse, ErrorCode.NONE, vote_granted=is_granted
+        )
         response.topics[0].partitions[0].leader_epoch = epoch
         response.topics[0].partitions[0].leader_id = -1
         return response

@@ -37,8 +37,7 @@ from spindle.protocol.messages.raft_records import LeaderChangeMessage
 from spindle.protocol.records.batch import batches
 from spindle.raft import requests
 from spindle.raft.kraft_records import read_control_records
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
-from spindle.raft.ready import Destination
+from spindle.raft.ready import Destination, LeaderAndEpoch, NotLeader
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.peers.port import PeerUnavailable
@@ -459,7 +458,7 @@ def test_a_stop_does_not_wait_for_voters_that_are_not_there(tmp_path: Path) -> N
     asyncio.run(run())
 
 
-def test_what_was_not_started_is_stopped_all_the_same(tmp_path: Path) -> None:
+def test_a_quorum_that_was_not_started_can_be_stopped(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(str(tmp_path), is_started=False) as node:
             assert node.quorum.leader == LeaderAndEpoch()

@@ -36,14 +36,15 @@ from spindle.protocol.records.batch import batches, read_header
 from spindle.protocol.records.record import decode_records
 from spindle.raft import requests, responses
 from spindle.raft.appends import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, split_into_batches
-from spindle.raft.election_state import ElectionState
 from spindle.raft.kraft_records import read_control_records
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.ready import (
     AppendBatches,
     AppendRecords,
+    ElectionState,
     Flush,
     KRaftVersionUpgrade,
+    LeaderAndEpoch,
+    NotLeader,
     RequestFailed,
     RequestReceived,
     Resign,
@@ -184,7 +185,7 @@ def test_a_majority_commits_but_only_together_with_a_record_of_the_epoch() -> No
     assert node.ready.leader == LeaderAndEpoch(1, 2)
 
 
-def test_what_the_own_disk_does_not_have_is_not_committed_by_two_of_three() -> None:
+def test_unflushed_records_of_the_leader_need_both_followers_to_commit() -> None:
     node = elected(NodeUnderTest())
     node.step(RequestReceived(50, fetch(2, 1, 1, 1)))
     assert node.core.high_watermark is None
@@ -203,7 +204,7 @@ def test_a_new_leader_presents_itself_and_reminds_the_silent() -> None:
     for request, _ in node.sent(BeginQuorumEpochRequest):
         node.answer(
             request,
-            responses.begin_quorum_epoch_response(node.core),
+            responses.epoch_response(node.core, BeginQuorumEpochResponse, ErrorCode.NONE),
         )
     node.step(RequestReceived(50, fetch(2, 1, 1, 1)))
     node.wait(1000)
@@ -282,7 +283,7 @@ def test_a_leader_that_stops_waits_for_no_majority_that_cannot_be() -> None:
     assert node.core.has_left
 
 
-def test_whoever_does_not_lead_leaves_at_once() -> None:
+def test_a_node_that_is_not_the_leader_leaves_at_once() -> None:
     node = NodeUnderTest().start()
     assert not node.core.has_left
     node.step(Shutdown())

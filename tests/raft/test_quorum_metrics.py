@@ -8,7 +8,7 @@ from test_quorum_elections import vote
 
 from spindle.common.uuids import uuid_text
 from spindle.protocol.messages.vote import VoteResponse
-from spindle.raft.election_state import ElectionState
+from spindle.raft.ready import ElectionState
 from spindle.raft.voters import Voter, VoterHistory, VoterSet
 from spindle.runtime.metrics.cluster import quorum_metrics
 from spindle.runtime.quorum.history import QuorumHistory

@@ -16,7 +16,7 @@ from spindle.protocol.messages.controller_registration import (
     ControllerRegistrationResponse,
 )
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, RegisterControllerRecord
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 from spindle.runtime.controller.registrar import ControllerRegistrar
 
 OWN, FOREIGN = b"o" * 16, b"f" * 16

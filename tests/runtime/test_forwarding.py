@@ -15,8 +15,7 @@ from spindle.protocol.messages.broker_heartbeat import (
 )
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from spindle.raft.leader import LeaderAndEpoch
-from spindle.raft.ready import Destination
+from spindle.raft.ready import Destination, LeaderAndEpoch
 from spindle.runtime.controller.channel import ActiveControllerChannel
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.serving.context import RequestContext

@@ -1,28 +1,20 @@
 """The answer to a request that is refused as a whole, in the shape of its API.
 
-Some responses have one error code, others repeat the error for each element that was asked for.
+Some responses have one error code, others repeat the error for each element of the request.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spindle.common.errors import ApiError
 from spindle.controller.delegation_tokens import ANONYMOUS, Requester, refusal
+from spindle.protocol.api import response_class
 from spindle.protocol.message import Message
-from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from spindle.protocol.messages.allocate_producer_ids import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-)
 from spindle.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
 )
-from spindle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from spindle.protocol.messages.alter_partition import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-)
+from spindle.protocol.messages.alter_configs import AlterConfigsRequest
 from spindle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -31,93 +23,69 @@ from spindle.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
-from spindle.protocol.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-)
-from spindle.protocol.messages.begin_quorum_epoch import (
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-)
-from spindle.protocol.messages.broker_heartbeat import (
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-)
-from spindle.protocol.messages.broker_registration import (
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-)
-from spindle.protocol.messages.controller_registration import (
-    ControllerRegistrationRequest,
-    ControllerRegistrationResponse,
-)
-from spindle.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from spindle.protocol.messages.create_acls import CreateAclsRequest
 from spindle.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from spindle.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-)
-from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from spindle.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from spindle.protocol.messages.create_partitions import CreatePartitionsRequest
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.protocol.messages.delete_acls import DeleteAclsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from spindle.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from spindle.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from spindle.protocol.messages.expire_delegation_token import (
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-)
-from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
-from spindle.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from spindle.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from spindle.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from spindle.protocol.messages.remove_raft_voter import (
-    RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
-)
-from spindle.protocol.messages.renew_delegation_token import (
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-)
-from spindle.protocol.messages.unregister_broker import (
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-)
-from spindle.protocol.messages.update_features import (
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
-from spindle.protocol.messages.update_raft_voter import (
-    UpdateRaftVoterRequest,
-    UpdateRaftVoterResponse,
-)
-from spindle.protocol.messages.vote import VoteRequest, VoteResponse
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 
 def error_answer(request: Message, error: ApiError) -> Message:
     """Return the response that carries the error.
 
     Raises:
-        KeyError: the controller does not serve such requests.
+        KeyError: the API's response has no error code, and its shape is not in this module.
     """
-    return _ANSWERS[type(request)](request, error)
+    request_class = type(request)
+    if request_class in _OTHERS:
+        return _OTHERS[request_class](request, error)
+    response_type: Any = response_class(request.API_KEY)
+    repeated = _REPEATED.get(request_class)
+    if repeated is None:
+        response: Message = _with_error(response_type, error)
+        return response
+    (field,) = [f for f in response_type.FIELDS if f.name == repeated.results]
+    results = [
+        _with_error(field.type, error, **{name: getattr(element, name) for name in repeated.names})
+        for element in getattr(request, repeated.elements)
+    ]
+    response = response_type(**{repeated.results: results})
+    return response
 
 
-def _create_topics(request: CreateTopicsRequest, error: ApiError) -> Message:
-    return CreateTopicsResponse(
-        topics=[
-            CreateTopicsResponse.CreatableTopicResult(
-                name=topic.name, error_code=error.code, error_message=error.message
-            )
-            for topic in request.topics
-        ]
-    )
+def _with_error(struct: Any, error: ApiError, **fields: object) -> Any:
+    """Create a response, or an element of one, with the error's code, and its text if it has room.
+
+    Only the fields of the class decide about the shape.
+    """
+    values = {"error_code": error.code, "error_message": error.message}
+    names = {field.name for field in struct.FIELDS}
+    if "error_code" not in names:
+        raise KeyError(f"{struct.__name__} has no error code")
+    return struct(**{name: value for name, value in values.items() if name in names}, **fields)
+
+
+class _Repeated(NamedTuple):
+    """A response that repeats the error for each element of a request's array."""
+
+    elements: str
+    results: str
+    names: tuple[str, ...] = ()
+    """Fields of an element that its result repeats."""
+
+
+_RESOURCES: Final = _Repeated("resources", "responses", ("resource_type", "resource_name"))
+_REPEATED: Final[dict[type[Message], _Repeated]] = {
+    AlterConfigsRequest: _RESOURCES,
+    CreateAclsRequest: _Repeated("creations", "results"),
+    CreatePartitionsRequest: _Repeated("topics", "results", ("name",)),
+    CreateTopicsRequest: _Repeated("topics", "topics", ("name",)),
+    DeleteAclsRequest: _Repeated("filters", "filter_results"),
+    IncrementalAlterConfigsRequest: _RESOURCES,
+}
 
 
 def _delete_topics(request: DeleteTopicsRequest, error: ApiError) -> Message:
@@ -136,45 +104,6 @@ def _delete_topics(request: DeleteTopicsRequest, error: ApiError) -> Message:
         for name in request.topic_names
     ]
     return DeleteTopicsResponse(responses=responses)
-
-
-def _create_partitions(request: CreatePartitionsRequest, error: ApiError) -> Message:
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsResponse.CreatePartitionsTopicResult(
-                name=topic.name, error_code=error.code, error_message=error.message
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def _incremental_alter_configs(request: IncrementalAlterConfigsRequest, error: ApiError) -> Message:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
-    )
-
-
-def _alter_configs(request: AlterConfigsRequest, error: ApiError) -> Message:
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
-    )
 
 
 def _alter_client_quotas(request: AlterClientQuotasRequest, error: ApiError) -> Message:
@@ -205,26 +134,6 @@ def _alter_scram(request: AlterUserScramCredentialsRequest, error: ApiError) -> 
                 user=user, error_code=error.code, error_message=error.message
             )
             for user in users
-        ]
-    )
-
-
-def _create_acls(request: CreateAclsRequest, error: ApiError) -> Message:
-    return CreateAclsResponse(
-        results=[
-            CreateAclsResponse.AclCreationResult(error_code=error.code, error_message=error.message)
-            for _ in request.creations
-        ]
-    )
-
-
-def _delete_acls(request: DeleteAclsRequest, error: ApiError) -> Message:
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsResponse.DeleteAclsFilterResult(
-                error_code=error.code, error_message=error.message
-            )
-            for _ in request.filters
         ]
     )
 
@@ -276,45 +185,12 @@ def _elect_leaders(request: ElectLeadersRequest, error: ApiError) -> Message:
     )
 
 
-def _code_only(response: Callable[..., Message]) -> Callable[[Any, ApiError], Message]:
-    return lambda request, error: response(error_code=error.code)
-
-
-def _code_and_text(response: Callable[..., Message]) -> Callable[[Any, ApiError], Message]:
-    return lambda request, error: response(error_code=error.code, error_message=error.message)
-
-
-_ANSWERS: Final[dict[type[Message], Callable[[Any, ApiError], Message]]] = {
-    AllocateProducerIdsRequest: _code_only(AllocateProducerIdsResponse),
+_OTHERS: Final[dict[type[Message], Callable[[Any, ApiError], Message]]] = {
     AlterClientQuotasRequest: _alter_client_quotas,
-    AlterConfigsRequest: _alter_configs,
-    AlterPartitionRequest: _code_only(AlterPartitionResponse),
     AlterPartitionReassignmentsRequest: _alter_reassignments,
     AlterUserScramCredentialsRequest: _alter_scram,
-    AssignReplicasToDirsRequest: _code_only(AssignReplicasToDirsResponse),
-    BrokerHeartbeatRequest: _code_only(BrokerHeartbeatResponse),
-    BrokerRegistrationRequest: _code_only(BrokerRegistrationResponse),
-    ControllerRegistrationRequest: _code_and_text(ControllerRegistrationResponse),
-    CreateAclsRequest: _create_acls,
     CreateDelegationTokenRequest: _create_delegation_token,
-    CreatePartitionsRequest: _create_partitions,
-    CreateTopicsRequest: _create_topics,
-    DeleteAclsRequest: _delete_acls,
     DeleteTopicsRequest: _delete_topics,
     ElectLeadersRequest: _elect_leaders,
-    ExpireDelegationTokenRequest: _code_only(ExpireDelegationTokenResponse),
-    IncrementalAlterConfigsRequest: _incremental_alter_configs,
-    ListPartitionReassignmentsRequest: _code_and_text(ListPartitionReassignmentsResponse),
-    RenewDelegationTokenRequest: _code_only(RenewDelegationTokenResponse),
-    AddRaftVoterRequest: _code_and_text(AddRaftVoterResponse),
-    RemoveRaftVoterRequest: _code_and_text(RemoveRaftVoterResponse),
-    UpdateRaftVoterRequest: _code_only(UpdateRaftVoterResponse),
-    DescribeQuorumRequest: _code_and_text(DescribeQuorumResponse),
-    FetchRequest: _code_only(FetchResponse),
-    FetchSnapshotRequest: _code_only(FetchSnapshotResponse),
-    VoteRequest: _code_only(VoteResponse),
-    BeginQuorumEpochRequest: _code_only(BeginQuorumEpochResponse),
-    EndQuorumEpochRequest: _code_only(EndQuorumEpochResponse),
-    UnregisterBrokerRequest: _code_and_text(UnregisterBrokerResponse),
-    UpdateFeaturesRequest: _code_and_text(UpdateFeaturesResponse),
 }
+"""The shapes of their own."""

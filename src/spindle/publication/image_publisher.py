@@ -10,7 +10,7 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.image import MetadataImage
 from spindle.metadata_log.committed import CommittedBatch
 from spindle.publication.loader import MetadataLoader, Publication
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 
 
 class ImageConsumer:

@@ -14,7 +14,7 @@ from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.initial import initial_publication
 from spindle.publication.loader import Publication
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 from spindle.runtime import background
 
 log = logging.getLogger(__name__)

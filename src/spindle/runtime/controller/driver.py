@@ -30,7 +30,7 @@ from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
 from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
 from spindle.publication.loader import Publication
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 from spindle.runtime.controller.history import ControllerHistory
 from spindle.runtime.controller.host_names import FindUnresolved, HostNames
 from spindle.runtime.controller.mutation_quotas import MutationQuotas, Mutations

@@ -16,7 +16,7 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.controller_registration import ControllerRegistrationRequest
 from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 from spindle.runtime import background
 
 log = logging.getLogger(__name__)

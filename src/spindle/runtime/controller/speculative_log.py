@@ -22,7 +22,7 @@ from spindle.protocol.messages.metadata_records import (
     EndTransactionRecord,
 )
 from spindle.publication.image_publisher import ImagePublisher
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
+from spindle.raft.ready import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.history import ControllerHistory
 
 logger = logging.getLogger(__name__)

@@ -72,7 +72,7 @@ class MarkerSender:
         self._without_leader: list[_Marker] = []
         self._retries: list[_Marker] = []
         self._unreported: list[_Marker] = []
-        """Markers that are written or not needed, but whose shards could not be told so."""
+        """Markers that are written or not needed, but not reported to their shards yet."""
         self._retry: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -117,7 +117,7 @@ class MarkerSender:
 
     @property
     def unreported_count(self) -> int:
-        """Transactions whose shard could not be told yet that markers are written."""
+        """Transactions with written markers that are not reported to their shard yet."""
         return len({marker.transaction for marker in self._unreported})
 
     # ------------------------------------------------------------ routing
@@ -268,7 +268,7 @@ class MarkerSender:
 
 def _markers_written(
     shard: TransactionShard, transaction: MarkedTransaction, partitions: list[TopicPartition]
-) -> Operation:
+) -> Operation[Any]:
     return lambda _, out: shard.markers_written(transaction, partitions, out)
 
 

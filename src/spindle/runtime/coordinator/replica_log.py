@@ -78,11 +78,11 @@ class ReplicaCoordinatorLog:
         while offset < hosted.log.log_end_offset:
             await self._wait_committed(partition, hosted, offset)
             end_offset = hosted.high_watermark
-            found: FetchedRecords = await hosted.directory.executor.submit(
+            fetched: FetchedRecords = await hosted.directory.executor.submit(
                 _read, hosted.log, offset, end_offset
             )
             last = None
-            for _, header in batches(found.records):
+            for _, header in batches(fetched.records):
                 last = header
             if last is None:
                 # A kill may have left a high watermark that is older than the last compaction, and
@@ -90,7 +90,7 @@ class ReplicaCoordinatorLog:
                 offset = end_offset
             else:
                 offset = last.next_offset
-                yield found.records
+                yield fetched.records
 
     async def _wait_committed(
         self, partition: TopicPartition, hosted: Partition, offset: int
@@ -126,7 +126,7 @@ class _Progress:
         self.happened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def log_moved(self) -> None:
-        """Ignore an append: only the high watermark tells what is committed."""
+        """Ignore an append: only the high watermark shows the committed records."""
 
     def committed(self) -> None:
         if not self.happened.done():

@@ -181,7 +181,7 @@ class CoordinatorQuestions:
     """Implements `TransactionVerification` over connections to the coordinators.
 
     Args:
-        metadata: tells which broker leads the coordinator's partition.
+        metadata: names the leader of the coordinator's partition.
         connect: makes connections to other brokers, which see the client id.
     """
 

@@ -315,4 +315,4 @@ def _vote(core: QuorumCore) -> ReplicaKey:
     """Return the node that got this node's vote in the epoch."""
     if isinstance(core.role, Leader):
         return core.local.key
-    return core.voted_key or _NOBODY
+    return core.role.voted_key or _NOBODY

@@ -7,7 +7,7 @@ from spindle.common.ids import NO_LEADER
 from spindle.metadata.partitions import RECOVERING, PartitionRegistration
 from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 
 
 class MetadataCounts(ImageConsumer):

@@ -26,7 +26,6 @@ from spindle.protocol.message import Message
 from spindle.publication.feed import ListenerFeed
 from spindle.publication.listener import QuorumListener
 from spindle.raft.core import QuorumCore
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
     AppendBatches,
@@ -35,7 +34,9 @@ from spindle.raft.ready import (
     Event,
     Flush,
     KRaftVersionUpgrade,
+    LeaderAndEpoch,
     LogFlushed,
+    NotLeader,
     Ready,
     RequestReceived,
     Resign,

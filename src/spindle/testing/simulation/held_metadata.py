@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from spindle.metadata_log.committed import CommittedBatch
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 from spindle.testing.simulation.loop import SimulatedLoop
 
 _LONGEST_S: Final = 1.5

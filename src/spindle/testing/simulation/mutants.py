@@ -19,10 +19,9 @@ from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.metadata_log.partition_values import PartitionValues
 from spindle.protocol.records.validation import AppendOrigin
-from spindle.raft import following, votes
+from spindle.raft import follower, votes
 from spindle.raft.core import is_up_to_date
 from spindle.raft.progress import Progress
-from spindle.raft.roles import Prospective, Unattached
 from spindle.raft.voters import VoterHistory, VoterSet
 from spindle.replicas import follower_work, replica_manager
 from spindle.replicas.partition import ACKS_ALL, Partition
@@ -48,7 +47,7 @@ def _grant_whoever_asks(original: Function) -> Function:
     """Let a voter forget which candidate it has voted for in this epoch."""
 
     def can_grant(core: Any, candidate: Any, log_end: Any, *, is_pre_vote: bool) -> bool:
-        if is_pre_vote or not isinstance(core.role, Unattached | Prospective):
+        if is_pre_vote or not core.role.may_vote:
             return bool(original(core, candidate, log_end, is_pre_vote=is_pre_vote))
         return core.role.leader_id < 0 and is_up_to_date(log_end, core.log.end)
 
@@ -324,7 +323,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "background tasks end": Mutant(background, "_repeat", _one_turn),
     "metadata committed alone": Mutant(Progress, "committed_offset", _commit_alone),
     "voters not removed": Mutant(VoterSet, "without", _remove_nobody),
-    "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),
+    "metadata tail kept": Mutant(follower, "truncation_offset", _keep_tail),
     "snapshot with a partition less": Mutant(PartitionValues, "of_topic", _forget_partition),
     "answer before commit": Mutant(SpeculativeLog, "wait_committed", lambda _: _answer_at_once),
     "election outside the ISR": Mutant(PartitionChange, "_is_valid_leader", _lead_if_alive),

@@ -30,7 +30,6 @@ from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import decode_records
 from spindle.raft.invariants import check_invariants
-from spindle.raft.leader import NotLeader
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
     AppendBatches,
@@ -41,6 +40,7 @@ from spindle.raft.ready import (
     LogCleaned,
     LogFlushed,
     LogOperation,
+    NotLeader,
     ReadSnapshot,
     Ready,
     Reply,

@@ -9,20 +9,17 @@ from spindle.protocol.messages.begin_quorum_epoch import (
     BeginQuorumEpochResponse,
 )
 from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from spindle.raft import kraft_records, requests, responses, transitions
+from spindle.raft import kraft_records, requests, transitions
 from spindle.raft.appends import append_control
 from spindle.raft.connections import InFlight
 from spindle.raft.core import LAST_EPOCH, QuorumCore
 from spindle.raft.kraft_records import ControlRecord
+from spindle.raft.leader_requests import refuse_parked_fetches
 from spindle.raft.membership import finish_voter_change
-from spindle.raft.peers import (
-    check_request,
-    is_addressed_to,
-    rest_of_answer,
-)
-from spindle.raft.roles import Follower, Leader, Resigned
-from spindle.raft.serving import refuse_parked_fetches
-from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION, ReplicaKey, endpoints_of
+from spindle.raft.peers import is_addressed_to, requested_partition
+from spindle.raft.responses import epoch_response
+from spindle.raft.roles import Leader, Resigned
+from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION, ReplicaKey, voter_endpoints
 
 _CHECK_QUORUM_FACTOR: Final = 1.5
 
@@ -41,7 +38,10 @@ def start_leadership(core: QuorumCore, granting_ids: list[int], now_ms: int) -> 
 
 
 def _membership_records(core: QuorumCore) -> list[ControlRecord]:
-    """kraft.version and voters where the log lacks them or they do not fit this leader."""
+    """Return the kraft.version and voters records that a new leader must append.
+
+    They are those missing from the log or naming an old address of this node.
+    """
     mine = core.local.voter
     is_member = core.is_voter
     own_record = core.voters.get(mine.key.id) if is_member else None
@@ -55,15 +55,6 @@ def _membership_records(core: QuorumCore) -> list[ControlRecord]:
     return []
 
 
-def update_high_watermark(core: QuorumCore) -> None:
-    """Commit what a majority of the voters has."""
-    role = core.role
-    if isinstance(role, Leader):
-        offset = role.progress.committed_offset(core.log.flushed_offset)
-        if offset is not None:
-            core.raise_high_watermark(offset)
-
-
 # ---------------------------------------------------------------- begin and end of an epoch
 
 
@@ -74,11 +65,11 @@ def poll_leader(core: QuorumCore, role: Leader, now_ms: int) -> None:
         timeout_ms = int(core.settings.fetch_timeout_ms * _CHECK_QUORUM_FACTOR)
         deadline_ms = progress.majority_fetched_since_ms() + timeout_ms
         if now_ms >= deadline_ms:
-            resign(core, now_ms)
+            resign(core, role, now_ms)
             return
         core.wake_at(deadline_ms)
     if core.is_shutting_down or _is_removed(core):
-        resign(core, now_ms)
+        resign(core, role, now_ms)
         return
     progress.expire_observers(now_ms)
     _remind_voters(core, role, now_ms)
@@ -91,7 +82,7 @@ def _is_removed(core: QuorumCore) -> bool:
 
 
 def _remind_voters(core: QuorumCore, role: Leader, now_ms: int) -> None:
-    """Tell voters that have not fetched for a while who leads, so that they follow."""
+    """Send BeginQuorumEpoch to voters that have not fetched for a while."""
     period_ms = max(1, core.settings.fetch_timeout_ms // 2)
     for voter in core.other_voters():
         replica = role.progress.find(voter.key)
@@ -113,21 +104,21 @@ def _remind_voters(core: QuorumCore, role: Leader, now_ms: int) -> None:
             core.wake_at(due_ms)
 
 
-def resign(core: QuorumCore, now_ms: int) -> None:
+def resign(core: QuorumCore, leader: Leader, now_ms: int) -> None:
     """Give up leadership; the voters are asked to elect, the most advanced first."""
-    role = core.role
-    if isinstance(role, Leader):
-        transitions.become_resigned(core, role.progress.voters_by_progress(), now_ms)
+    transitions.become_resigned(core, leader.progress.voters_by_progress(), now_ms)
 
 
 def leave_leadership(core: QuorumCore, role: Leader) -> None:
     """Answer every request that waits for the leader that the local node was."""
     refuse_parked_fetches(core, role)
-    finish_voter_change(core, role, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The node leads no more.")
+    finish_voter_change(
+        core, role, ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node is no longer the leader."
+    )
 
 
 def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:
-    """Tell the voters; after an election timeout begin anew in the next epoch."""
+    """Send EndQuorumEpoch; after an election timeout start over in the next epoch."""
     if now_ms >= role.election_deadline_ms and not core.is_shutting_down:
         if core.is_sole_voter:
             transitions.become_prospective(core, now_ms)
@@ -148,52 +139,29 @@ def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:
         core.wake_at(role.election_deadline_ms)
 
 
-def handle_begin_response(
-    core: QuorumCore, sent: InFlight, response: BeginQuorumEpochResponse, now_ms: int
-) -> None:
-    """Apply a voter's answer to BeginQuorumEpoch."""
-    rest_of_answer(core, sent, response, now_ms)
-
-
-def handle_end_response(
-    core: QuorumCore, sent: InFlight, response: EndQuorumEpochResponse, now_ms: int
-) -> None:
+def handle_end_response(role: Resigned, sent: InFlight) -> None:
     """Note that a voter has acknowledged the end of this node's leadership."""
-    if rest_of_answer(core, sent, response, now_ms) is None:
-        return
-    role = core.role
-    if isinstance(role, Resigned) and sent.destination.id in role.unacknowledged_ids:
+    if sent.destination.id in role.unacknowledged_ids:
         role.unacknowledged_ids.remove(sent.destination.id)
         role.unreachable_ids.discard(sent.destination.id)
 
 
-def handle_end_failed(core: QuorumCore, sent: InFlight) -> None:
-    """Note that a voter did not get EndQuorumEpoch, so that its answer is not awaited."""
-    role = core.role
-    if isinstance(role, Resigned):
-        role.unreachable_ids.add(sent.destination.id)
-
-
-# ---------------------------------------------------------------- told of a leader
+# ---------------------------------------------------------------- other leaders
 
 
 def handle_begin_request(
     core: QuorumCore, token: int, request: BeginQuorumEpochRequest, now_ms: int
 ) -> None:
     """Follow the leader that presents itself, then check the voter that it addresses."""
-    partition = requests.only_partition(request.topics)
-    error = check_request(core, request.cluster_id, partition)
-    if error is not None or partition is None:
-        response = BeginQuorumEpochResponse(error_code=error or ErrorCode.INVALID_REQUEST)
-        core.reply(token, response)
-        return
+    partition = requested_partition(core, request)
     error = _check_sender(core, partition.leader_id, partition.leader_epoch)
     if error is None:
-        endpoints = endpoints_of(request.leader_endpoints)
+        endpoints = voter_endpoints(request.leader_endpoints)
         _follow_sender(core, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
         if not is_addressed_to(core, request.voter_id, partition.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
-    core.reply(token, responses.begin_quorum_epoch_response(core, error or ErrorCode.NONE))
+    response = epoch_response(core, BeginQuorumEpochResponse, error or ErrorCode.NONE)
+    core.reply(token, response)
 
 
 def _check_sender(core: QuorumCore, leader_id: int, epoch: int) -> ErrorCode | None:
@@ -207,9 +175,9 @@ def _follow_sender(
 ) -> None:
     role = core.role
     if (
-        isinstance(role, Follower)
-        and role.epoch == epoch
-        and role.leader_id == leader_id
+        role.is_settled
+        and (role.epoch, role.leader_id) == (epoch, leader_id)
+        and leader_id != core.local.key.id
         and len(endpoints) > len(role.leader_endpoints)
     ):
         transitions.become_follower(core, epoch, leader_id, endpoints, now_ms, role.voted_key)
@@ -221,32 +189,27 @@ def handle_end_request(
     core: QuorumCore, token: int, request: EndQuorumEpochRequest, now_ms: int
 ) -> None:
     """Elect soon after the leader has resigned: the first of its candidates does so at once."""
-    partition = requests.only_partition(request.topics)
-    error = check_request(core, request.cluster_id, partition)
-    if error is not None or partition is None:
-        core.reply(token, EndQuorumEpochResponse(error_code=error or ErrorCode.INVALID_REQUEST))
-        return
+    partition = requested_partition(core, request)
     error = _check_sender(core, partition.leader_id, partition.leader_epoch)
     if error is None:
-        endpoints = endpoints_of(request.leader_endpoints)
+        endpoints = voter_endpoints(request.leader_endpoints)
         transitions.learn_leader(
             core, partition.leader_id, partition.leader_epoch, endpoints, now_ms
         )
-        role = core.role
-        if isinstance(role, Follower) and role.leader_id == partition.leader_id:
-            candidates = [
-                ReplicaKey(at.candidate_id, at.candidate_directory_id)
-                for at in partition.preferred_candidates
-            ] or [ReplicaKey(voter_id) for voter_id in partition.preferred_successors]
-            role.fetch_deadline_ms = now_ms + _election_delay_ms(core, candidates)
-    core.reply(token, responses.end_quorum_epoch_response(core, error or ErrorCode.NONE))
+        candidates = [
+            ReplicaKey(at.candidate_id, at.candidate_directory_id)
+            for at in partition.preferred_candidates
+        ] or [ReplicaKey(voter_id) for voter_id in partition.preferred_successors]
+        deadline_ms = now_ms + _election_delay_ms(core, candidates)
+        core.role.on_leader_resigned(partition.leader_id, deadline_ms)
+    response = epoch_response(core, EndQuorumEpochResponse, error or ErrorCode.NONE)
+    core.reply(token, response)
 
 
 def _election_delay_ms(core: QuorumCore, candidates: list[ReplicaKey]) -> int:
     longest_ms = core.settings.election_backoff_max_ms
-    local = core.local.key
     for position, key in enumerate(candidates):
-        if key.id == local.id and key.directory_id in (bytes(16), local.directory_id):
+        if key.matches(core.local.key):
             if position == 0:
                 return 0
             step_ms = longest_ms >> (len(candidates) - 1)

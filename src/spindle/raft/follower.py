@@ -3,26 +3,27 @@
 Observers that know no leader ask any node they know; its refusal names the leader.
 """
 
-from typing import Any
+from typing import Final
 
 from spindle.common.errors import CorruptRecords, ErrorCode
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import Bytes
 from spindle.protocol.message import Message
-from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from spindle.protocol.records.batch import batches, check_crc
 from spindle.raft import kraft_records, requests, transitions
 from spindle.raft.connections import InFlight
 from spindle.raft.core import QuorumCore
 from spindle.raft.joining import poll_membership
-from spindle.raft.peers import handle_common_response, leader_named_by
-from spindle.raft.ready import (
-    InstallSnapshot,
-    SnapshotInstalled,
-    WriteSnapshotChunk,
-)
+from spindle.raft.ready import InstallSnapshot, SnapshotInstalled, WriteSnapshotChunk
+from spindle.raft.responses import FetchPartitionData, SnapshotPartition
 from spindle.raft.roles import Follower, SnapshotFetch
+
+_SNAPSHOT_LOST: Final = (
+    ErrorCode.SNAPSHOT_NOT_FOUND,
+    ErrorCode.POSITION_OUT_OF_RANGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 # ---------------------------------------------------------------- sending
 
@@ -100,21 +101,11 @@ def _fetch(core: QuorumCore) -> Message:
 
 
 def handle_fetch_response(
-    core: QuorumCore, sent: InFlight, response: FetchResponse, now_ms: int
+    core: QuorumCore, role: Follower, sent: InFlight, partition: FetchPartitionData, now_ms: int
 ) -> None:
     """Append the records of the leader's answer, truncate the log, or begin to load a snapshot."""
-    partition = _only_fetched_partition(response)
-    if response.error_code or partition is None:
-        core.connections.back_off(sent.destination.id, now_ms)
-        return
-    endpoints = leader_named_by(core, partition.current_leader.leader_id, response.node_endpoints)
-    if handle_common_response(core, sent, partition, endpoints, now_ms):
-        return
-    role = core.role
     asked = sent.message.topics[0].partitions[0]  # type: ignore[attr-defined]
-    if not isinstance(role, Follower) or asked.fetch_offset != core.log.end_offset:
-        return
-    if core.is_installing_snapshot:
+    if asked.fetch_offset != core.log.end_offset or core.is_installing_snapshot:
         return
     if partition.diverging_epoch.epoch >= 0 and partition.diverging_epoch.end_offset >= 0:
         end = OffsetAndEpoch(partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch)
@@ -132,30 +123,16 @@ def handle_fetch_response(
     role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
 
 
-def handle_refused_fetch(core: QuorumCore, sent: InFlight, now_ms: int) -> None:
+def handle_refused_fetch(core: QuorumCore, role: Follower, sent: InFlight, now_ms: int) -> None:
     """Ask for pre-votes soon: no process listens at the leader's address any more.
 
     The pre-votes show whether the others have lost the leader, too. If only this node's way to it
     is blocked, this node asks once, and not again before it has fetched.
     """
-    role = core.role
-    if (
-        isinstance(role, Follower)
-        and role.has_fetched
-        and sent.destination.id == role.leader_id
-        and sent.epoch == role.epoch
-    ):
+    if role.has_fetched and sent.destination.id == role.leader_id and sent.epoch == role.epoch:
         role.has_fetched = False  # others get the pre-vote of this node now
-        role.fetch_deadline_ms = min(role.fetch_deadline_ms, transitions.soon_ms(core, now_ms))
-
-
-def _only_fetched_partition(
-    response: FetchResponse,
-) -> FetchResponse.FetchableTopicResponse.PartitionData | None:
-    topics = response.responses
-    if len(topics) != 1 or len(topics[0].partitions) != 1:
-        return None
-    return topics[0].partitions[0]
+        deadline_ms = transitions.early_election_deadline_ms(core, now_ms)
+        role.fetch_deadline_ms = min(role.fetch_deadline_ms, deadline_ms)
 
 
 def truncation_offset(core: QuorumCore, leader_end: OffsetAndEpoch) -> int:
@@ -200,48 +177,36 @@ def _append_fetched(core: QuorumCore, role: Follower, records: Bytes) -> bool:
 # ---------------------------------------------------------------- snapshots
 
 
+def is_snapshot_lost(response: FetchSnapshotResponse) -> bool:
+    """Return True if the leader no longer has the snapshot that is being loaded."""
+    partition = requests.only_partition(response.topics)
+    return (
+        not response.error_code and partition is not None and partition.error_code in _SNAPSHOT_LOST
+    )
+
+
 def handle_fetch_snapshot_response(
-    core: QuorumCore, sent: InFlight, response: FetchSnapshotResponse, now_ms: int
+    core: QuorumCore, role: Follower, partition: SnapshotPartition, now_ms: int
 ) -> None:
-    """Store a part of the leader's snapshot, or end the loading of a snapshot that it lacks."""
-    partition: Any = requests.only_partition(response.topics)
-    if response.error_code or partition is None:
-        core.connections.back_off(sent.destination.id, now_ms)
-        return
-    leader_id = partition.current_leader.leader_id
-    endpoints = leader_named_by(core, leader_id, response.node_endpoints)
-    role = core.role
-    loading = role.snapshot if isinstance(role, Follower) else None
-    if partition.error_code in (
-        ErrorCode.SNAPSHOT_NOT_FOUND,
-        ErrorCode.POSITION_OUT_OF_RANGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ):
-        if isinstance(role, Follower):
-            role.snapshot = None  # ask anew: the leader names a snapshot that it has
-        core.connections.back_off(sent.destination.id, now_ms)
-        return
-    if handle_common_response(core, sent, partition, endpoints, now_ms):
-        return
-    role = core.role
-    answered = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+    """Store a part of the leader's snapshot; the last part installs it."""
+    loading = role.snapshot
+    snapshot_id = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
     if (
-        not isinstance(role, Follower)
-        or loading is None
-        or loading.snapshot_id != answered
+        loading is None
+        or loading.snapshot_id != snapshot_id
         or loading.position != partition.position
     ):
         return
     data = partition.unaligned_records or b""
-    core.ready.log_operations.append(WriteSnapshotChunk(answered, loading.position, data))
+    core.ready.log_operations.append(WriteSnapshotChunk(snapshot_id, loading.position, data))
     loading.position += len(data)
     if loading.position >= partition.size:
         core.is_installing_snapshot = True
-        core.ready.log_operations.append(InstallSnapshot(answered))
+        core.ready.log_operations.append(InstallSnapshot(snapshot_id))
     role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
 
 
-def handle_snapshot_installed(core: QuorumCore, event: SnapshotInstalled, now_ms: int) -> None:
+def reset_to_snapshot(core: QuorumCore, event: SnapshotInstalled) -> None:
     """Begin the log anew at the end of a snapshot, whose voters are in force."""
     snapshot_id = event.snapshot_id
     core.is_installing_snapshot = False
@@ -251,16 +216,15 @@ def handle_snapshot_installed(core: QuorumCore, event: SnapshotInstalled, now_ms
     if event.voters is not None:
         core.voters_changed(snapshot_id.offset - 1, event.voters)
     core.raise_high_watermark(snapshot_id.offset)
-    role = core.role
-    if isinstance(role, Follower):
-        role.snapshot = None
-        role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
 
 
-def handle_snapshot_unfit(core: QuorumCore, now_ms: int) -> None:
+def handle_snapshot_installed(core: QuorumCore, role: Follower, now_ms: int) -> None:
+    """Fetch from the end of the snapshot on."""
+    role.snapshot = None
+    role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
+
+
+def handle_snapshot_unfit(core: QuorumCore, role: Follower, now_ms: int) -> None:
     """Ask again after a while: the leader may have a newer snapshot, or another node may lead."""
-    core.is_installing_snapshot = False
-    role = core.role
-    if isinstance(role, Follower):
-        role.snapshot = None
-        core.connections.back_off(role.leader_id, now_ms, core.settings.fetch_timeout_ms // 2)
+    role.snapshot = None
+    core.connections.back_off(role.leader_id, now_ms, core.settings.fetch_timeout_ms // 2)
