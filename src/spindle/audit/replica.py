@@ -287,8 +287,8 @@ class ReplicaPass:
                 check_quorum_state,
             )
 
-            check_quorum_state(self.findings, path, batches.epoch_runs)
-            check_metadata_snapshots(self.findings, path, names)
+            check_quorum_state(self.findings, place.path, batches.epoch_runs)
+            check_metadata_snapshots(self.findings, place.path, names)
         return AuditedReplica(
             place,
             self._found_topic_id,
