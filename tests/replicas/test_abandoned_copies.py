@@ -68,7 +68,7 @@ def lose(broker: MovingBroker, path: str) -> None:
             broker.disks.remove(found)
 
 
-def test_a_copy_takes_the_place_of_a_log_in_an_offline_directory_once_nobody_counts_on_it() -> None:
+def test_a_copy_takes_the_place_of_a_log_in_an_offline_directory_once_nobody_needs_it() -> None:
     async def scenario() -> None:
         broker = after(await caught_up((OTHER, BROKER)))
         broker.directories[0].executor.fail("dead")

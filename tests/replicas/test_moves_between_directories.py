@@ -338,9 +338,7 @@ def test_deleted_records_stay_deleted_if_the_broker_dies_right_after_the_swap() 
     run(scenario)
 
 
-def test_a_log_whose_last_offsets_have_no_records_ends_its_move_in_place_of_copying_for_ever() -> (
-    None
-):
+def test_the_move_of_a_log_whose_last_offsets_have_no_records_ends() -> None:
     async def scenario() -> None:
         broker = await new_broker()
         await broker.fill()

@@ -250,7 +250,7 @@ def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until_each_
     run(scenario)
 
 
-def test_the_only_replica_of_a_directory_that_was_replaced_before_the_start_waits_for_its_name(
+def test_the_only_replica_of_a_directory_replaced_before_the_start_waits_for_its_name(
     tmp_path: Path,
 ) -> None:
     home = Home(tmp_path, 2).format()

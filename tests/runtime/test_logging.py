@@ -63,10 +63,8 @@ def test_the_banner_names_real_ports_ids_and_sizes(
         text = "\n".join(caplog.messages)
         assert re.search(r"Spindle \S+, Python 3\.\d+\.\d+", text)
         assert re.search(r"node 1 \(broker, controller\) of cluster 4L6g3nShT-eMCtK--X86sw", text)
-        assert (
-            f"listener PLAINTEXT on 127.0.0.1:{port} (PLAINTEXT), advertised as 127.0.0.1:{port}"
-            in text
-        )
+        here = f"127.0.0.1:{port}"
+        assert f"listener PLAINTEXT on {here} (PLAINTEXT), advertised as {here}" in text
         assert re.search(r"listener CONTROLLER on 127\.0\.0\.1:[1-9]", text)
         directory = r"log directory \S+/disk{}, id [\w-]{{22}}: {} partitions, 0 B{}$"
         for number, count, rest in ((1, 1, ", holds the metadata log"), (2, 0, ", cordoned")):
