@@ -13,9 +13,8 @@ from spindle.runtime.task_promise import promise_of
 
 @asynccontextmanager
 async def loop_complaints() -> AsyncIterator[list[dict[str, Any]]]:
-    """Run the test; return what reached the exception handler of its loop."""
+    """Give what reaches the exception handler of the loop meanwhile."""
     complaints: list[dict[str, Any]] = []
-
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     yield complaints

@@ -88,6 +88,7 @@ async def test_a_copy_of_the_only_replica_waits_for_the_offline_directory() -> N
     assert broker.replicas.lookup(*WHERE) is None
     assert broker.assigned == [DIRECTORY_LOST]
     assert await described(broker) == [("/disk0", 56, []), ("/disk1", 0, [(True, -1)])]
+    await broker.stop()
     again = await after(broker).start()
     assert len(values(again.partition.log)) == 13
 

@@ -77,8 +77,7 @@ def descriptors() -> int:
 async def node_with_batches(
     folder: Path, directories: int = 1, segment_bytes: int = 1 << 30
 ) -> AsyncIterator[tuple[Node, Client]]:
-    """Run a scenario on a node with topic `t` of `BATCHES` batches."""
-
+    """A node with a topic `t` of `BATCHES` batches, and a client of it."""
     home = Home(folder, directories=directories).format()
     async with running(home) as node, connected(node) as client:
         await client.create_topic("t", configs={"segment.bytes": str(segment_bytes)})
@@ -402,14 +401,17 @@ async def test_an_answer_that_hangs_on_its_disk_is_cut(tmp_path: Path, sends: Se
 async def test_a_connection_ends_although_a_thread_hangs_with_its_socket(
     tmp_path: Path, sends: Sends
 ) -> None:
-    async with node_with_batches(tmp_path, directories=2) as (node, _):
-        async with hanging(node) as (hang, begun), connected(node) as other:
-            sends.before = lambda file, descriptor: hang()
-            fetch = asyncio.ensure_future(other.fetch("t", 0, 0))
-            await begun.wait()
-            await other.send(b"")  # no frame may be empty
-            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-                await asyncio.wait_for(fetch, 5)
+    async with (
+        node_with_batches(tmp_path, directories=2) as (node, _),
+        hanging(node) as (hang, begun),
+        connected(node) as other,
+    ):
+        sends.before = lambda file, descriptor: hang()
+        fetch = asyncio.ensure_future(other.fetch("t", 0, 0))
+        await begun.wait()
+        await other.send(b"")  # no frame may be empty
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await asyncio.wait_for(fetch, 5)
 
 
 async def test_a_thread_that_hung_before_it_sent_sends_nothing(

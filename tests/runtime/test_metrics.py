@@ -342,7 +342,7 @@ def test_a_bad_address_is_refused_by_name(tmp_path: Path, value: str) -> None:
 async def metrics_server(
     timeout_s: float = 5.0,
 ) -> AsyncIterator[tuple[MetricsServer, dict[str, int]]]:
-    """Run a scenario against a server alone; how often it rendered."""
+    """Give a server without a node, and how often it has rendered."""
     calls = {"rendered": 0}
 
     async def render() -> bytes:

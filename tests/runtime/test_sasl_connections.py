@@ -37,8 +37,7 @@ INVALID = "Authentication failed: Invalid username or password"
 
 @asynccontextmanager
 async def sasl_client(**rules: Any) -> AsyncIterator[tuple[Served, Client]]:
-    """Run a scenario with a fresh listener and one client."""
-
+    """Give a fresh listener and one client, which has not logged in."""
     async with sasl_listener(**rules) as served, asyncio.timeout(20):
         client = Client(*await served.connect())
         try:

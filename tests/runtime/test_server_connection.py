@@ -194,15 +194,12 @@ async def test_no_answer_for_acks_0() -> None:
     assert len(session.server.frames) == 2
 
 
-def test_an_impossible_size_closes_the_connection() -> None:
-    for size in (0, -1, 2**31 - 1):
-
-        async def scenario(session: Session, size: int = size) -> None:
-            session.receive(pack(">i", size) + b"xxxx")
-            assert session.transport.is_closed
-            assert session.server.frames == []
-
-        run(scenario)
+@pytest.mark.parametrize("size", [0, -1, 2**31 - 1])
+async def test_an_impossible_size_closes_the_connection(size: int) -> None:
+    session = Session()
+    session.receive(pack(">i", size) + b"xxxx")
+    assert session.transport.is_closed
+    assert session.server.frames == []
 
 
 async def test_a_bad_request_closes_its_connection_only() -> None:

@@ -55,8 +55,7 @@ class Answer:
 async def sending_thread(
     pair: Pair, *, most_wait_s: float, cuts: list[int] | None = None
 ) -> AsyncIterator[tuple[DirectoryThread, Answer]]:
-    """Play a scenario with a thread, and see that nothing is left of it."""
-
+    """Give a thread and the answer that it sends, and see that nothing is left of them."""
     before, permits = descriptors(pair), len(socket_loan._permits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket_waits, "MOST_WAIT_S", most_wait_s)

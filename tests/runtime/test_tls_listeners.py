@@ -16,7 +16,6 @@ from tests.runtime.node_harness import (
     Home,
     batch_of,
     records_in,
-    run,
     running,
 )
 
@@ -242,19 +241,16 @@ async def test_a_tls_client_at_a_listener_without_tls_is_named_in_the_log_once(
     assert "the peer speaks TLS, but this side does not: check security.protocol" in lines[0]
 
 
-def trouble(folder: Path, changes: dict[str, str | None]) -> str:
+async def trouble(folder: Path, changes: dict[str, str | None]) -> str:
     """Return why a node with these keys does not start; None removes a key."""
     home = secured_home(folder)
     merged = {**home.properties, **changes}
     properties = {key: value for key, value in merged.items() if value is not None}
 
-    async def scenario() -> None:
+    with pytest.raises(ConfigError) as raised:
         TlsListeners(
             NodeConfig.from_properties(properties, must_run=True), lambda: NOW_MS, RequestMetrics()
         )
-
-    with pytest.raises(ConfigError) as raised:
-        run(scenario)
     assert "PRIVATE KEY" not in str(raised.value)
     return str(raised.value)
 
@@ -282,13 +278,13 @@ def trouble(folder: Path, changes: dict[str, str | None]) -> str:
         ),
     ],
 )
-def test_a_node_whose_tls_cannot_work_does_not_start(
+async def test_a_node_whose_tls_cannot_work_does_not_start(
     tmp_path: Path, changes: dict[str, str | None], words: str
 ) -> None:
-    assert words in trouble(tmp_path, changes)
+    assert words in await trouble(tmp_path, changes)
 
 
-def test_a_java_key_store_is_answered_with_the_line_that_converts_it(tmp_path: Path) -> None:
+async def test_a_java_key_store_is_answered_with_the_line_that_converts_it(tmp_path: Path) -> None:
     store = tmp_path / "server.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     keys = {
@@ -296,17 +292,17 @@ def test_a_java_key_store_is_answered_with_the_line_that_converts_it(tmp_path: P
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": "x",
     }
-    assert f"`keytool -importkeystore -srckeystore {store}" in trouble(tmp_path, keys)
+    assert f"`keytool -importkeystore -srckeystore {store}" in await trouble(tmp_path, keys)
 
 
-def test_a_key_that_does_not_belong_to_its_certificate_is_refused(tmp_path: Path) -> None:
+async def test_a_key_that_does_not_belong_to_its_certificate_is_refused(tmp_path: Path) -> None:
     own, other = certified("broker"), certified("broker")
     keys = {
         "ssl.keystore.location": None,
         "ssl.keystore.key": own.key_pem(),
         "ssl.keystore.certificate.chain": other.certificate_pem,
     }
-    text = trouble(tmp_path, keys)
+    text = await trouble(tmp_path, keys)
     assert "the private key does not belong to the first certificate" in text
 
 
@@ -322,9 +318,9 @@ def between_brokers(folder: Path, trusted: Certified) -> dict[str, str | None]:
     }
 
 
-def test_brokers_that_would_refuse_each_other_do_not_start(tmp_path: Path) -> None:
+async def test_brokers_that_would_refuse_each_other_do_not_start(tmp_path: Path) -> None:
     keys = between_brokers(tmp_path, certified("stranger", authority="stranger"))
-    assert "listener SECURE: brokers with these keys would refuse each other" in trouble(
+    assert "listener SECURE: brokers with these keys would refuse each other" in await trouble(
         tmp_path, keys
     )
 
