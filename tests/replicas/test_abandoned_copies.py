@@ -91,6 +91,7 @@ async def test_a_copy_of_the_only_replica_waits_for_the_offline_directory() -> N
     await broker.stop()
     again = await after(broker).start()
     assert len(values(again.partition.log)) == 13
+    await again.stop()
 
 
 async def test_a_copy_of_the_only_replica_takes_the_place_of_a_log_whose_disk_was_replaced() -> (

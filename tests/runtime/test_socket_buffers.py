@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.config.node_properties import COMBINED
+from node_properties import COMBINED
 
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.machine import LocalMachine

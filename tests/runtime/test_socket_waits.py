@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.runtime.socket_pair import CONTENT, HEAD, TAIL, Pair
+from socket_pair import CONTENT, HEAD, TAIL, Pair
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.executor import Unfinished

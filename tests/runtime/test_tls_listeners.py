@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from certificates import Certified, certified
-from tests.runtime.node_harness import (
+from node_harness import (
     Client,
     Home,
     batch_of,
