@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from peers.clients import create, settings
 from peers.node import Node
 

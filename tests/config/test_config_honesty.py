@@ -3,8 +3,8 @@
 from typing import Final
 
 import pytest
-from tests.config.key_readers import find_readers
-from tests.config.node_properties import COMBINED
+from key_readers import find_readers
+from node_properties import COMBINED
 
 from spindle.config.authorizer import STANDARD_AUTHORIZER
 from spindle.config.broker_keys import DYNAMIC_KEYS

@@ -1,7 +1,7 @@
 """A controller over a quorum in memory; the test moves its clock and commits its records."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -261,8 +261,3 @@ def registration(
         log_dirs=directories,
         **more,
     )
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a test's coroutine to its end."""
-    asyncio.run(scenario)

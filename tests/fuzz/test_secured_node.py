@@ -59,12 +59,12 @@ def finding(node: SecuredNode, seconds: float = 20.0) -> str:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seconds", SECONDS)
-def test_nobody_without_a_right_sees_or_changes_anything(
+async def test_nobody_without_a_right_sees_or_changes_anything(
     start_secured: StartSecured, seconds: float
 ) -> None:
     node = start_secured()
     plan = FuzzPlan(node.host, node.port, SEED, seconds, attackers=4)
-    outcome = asyncio.run(run_secured(plan, node))
+    outcome = await run_secured(plan, node)
     assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
     assert outcome.cases > 100
     assert outcome.answers > 100

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
@@ -156,7 +155,7 @@ def test_librdkafka_writes_with_a_signed_token_and_is_refused_with_other_ones(
         assert "invalid_token" in text
 
 
-def test_clients_of_python_write_with_a_signed_token(node: SpindleNode) -> None:
+async def test_clients_of_python_write_with_a_signed_token(node: SpindleNode) -> None:
     class OfAiokafka(AiokafkaProvider):  # type: ignore[misc]
         async def token(self) -> str:
             return token_of("alice")
@@ -176,7 +175,7 @@ def test_clients_of_python_write_with_a_signed_token(node: SpindleNode) -> None:
             return await producer.send_and_wait("python", b"x", partition=0)
 
     create(node, "python")
-    assert asyncio.run(write()).offset == 0
+    assert (await write()).offset == 0
     producer = KafkaProducer(
         bootstrap_servers=node.secure_bootstrap("LOGIN"),
         security_protocol="SASL_PLAINTEXT",

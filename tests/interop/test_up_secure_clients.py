@@ -1,6 +1,5 @@
 """`spindle up --secure` and clients of librdkafka: who comes in, and what ACLs allow."""
 
-import asyncio
 import json
 import signal
 import ssl
@@ -94,7 +93,7 @@ def test_the_administrator_may_do_everything_and_the_application_what_it_is_allo
     assert found == [b"hello", b"hello"]
 
 
-def test_python_clients_take_the_settings_that_are_written_for_them(
+async def test_python_clients_take_the_settings_that_are_written_for_them(
     cluster: dict[str, Any],
 ) -> None:
     settings = json.loads(Path(cluster["python_settings"]["admin"]).read_text())
@@ -110,7 +109,7 @@ def test_python_clients_take_the_settings_that_are_written_for_them(
             sent = await client.send_and_wait("t", b"hello")
             return str(sent.topic)
 
-    assert asyncio.run(send()) == "t"
+    assert await send() == "t"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 """A copy is read back from the disk in stretches while the copying goes on."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 from log_builders import NOW_MS, batch, values
 from moving_broker import Disks, HangingExecutor, LateExecutor, MovingBroker, new_cluster
@@ -11,10 +8,6 @@ from spindle.common.errors import ErrorCode
 from spindle.log.log import Log
 from spindle.replicas import copied_stretches, replica_copy
 from spindle.replication.replica_move import MoveState
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 @pytest.fixture(autouse=True)
@@ -54,158 +47,129 @@ def flip(broker: MovingBroker, log: Log, segment: int = 0) -> None:
     file.pwrite(bytes([file.pread(1, 100)[0] ^ 1]), 100)
 
 
-def test_the_current_log_is_read_once(compared: list[tuple[str, int]]) -> None:
-    async def scenario() -> None:
-        broker, _ = await new_broker()
-        expected = values(broker.partition.log)
-        await broker.begin()
-        await broker.until_moved()
-        assert values(broker.partition.log) == expected
-        assert compared == []
-
-    run(scenario)
+async def test_the_current_log_is_read_once(compared: list[tuple[str, int]]) -> None:
+    broker, _ = await new_broker()
+    expected = values(broker.partition.log)
+    await broker.begin()
+    await broker.until_moved()
+    assert values(broker.partition.log) == expected
+    assert compared == []
 
 
-def test_records_are_acknowledged_while_stretches_are_read_back() -> None:
-    async def scenario() -> None:
-        broker = await MovingBroker(Disks(), new_cluster(), executor=LateExecutor).start()
-        await broker.fill(40)
-        await broker.begin()
-        number = 40
-        while len(broker.replicas.moves):
-            assert (await broker.append(f"{number:500}")).first_offset == number
-            number += 1
-        assert broker.replicas.moves.failed == 0
-        assert [offset for offset, _ in values(broker.partition.log)] == list(range(number))
-
-    run(scenario)
+async def test_records_are_acknowledged_while_stretches_are_read_back() -> None:
+    broker = await MovingBroker(Disks(), new_cluster(), executor=LateExecutor).start()
+    await broker.fill(40)
+    await broker.begin()
+    number = 40
+    while len(broker.replicas.moves):
+        assert (await broker.append(f"{number:500}")).first_offset == number
+        number += 1
+    assert broker.replicas.moves.failed == 0
+    assert [offset for offset, _ in values(broker.partition.log)] == list(range(number))
 
 
 @pytest.mark.parametrize("segment", [0, 1, -1])
-def test_a_bit_that_flips_in_the_copy_is_found_and_the_copy_made_again(segment: int) -> None:
-    async def scenario() -> None:
-        broker, target = await new_broker()
-        expected = values(broker.partition.log)
-        target.hangs_at = "read_back"
-        await broker.begin()
-        await broker.until(lambda: bool(target.waiting))
-        move = broker.move
-        flip(broker, move.future, segment)
-        truncations = move.future.truncation_count
-        target.release()
-        await broker.until_moved()
-        assert move.future.truncation_count == truncations + 1
-        assert values(broker.partition.log) == expected
-
-    run(scenario)
+async def test_a_bit_that_flips_in_the_copy_is_found_and_the_copy_made_again(segment: int) -> None:
+    broker, target = await new_broker()
+    expected = values(broker.partition.log)
+    target.hangs_at = "read_back"
+    await broker.begin()
+    await broker.until(lambda: bool(target.waiting))
+    move = broker.move
+    flip(broker, move.future, segment)
+    truncations = move.future.truncation_count
+    target.release()
+    await broker.until_moved()
+    assert move.future.truncation_count == truncations + 1
+    assert values(broker.partition.log) == expected
 
 
-def test_a_bit_that_flips_in_the_current_log_before_it_is_copied_ends_the_move() -> None:
-    async def scenario() -> None:
-        broker, _ = await new_broker()
-        flip(broker, broker.partition.log, 5)
-        assert await broker.begin() == ErrorCode.NONE
-        await broker.until(lambda: not broker.mover.is_busy)
-        assert broker.replicas.moves.failed == 1
-        assert broker.partition.directory is broker.directories[0]
-        assert broker.names(1) == ["orders-0-delete"]
-
-    run(scenario)
+async def test_a_bit_that_flips_in_the_current_log_before_it_is_copied_ends_the_move() -> None:
+    broker, _ = await new_broker()
+    flip(broker, broker.partition.log, 5)
+    assert await broker.begin() == ErrorCode.NONE
+    await broker.until(lambda: not broker.mover.is_busy)
+    assert broker.replicas.moves.failed == 1
+    assert broker.partition.directory is broker.directories[0]
+    assert broker.names(1) == ["orders-0-delete"]
 
 
-def test_a_bit_that_flips_in_the_current_log_after_it_was_copied_is_not_in_the_copy() -> None:
-    async def scenario() -> None:
-        broker, target = await new_broker()
-        expected = values(broker.partition.log)
-        target.hangs_at = "read_back"
-        await broker.begin()
-        await broker.until(lambda: bool(target.waiting))
-        flip(broker, broker.partition.log)
-        target.release()
-        await broker.until_moved()
-        assert values(broker.partition.log) == expected
-
-    run(scenario)
+async def test_a_bit_that_flips_in_the_current_log_after_it_was_copied_is_not_in_the_copy() -> None:
+    broker, target = await new_broker()
+    expected = values(broker.partition.log)
+    target.hangs_at = "read_back"
+    await broker.begin()
+    await broker.until(lambda: bool(target.waiting))
+    flip(broker, broker.partition.log)
+    target.release()
+    await broker.until_moved()
+    assert values(broker.partition.log) == expected
 
 
-def test_a_truncation_while_a_stretch_is_read_back_has_the_rest_compared(
+async def test_a_truncation_while_a_stretch_is_read_back_has_the_rest_compared(
     compared: list[tuple[str, int]],
 ) -> None:
-    async def scenario() -> None:
-        broker, target = await new_broker()
-        broker.is_deaf = True
-        target.hangs_at = "read_back"
-        await broker.begin()
-        await broker.until(lambda: bool(target.waiting))
-        log = broker.partition.log
-        log.truncate_to(5)
-        log.append_as_leader(bytearray(batch("other")), 3, NOW_MS)
-        target.release()
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        broker.record(broker.directories[1].directory_id)
-        await broker.follow_metadata()
-        await broker.until_moved()
-        assert values(broker.partition.log)[-1] == (5, "other")
-        assert broker.replicas.moves.failed == 0
-
-    run(scenario)
+    broker, target = await new_broker()
+    broker.is_deaf = True
+    target.hangs_at = "read_back"
+    await broker.begin()
+    await broker.until(lambda: bool(target.waiting))
+    log = broker.partition.log
+    log.truncate_to(5)
+    log.append_as_leader(bytearray(batch("other")), 3, NOW_MS)
+    target.release()
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    broker.record(broker.directories[1].directory_id)
+    await broker.follow_metadata()
+    await broker.until_moved()
+    assert values(broker.partition.log)[-1] == (5, "other")
+    assert broker.replicas.moves.failed == 0
 
 
-def test_retention_that_removes_a_stretch_does_not_end_the_move() -> None:
-    async def scenario() -> None:
-        broker, target = await new_broker()
-        target.hangs_at = "read_back"
-        await broker.begin()
-        await broker.until(lambda: bool(target.waiting))
-        log = broker.partition.log
-        log.increment_log_start_offset(30)
-        log.delete_old_segments(NOW_MS)
-        broker.move.future.update_high_watermark(broker.move.future.log_end_offset)
-        target.release()
-        await broker.until_moved()
-        assert [offset for offset, _ in values(broker.partition.log)] == list(range(30, 40))
-        assert broker.replicas.moves.failed == 0
-
-    run(scenario)
+async def test_retention_that_removes_a_stretch_does_not_end_the_move() -> None:
+    broker, target = await new_broker()
+    target.hangs_at = "read_back"
+    await broker.begin()
+    await broker.until(lambda: bool(target.waiting))
+    log = broker.partition.log
+    log.increment_log_start_offset(30)
+    log.delete_old_segments(NOW_MS)
+    broker.move.future.update_high_watermark(broker.move.future.log_end_offset)
+    target.release()
+    await broker.until_moved()
+    assert [offset for offset, _ in values(broker.partition.log)] == list(range(30, 40))
+    assert broker.replicas.moves.failed == 0
 
 
-def test_a_copy_that_goes_on_after_a_restart_is_compared_with_the_current_log(
+async def test_a_copy_that_goes_on_after_a_restart_is_compared_with_the_current_log(
     compared: list[tuple[str, int]],
 ) -> None:
-    async def scenario() -> None:
-        broker, _ = await new_broker()
-        expected = values(broker.partition.log)
-        broker.quota.limit_bytes_per_s = 3000
-        await broker.begin()
-        await broker.until(lambda: broker.move.future.log_end_offset > 10)
-        copied = broker.move.future.log_end_offset
-        await broker.stop()
-        again = await MovingBroker(
-            broker.disks, broker.cluster, uuids=iter(range(900, 999))
-        ).start()
-        await again.until_moved()
-        assert values(again.partition.log) == expected
-        assert {offset for place, offset in compared if place == "disk0"} <= set(range(copied))
-        assert ("disk0", 0) in compared
-
-    run(scenario)
+    broker, _ = await new_broker()
+    expected = values(broker.partition.log)
+    broker.quota.limit_bytes_per_s = 3000
+    await broker.begin()
+    await broker.until(lambda: broker.move.future.log_end_offset > 10)
+    copied = broker.move.future.log_end_offset
+    await broker.stop()
+    again = await MovingBroker(broker.disks, broker.cluster, uuids=iter(range(900, 999))).start()
+    await again.until_moved()
+    assert values(again.partition.log) == expected
+    assert {offset for place, offset in compared if place == "disk0"} <= set(range(copied))
+    assert ("disk0", 0) in compared
 
 
 @pytest.mark.parametrize("disk", [0, 1])
-def test_a_disk_that_fails_while_a_stretch_is_read_back_ends_the_move(disk: int) -> None:
-    async def scenario() -> None:
-        broker, target = await new_broker()
-        target.hangs_at = "read_back"
-        await broker.begin()
-        await broker.until(lambda: bool(target.waiting))
-        if disk == 1:
-            target.give_up()
-        else:
-            broker.directories[0].executor.fail("pulled out")
-            await broker.until(lambda: not len(broker.replicas.moves))
-            target.release()
-        await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
-        assert broker.replicas.moves.failed == 1
-        assert broker.partition.directory is broker.directories[0]
-
-    run(scenario)
+async def test_a_disk_that_fails_while_a_stretch_is_read_back_ends_the_move(disk: int) -> None:
+    broker, target = await new_broker()
+    target.hangs_at = "read_back"
+    await broker.begin()
+    await broker.until(lambda: bool(target.waiting))
+    if disk == 1:
+        target.give_up()
+    else:
+        broker.directories[0].executor.fail("pulled out")
+        await broker.until(lambda: not len(broker.replicas.moves))
+        target.release()
+    await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
+    assert broker.replicas.moves.failed == 1
+    assert broker.partition.directory is broker.directories[0]

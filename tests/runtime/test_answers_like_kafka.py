@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_harness import Client, Home, batch_of, connected, produce_request, run, running
+from node_harness import Client, Home, batch_of, connected, produce_request, running
 
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -216,14 +216,11 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_answer(tmp_path: Path, check: Any) -> None:
-    async def scenario() -> None:
-        async with (
-            running(Home(tmp_path, directories=1).format()) as node,
-            connected(node) as client,
-        ):
-            await client.create_topic("two", 2)
-            await client.create_topic("compact", configs={"cleanup.policy": "compact"})
-            await check(client)
-
-    run(scenario)
+async def test_answer(tmp_path: Path, check: Any) -> None:
+    async with (
+        running(Home(tmp_path, directories=1).format()) as node,
+        connected(node) as client,
+    ):
+        await client.create_topic("two", 2)
+        await client.create_topic("compact", configs={"cleanup.policy": "compact"})
+        await check(client)

@@ -10,7 +10,7 @@ import pytest
 from cluster_harness import bootstrap_of, eventually
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from node_harness import Client, Home, connected, run, running
+from node_harness import Client, Home, connected, running
 
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.common.ids import TopicPartition as Partition
@@ -177,7 +177,7 @@ async def live(node: Node, client: Client, life: int) -> Any:
 
 
 @pytest.mark.full
-def test_both_coordinators_load_what_compaction_left(tmp_path: Path) -> None:
+async def test_both_coordinators_load_what_compaction_left(tmp_path: Path) -> None:
     home = Home(
         tmp_path,
         1,
@@ -188,22 +188,19 @@ def test_both_coordinators_load_what_compaction_left(tmp_path: Path) -> None:
         log_cleaner_backoff_ms="5",
     ).format()
 
-    async def scenario() -> None:
-        known: Any = None
-        for life in range(3):
-            async with running(home) as node, connected(node) as client:
-                assert node.broker is not None
-                if life == 0:
-                    await client.create_topic("t", 2)
-                else:
-                    for shards in (
-                        node.broker.groups,
-                        node.broker.coordinators.transactions.shards,
-                    ):
-                        await shards.wait_loaded()
-                    assert (transactions(node), offsets(node), pending(node)) == known
-                known = await live(node, client, life)
-                assert known[0]["open"].state is TransactionState.ONGOING
-                assert [found[1:] for found in known[2]] == [("exact0", 1, 999)]
-
-    run(scenario)
+    known: Any = None
+    for life in range(3):
+        async with running(home) as node, connected(node) as client:
+            assert node.broker is not None
+            if life == 0:
+                await client.create_topic("t", 2)
+            else:
+                for shards in (
+                    node.broker.groups,
+                    node.broker.coordinators.transactions.shards,
+                ):
+                    await shards.wait_loaded()
+                assert (transactions(node), offsets(node), pending(node)) == known
+            known = await live(node, client, life)
+            assert known[0]["open"].state is TransactionState.ONGOING
+            assert [found[1:] for found in known[2]] == [("exact0", 1, 999)]

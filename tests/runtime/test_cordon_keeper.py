@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cluster_harness import eventually
 from metadata_history import image_of
-from node_harness import Client, Home, connected, partition_folders, run, running
+from node_harness import Client, Home, connected, partition_folders, running
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.node_config import NodeConfig
@@ -127,46 +127,40 @@ B = '{"path":"/b","owner":"ops","until_ms":2000}'
 C = '{"path":"/c"}'
 
 
-def test_a_broker_ends_a_cordon_whose_time_is_over_also_after_a_restart(
+async def test_a_broker_ends_a_cordon_whose_time_is_over_also_after_a_restart(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
 
-    async def scenario() -> None:
-        controller = Controller(failures=2)
-        now_ms = 1_999
-        keeper = keeper_of([], "/a", "/b", "/c", controller=controller, now_ms=lambda: now_ms)
-        keeper.follow(image(30, "/a,/b,/c", f"[{A},{B},{C}]"))
-        keeper.start()
-        assert await controller.asked.get() == [
-            ("spindle.cordon.notes", 0, f"[{B},{C}]"),
-            ("cordoned.log.dirs", 3, "/a"),
-        ]
-        assert "the time of a cordon is over: /a" in caplog.messages
-        now_ms = 2_000
-        keeper.follow(image(30, "/b,/c", f"[{B},{C}]"))
-        assert await controller.asked.get() == [
-            ("spindle.cordon.notes", 0, f"[{C}]"),
-            ("cordoned.log.dirs", 3, "/b"),
-        ]
-        assert "the time of a cordon is over: /b, by ops" in caplog.messages
-        await keeper.stop()
-
-    run(scenario)
+    controller = Controller(failures=2)
+    now_ms = 1_999
+    keeper = keeper_of([], "/a", "/b", "/c", controller=controller, now_ms=lambda: now_ms)
+    keeper.follow(image(30, "/a,/b,/c", f"[{A},{B},{C}]"))
+    keeper.start()
+    assert await controller.asked.get() == [
+        ("spindle.cordon.notes", 0, f"[{B},{C}]"),
+        ("cordoned.log.dirs", 3, "/a"),
+    ]
+    assert "the time of a cordon is over: /a" in caplog.messages
+    now_ms = 2_000
+    keeper.follow(image(30, "/b,/c", f"[{B},{C}]"))
+    assert await controller.asked.get() == [
+        ("spindle.cordon.notes", 0, f"[{C}]"),
+        ("cordoned.log.dirs", 3, "/b"),
+    ]
+    assert "the time of a cordon is over: /b, by ops" in caplog.messages
+    await keeper.stop()
 
 
-def test_a_note_whose_cordon_a_kafka_controller_removed_is_removed() -> None:
-    async def scenario() -> None:
-        controller = Controller()
-        keeper = keeper_of([], "/a", "/b", controller=controller)
-        keeper.start()
-        keeper.follow(image(30, "/b", f"[{A}]"))
-        assert await controller.asked.get() == [("spindle.cordon.notes", 1, None)]
-        keeper.follow(image(30, "/b"))
-        await keeper.stop()
-        assert controller.asked.empty()
-
-    run(scenario)
+async def test_a_note_whose_cordon_a_kafka_controller_removed_is_removed() -> None:
+    controller = Controller()
+    keeper = keeper_of([], "/a", "/b", controller=controller)
+    keeper.start()
+    keeper.follow(image(30, "/b", f"[{A}]"))
+    assert await controller.asked.get() == [("spindle.cordon.notes", 1, None)]
+    keeper.follow(image(30, "/b"))
+    await keeper.stop()
+    assert controller.asked.empty()
 
 
 async def alter(client: Client, value: str | None, operation: int = 0) -> tuple[int, str | None]:
@@ -186,108 +180,94 @@ async def cordoned(client: Client) -> list[bool]:
     return [result.is_cordoned for result in answer.results]
 
 
-def test_a_broker_cordons_by_any_path_that_leads_to_its_directory(tmp_path: Path) -> None:
+async def test_a_broker_cordons_by_any_path_that_leads_to_its_directory(tmp_path: Path) -> None:
     home = Home(tmp_path).format()
     first, second, _ = home.directories
     link = tmp_path / "link"
     link.symlink_to(second)
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            for written in (f"{second}/", str(link), f"{first}/../disk2"):
-                assert await alter(client, written) == (0, None)
-                assert await cordoned(client) == [False, True, False]
-                assert node.publisher.image.configs.broker(1) == {"cordoned.log.dirs": written}
-            await client.create_topic("t", partitions=4)
-            await client.ask(DescribeLogDirsRequest(topics=None))
-            assert set(partition_folders(home).values()) == {"disk1", "disk3"}
-            wanted = AlterReplicaLogDirsRequest.AlterReplicaLogDir
-            move = wanted.AlterReplicaLogDirTopic(name="t", partitions=[0])
-            answer = await client.ask(
-                AlterReplicaLogDirsRequest(dirs=[wanted(path=str(second), topics=[move])])
-            )
-            code = answer.results[0].partitions[0].error_code
-            assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-            code, text = await alter(client, str(tmp_path / "disk4"))
-            assert code == ErrorCode.INVALID_REQUEST
-            assert text is not None
-            assert text.endswith(f"Missing entries : {tmp_path / 'disk4'}")
-
-    run(scenario)
+    async with running(home) as node, connected(node) as client:
+        for written in (f"{second}/", str(link), f"{first}/../disk2"):
+            assert await alter(client, written) == (0, None)
+            assert await cordoned(client) == [False, True, False]
+            assert node.publisher.image.configs.broker(1) == {"cordoned.log.dirs": written}
+        await client.create_topic("t", partitions=4)
+        await client.ask(DescribeLogDirsRequest(topics=None))
+        assert set(partition_folders(home).values()) == {"disk1", "disk3"}
+        wanted = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+        move = wanted.AlterReplicaLogDirTopic(name="t", partitions=[0])
+        answer = await client.ask(
+            AlterReplicaLogDirsRequest(dirs=[wanted(path=str(second), topics=[move])])
+        )
+        code = answer.results[0].partitions[0].error_code
+        assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        code, text = await alter(client, str(tmp_path / "disk4"))
+        assert code == ErrorCode.INVALID_REQUEST
+        assert text is not None
+        assert text.endswith(f"Missing entries : {tmp_path / 'disk4'}")
 
 
-def test_below_its_level_a_cordon_in_the_file_is_ignored_and_a_dynamic_one_refused(
+async def test_below_its_level_a_cordon_in_the_file_is_ignored_and_a_dynamic_one_refused(
     tmp_path: Path,
 ) -> None:
     home = Home(tmp_path, cordoned_log_dirs="*").format("--release-version", "4.2")
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            assert await cordoned(client) == [False, False, False]
-            assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
-            await client.create_topic("t", partitions=3)
-            code, text = await alter(client, str(home.directories[0]))
-            assert code == ErrorCode.INVALID_CONFIG
-            assert text == (
-                "The cordoned.log.dirs configuration value cannot be set because it requires "
-                "metadata.version >= 4.3-IV0"
-            )
-
-    run(scenario)
+    async with running(home) as node, connected(node) as client:
+        assert await cordoned(client) == [False, False, False]
+        assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
+        await client.create_topic("t", partitions=3)
+        code, text = await alter(client, str(home.directories[0]))
+        assert code == ErrorCode.INVALID_CONFIG
+        assert text == (
+            "The cordoned.log.dirs configuration value cannot be set because it requires "
+            "metadata.version >= 4.3-IV0"
+        )
 
 
-def test_all_directories_stay_cordoned_over_a_restart_with_one_of_them_gone(
+async def test_all_directories_stay_cordoned_over_a_restart_with_one_of_them_gone(
     tmp_path: Path,
 ) -> None:
     """The id of a directory that cannot be read is not known, so it is not reported."""
     home = Home(tmp_path).format()
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            assert await alter(client, "*") == (0, None)
-            assert await cordoned(client) == [True, True, True]
-            assert node.broker is not None
-            await node.broker.stop(10)
-        gone = home.directories[2] / "meta.properties"
-        gone.unlink()
-        gone.mkdir()
-        async with running(home) as node:
-            (broker,) = node.publisher.image.cluster.brokers.values()
-            assert len(broker.directories) == 2
-            assert not broker.has_uncordoned_directory()
-
-    run(scenario)
+    async with running(home) as node, connected(node) as client:
+        assert await alter(client, "*") == (0, None)
+        assert await cordoned(client) == [True, True, True]
+        assert node.broker is not None
+        await node.broker.stop(10)
+    gone = home.directories[2] / "meta.properties"
+    gone.unlink()
+    gone.mkdir()
+    async with running(home) as node:
+        (broker,) = node.publisher.image.cluster.brokers.values()
+        assert len(broker.directories) == 2
+        assert not broker.has_uncordoned_directory()
 
 
-def test_a_note_is_shown_with_its_cordon_and_ends_with_it(tmp_path: Path) -> None:
+async def test_a_note_is_shown_with_its_cordon_and_ends_with_it(tmp_path: Path) -> None:
     home = Home(tmp_path).format()
     first = str(home.directories[0])
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            text = json.dumps([{"path": first, "owner": "ops", "reason": "worn", "until_ms": 1}])
-            configs = [
-                Altered.AlterableConfig(name="cordoned.log.dirs", value=first),
-                Altered.AlterableConfig(name="spindle.cordon.notes", value=text),
-            ]
-            resource = Altered(resource_type=4, resource_name="1", configs=configs)
-            request = IncrementalAlterConfigsRequest(resources=[resource])
-            assert node.broker is not None
-            seen: list[tuple[str, str | None, str | None, int | None]] = []
-            cordon = node.broker.replicas.cordon
+    async with running(home) as node, connected(node) as client:
+        text = json.dumps([{"path": first, "owner": "ops", "reason": "worn", "until_ms": 1}])
+        configs = [
+            Altered.AlterableConfig(name="cordoned.log.dirs", value=first),
+            Altered.AlterableConfig(name="spindle.cordon.notes", value=text),
+        ]
+        resource = Altered(resource_type=4, resource_name="1", configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        assert node.broker is not None
+        seen: list[tuple[str, str | None, str | None, int | None]] = []
+        cordon = node.broker.replicas.cordon
 
-            def noting(cordons: Mapping[str, Sequence[Cordon]]) -> None:
-                seen.extend(
-                    (c.cause, c.reason, c.owner, c.until_ms) for c in cordons.get(first, ())
-                )
-                cordon(cordons)
+        def noting(cordons: Mapping[str, Sequence[Cordon]]) -> None:
+            seen.extend((c.cause, c.reason, c.owner, c.until_ms) for c in cordons.get(first, ()))
+            cordon(cordons)
 
-            node.broker.replicas.cordon = noting  # type: ignore[method-assign]
-            answer = await client.ask(request)
-            assert answer.responses[0].error_code == 0
-            ended = {"cordoned.log.dirs": ""}
-            await eventually(lambda: node.publisher.image.configs.broker(1) == ended)
-            assert seen == [("configuration", "worn", "ops", 1)]
-            assert await cordoned(client) == [False, False, False]
-
-    run(scenario)
+        node.broker.replicas.cordon = noting  # type: ignore[method-assign]
+        answer = await client.ask(request)
+        assert answer.responses[0].error_code == 0
+        ended = {"cordoned.log.dirs": ""}
+        await eventually(lambda: node.publisher.image.configs.broker(1) == ended)
+        assert seen == [("configuration", "worn", "ops", 1)]
+        assert await cordoned(client) == [False, False, False]

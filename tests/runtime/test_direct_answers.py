@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from struct import pack
@@ -73,23 +73,17 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def play(
-    folder: Path,
-    scenario: Callable[[Node, Client], Coroutine[Any, Any, None]],
-    directories: int = 1,
-    segment_bytes: int = 1 << 30,
-) -> None:
-    """Run a scenario on a node with topic `t` of `BATCHES` batches."""
-
-    async def play_it() -> None:
-        home = Home(folder, directories=directories).format()
-        async with running(home) as node, connected(node) as client:
-            await client.create_topic("t", configs={"segment.bytes": str(segment_bytes)})
-            for number in range(BATCHES):
-                assert not (await client.produce("t", 0, batch_of(value_of(number)))).error_code
-            await scenario(node, client)
-
-    asyncio.run(asyncio.wait_for(play_it(), 60))
+@asynccontextmanager
+async def node_with_batches(
+    folder: Path, directories: int = 1, segment_bytes: int = 1 << 30
+) -> AsyncIterator[tuple[Node, Client]]:
+    """A node with a topic `t` of `BATCHES` batches, and a client of it."""
+    home = Home(folder, directories=directories).format()
+    async with running(home) as node, connected(node) as client:
+        await client.create_topic("t", configs={"segment.bytes": str(segment_bytes)})
+        for number in range(BATCHES):
+            assert not (await client.produce("t", 0, batch_of(value_of(number)))).error_code
+        yield node, client
 
 
 async def read_all(client: Client, max_bytes: int = 1 << 20) -> list[bytes]:
@@ -109,8 +103,8 @@ async def read_all(client: Client, max_bytes: int = 1 << 20) -> list[bytes]:
 EXPECTED = [value_of(number) for number in range(BATCHES)]
 
 
-def test_large_answers_go_from_the_file_to_the_socket(tmp_path: Path, sends: Sends) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+async def test_large_answers_go_from_the_file_to_the_socket(tmp_path: Path, sends: Sends) -> None:
+    async with node_with_batches(tmp_path) as (_, client):
         open_before = descriptors()
         for _ in range(3):
             assert await read_all(client) == EXPECTED
@@ -118,11 +112,11 @@ def test_large_answers_go_from_the_file_to_the_socket(tmp_path: Path, sends: Sen
         assert sends.sent_bytes > 3 * BATCH_BYTES
         assert descriptors() <= open_before + 2
 
-    play(tmp_path, scenario)
 
-
-def test_answers_of_every_version_and_isolation_are_whole(tmp_path: Path, sends: Sends) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+async def test_answers_of_every_version_and_isolation_are_whole(
+    tmp_path: Path, sends: Sends
+) -> None:
+    async with node_with_batches(tmp_path) as (_, client):
         for version in range(4, 13):
             for isolation_level in (0, 1):
                 request = fetch_request("t", 0, 3)
@@ -136,11 +130,11 @@ def test_answers_of_every_version_and_isolation_are_whole(tmp_path: Path, sends:
                 assert answer.aborted_transactions == (None, [])[isolation_level]
                 assert sends.calls > calls
 
-    play(tmp_path, scenario)
 
-
-def test_the_answers_of_a_session_and_of_several_directories(tmp_path: Path, sends: Sends) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+async def test_the_answers_of_a_session_and_of_several_directories(
+    tmp_path: Path, sends: Sends
+) -> None:
+    async with node_with_batches(tmp_path, directories=2) as (_, client):
         topic_id = await client.create_topic("u", 4)
         for number in range(4):
             for index in range(4):
@@ -173,28 +167,21 @@ def test_the_answers_of_a_session_and_of_several_directories(tmp_path: Path, sen
         request.max_wait_ms = 1
         assert (await client.ask(request)).responses == []
 
-    play(tmp_path, scenario, directories=2)
 
-
-def test_a_client_that_reads_late_gets_everything_and_holds_up_nobody(
+async def test_a_client_that_reads_late_gets_everything_and_holds_up_nobody(
     tmp_path: Path, sends: Sends
 ) -> None:
-    async def scenario(node: Node, client: Client) -> None:
-        async with connected(node) as slow:
-            request = request_prefix(1, 12, 1, "slow") + encode(fetch_request("t", 0, 0), 12)
-            for _ in range(5):  # the later ones wait for the first
-                await slow.send(request)
-            assert await read_all(client) == EXPECTED
-            for _ in range(5):
-                frame = await slow.receive()
-                answer, end = decode(FetchResponse, 12, frame, 5)
-                assert end == len(frame)
-                records = answer.responses[0].partitions[0].records
-                assert [
-                    record.value for record in records_in(memoryview(records or b""))
-                ] == EXPECTED
-
-    play(tmp_path, scenario)
+    async with node_with_batches(tmp_path) as (node, client), connected(node) as slow:
+        request = request_prefix(1, 12, 1, "slow") + encode(fetch_request("t", 0, 0), 12)
+        for _ in range(5):  # the later ones wait for the first
+            await slow.send(request)
+        assert await read_all(client) == EXPECTED
+        for _ in range(5):
+            frame = await slow.receive()
+            answer, end = decode(FetchResponse, 12, frame, 5)
+            assert end == len(frame)
+            records = answer.responses[0].partitions[0].records
+            assert [record.value for record in records_in(memoryview(records or b""))] == EXPECTED
 
 
 def change_between_jobs(
@@ -243,13 +230,13 @@ def replace_records(partition: Partition) -> None:
 
 
 @pytest.mark.parametrize("change", [remove_all, rename, delete, truncate_above])
-def test_an_answer_goes_on_while_its_file_is_renamed_removed_or_cut_behind_it(
+async def test_an_answer_goes_on_while_its_file_is_renamed_removed_or_cut_behind_it(
     tmp_path: Path,
     sends: Sends,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Partition], object],
 ) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+    async with node_with_batches(tmp_path) as (node, client):
         open_before = descriptors()
         sends.most_bytes = BATCH_BYTES // 2
         change_between_jobs(monkeypatch, node, change)
@@ -261,13 +248,11 @@ def test_an_answer_goes_on_while_its_file_is_renamed_removed_or_cut_behind_it(
         await client.fetch("t", 0, BATCHES, max_wait_ms=1)  # the thread has closed all by now
         assert descriptors() <= open_before + 2
 
-    play(tmp_path, scenario)
 
-
-def test_an_answer_is_cut_off_if_its_records_are_truncated(
+async def test_an_answer_is_cut_off_if_its_records_are_truncated(
     tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+    async with node_with_batches(tmp_path) as (node, _):
         sends.most_bytes = BATCH_BYTES
         change_between_jobs(monkeypatch, node, replace_records)
         async with connected(node) as other:
@@ -276,11 +261,11 @@ def test_an_answer_is_cut_off_if_its_records_are_truncated(
         assert node.broker is not None
         assert not any(d.is_offline for d in node.broker.replicas.directories)
 
-    play(tmp_path, scenario)
 
-
-def test_requests_behind_an_answer_are_answered_in_order(tmp_path: Path, sends: Sends) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+async def test_requests_behind_an_answer_are_answered_in_order(
+    tmp_path: Path, sends: Sends
+) -> None:
+    async with node_with_batches(tmp_path) as (node, _):
         sends.most_bytes = BATCH_BYTES
         frames = [
             request_prefix(1, 12, number, "c") + encode(fetch_request("t", 0, 0), 12)
@@ -296,11 +281,9 @@ def test_requests_behind_an_answer_are_answered_in_order(tmp_path: Path, sends: 
                 records = memoryview(answer.responses[0].partitions[0].records or b"")
                 assert [record.value for record in records_in(records)] == EXPECTED
 
-    play(tmp_path, scenario)
 
-
-def test_clients_that_leave_in_the_middle_harm_nobody(tmp_path: Path, sends: Sends) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+async def test_clients_that_leave_in_the_middle_harm_nobody(tmp_path: Path, sends: Sends) -> None:
+    async with node_with_batches(tmp_path) as (node, client):
         assert node.broker is not None
         address = ("127.0.0.1", node.broker.listeners[0].port)
         request = request_prefix(1, 12, 1, "gone") + encode(fetch_request("t", 0, 0), 12)
@@ -319,25 +302,23 @@ def test_clients_that_leave_in_the_middle_harm_nobody(tmp_path: Path, sends: Sen
             await client.fetch("t", 0, BATCHES, max_wait_ms=1)
         assert descriptors() <= before
 
-    play(tmp_path, scenario)
 
-
-def test_without_a_free_descriptor_answers_are_read(
+async def test_without_a_free_descriptor_answers_are_read(
     tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_descriptor(_: int) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
-    async def scenario(node: Node, client: Client) -> None:
+    async with node_with_batches(tmp_path) as (_, client):
         monkeypatch.setattr(os, "dup", no_descriptor)
         assert await read_all(client) == EXPECTED
         assert sends.calls == 0
 
-    play(tmp_path, scenario)
 
-
-def test_a_file_that_ends_too_early_cuts_only_the_connection(tmp_path: Path, sends: Sends) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+async def test_a_file_that_ends_too_early_cuts_only_the_connection(
+    tmp_path: Path, sends: Sends
+) -> None:
+    async with node_with_batches(tmp_path) as (node, _):
         sends.before = lambda file, _: os.truncate(file.path, 5 * BATCH_BYTES)
         async with connected(node) as other:
             with pytest.raises(asyncio.IncompleteReadError):
@@ -345,13 +326,12 @@ def test_a_file_that_ends_too_early_cuts_only_the_connection(tmp_path: Path, sen
         assert node.broker is not None
         assert not any(d.is_offline for d in node.broker.replicas.directories)
 
-    play(tmp_path, scenario)
 
-
-def test_a_disk_that_dies_in_an_answer_goes_offline_and_the_answer_is_cut(
+async def test_a_disk_that_dies_in_an_answer_goes_offline_and_the_answer_is_cut(
     tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+    async with node_with_batches(tmp_path, directories=2) as (node, client):
+
         def die(file: OsFile, _: int) -> None:
             monkeypatch.setattr(OsFile, "pread", dead)
             raise OSError(errno.EIO, "dead", file.path)
@@ -364,8 +344,6 @@ def test_a_disk_that_dies_in_an_answer_goes_offline_and_the_answer_is_cut(
             with pytest.raises(asyncio.IncompleteReadError):
                 await other.fetch("t", 0, 0)
         assert (await client.fetch("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-
-    play(tmp_path, scenario, directories=2)
 
 
 @asynccontextmanager
@@ -401,8 +379,8 @@ def give_up(node: Node) -> None:
             directory.executor.watch.look()
 
 
-def test_an_answer_that_hangs_on_its_disk_is_cut(tmp_path: Path, sends: Sends) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+async def test_an_answer_that_hangs_on_its_disk_is_cut(tmp_path: Path, sends: Sends) -> None:
+    async with node_with_batches(tmp_path, directories=2) as (node, client):
         async with hanging(node) as (hang, begun), connected(node) as other:
             before = descriptors()
             sends.before = lambda file, descriptor: hang()
@@ -419,28 +397,27 @@ def test_an_answer_that_hangs_on_its_disk_is_cut(tmp_path: Path, sends: Sends) -
             await client.fetch("t", 0, 0, max_wait_ms=1)
         assert descriptors() <= before
 
-    play(tmp_path, scenario, directories=2)
 
-
-def test_a_connection_ends_although_a_thread_hangs_with_its_socket(
+async def test_a_connection_ends_although_a_thread_hangs_with_its_socket(
     tmp_path: Path, sends: Sends
 ) -> None:
-    async def scenario(node: Node, client: Client) -> None:
-        async with hanging(node) as (hang, begun), connected(node) as other:
-            sends.before = lambda file, descriptor: hang()
-            fetch = asyncio.ensure_future(other.fetch("t", 0, 0))
-            await begun.wait()
-            await other.send(b"")  # no frame may be empty
-            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-                await asyncio.wait_for(fetch, 5)
+    async with (
+        node_with_batches(tmp_path, directories=2) as (node, _),
+        hanging(node) as (hang, begun),
+        connected(node) as other,
+    ):
+        sends.before = lambda file, descriptor: hang()
+        fetch = asyncio.ensure_future(other.fetch("t", 0, 0))
+        await begun.wait()
+        await other.send(b"")  # no frame may be empty
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await asyncio.wait_for(fetch, 5)
 
-    play(tmp_path, scenario, directories=2)
 
-
-def test_a_thread_that_hung_before_it_sent_sends_nothing(
+async def test_a_thread_that_hung_before_it_sent_sends_nothing(
     tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(node: Node, client: Client) -> None:
+    async with node_with_batches(tmp_path, directories=2) as (node, client):
         async with hanging(node) as (hang, begun), connected(node) as other:
             find = locating.locate
 
@@ -456,17 +433,15 @@ def test_a_thread_that_hung_before_it_sent_sends_nothing(
         assert (await client.fetch("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert sends.calls == 0
 
-    play(tmp_path, scenario, directories=2)
-
 
 @pytest.mark.parametrize("most_bytes", [0, BATCH_BYTES // 3])
-def test_nothing_wrong_is_sent_while_segments_come_go_and_move(
+async def test_nothing_wrong_is_sent_while_segments_come_go_and_move(
     tmp_path: Path, sends: Sends, most_bytes: int
 ) -> None:
     """Records tell their offset, and every checksum is checked, while files change all the time."""
     sends.most_bytes = most_bytes
 
-    async def scenario(node: Node, client: Client) -> None:
+    async with node_with_batches(tmp_path, directories=2, segment_bytes=1 << 20) as (node, client):
         assert node.broker is not None
         replicas = node.broker.replicas
         partition = replicas.lookup("t", 0)
@@ -496,8 +471,6 @@ def test_nothing_wrong_is_sent_while_segments_come_go_and_move(
             is_over = True
             await asyncio.gather(*readers)
         assert sends.sent_bytes > 20 * BATCH_BYTES
-
-    play(tmp_path, scenario, directories=2, segment_bytes=1 << 20)
 
 
 async def move(client: Client, folder: Path, partition: Partition) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster_harness import eventually
-from node_harness import Client, Home, connected, partition_folders, run, running
+from node_harness import Client, Home, connected, partition_folders, running
 
 from spindle.config.broker_values import BrokerValues
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest
@@ -50,62 +50,53 @@ def values(home: Home, **dynamic: str) -> BrokerValues:
     return BrokerValues(home.config(), {HIGH: "0.9", LOW: "0.8", **dynamic})
 
 
-def test_each_crossing_is_told_once_and_logged_with_its_numbers(
+async def test_each_crossing_is_told_once_and_logged_with_its_numbers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
 
-    async def scenario() -> None:
-        disks = Disks(a=0.95, b=0.5)
-        guard = FillGuard(values(Home(tmp_path)), disks.ask, disks.cordon)
-        await guard.check()
-        await guard.check()
-        assert disks.told == [("/a",)]
-        disks.used = {"a": 0.85, "b": 0.91}
-        await guard.check()
-        disks.used = {"a": 0.75, "b": 0.91}
-        await guard.check()
-        assert disks.told == [("/a",), ("/a", "/b"), ("/b",)]
-        assert caplog.messages == [
-            f"log directory /a is nearly full: 95.0 % of 1.0 GiB used, 51.2 MiB free; {HIGH}=0.9; "
-            "it is cordoned and gets no new replicas",
-            f"log directory /b is nearly full: 91.0 % of 1.0 GiB used, 92.2 MiB free; {HIGH}=0.9; "
-            "it is cordoned and gets no new replicas",
-            f"log directory /a has room again: 75.0 % of 1.0 GiB used, 256.0 MiB free; {LOW}=0.8; "
-            "its cordon for space ends",
-        ]
-
-    run(scenario)
+    disks = Disks(a=0.95, b=0.5)
+    guard = FillGuard(values(Home(tmp_path)), disks.ask, disks.cordon)
+    await guard.check()
+    await guard.check()
+    assert disks.told == [("/a",)]
+    disks.used = {"a": 0.85, "b": 0.91}
+    await guard.check()
+    disks.used = {"a": 0.75, "b": 0.91}
+    await guard.check()
+    assert disks.told == [("/a",), ("/a", "/b"), ("/b",)]
+    assert caplog.messages == [
+        f"log directory /a is nearly full: 95.0 % of 1.0 GiB used, 51.2 MiB free; {HIGH}=0.9; "
+        "it is cordoned and gets no new replicas",
+        f"log directory /b is nearly full: 91.0 % of 1.0 GiB used, 92.2 MiB free; {HIGH}=0.9; "
+        "it is cordoned and gets no new replicas",
+        f"log directory /a has room again: 75.0 % of 1.0 GiB used, 256.0 MiB free; {LOW}=0.8; "
+        "its cordon for space ends",
+    ]
 
 
-def test_below_the_level_of_cordons_the_log_says_that_nothing_changes(
+async def test_below_the_level_of_cordons_the_log_says_that_nothing_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        disks = Disks(a=0.95)
-        disks.has_effect = False
-        await FillGuard(values(Home(tmp_path)), disks.ask, disks.cordon).check()
-        (warning,) = caplog.messages
-        assert "it still gets new replicas: metadata.version does not support" in warning
-
-    run(scenario)
+    disks = Disks(a=0.95)
+    disks.has_effect = False
+    await FillGuard(values(Home(tmp_path)), disks.ask, disks.cordon).check()
+    (warning,) = caplog.messages
+    assert "it still gets new replicas: metadata.version does not support" in warning
 
 
-def test_it_is_off_unless_the_high_watermark_is_below_one(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        home = Home(tmp_path)
-        disks = Disks(a=0.99)
-        guard = FillGuard(BrokerValues(home.config()), disks.ask, disks.cordon)
-        await guard.check()
-        assert (disks.asked, disks.told) == (0, [])
-        guard.start()
-        guard.update(values(home))
-        await eventually(lambda: disks.told == [("/a",)])
-        guard.update(BrokerValues(home.config()))
-        await eventually(lambda: disks.told == [("/a",), ()])
-        await guard.stop()
-
-    run(scenario)
+async def test_it_is_off_unless_the_high_watermark_is_below_one(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    disks = Disks(a=0.99)
+    guard = FillGuard(BrokerValues(home.config()), disks.ask, disks.cordon)
+    await guard.check()
+    assert (disks.asked, disks.told) == (0, [])
+    guard.start()
+    guard.update(values(home))
+    await eventually(lambda: disks.told == [("/a",)])
+    guard.update(BrokerValues(home.config()))
+    await eventually(lambda: disks.told == [("/a",), ()])
+    await guard.stop()
 
 
 async def alter(client: Client, **changes: str) -> tuple[int, str | None]:
@@ -127,22 +118,19 @@ async def causes(client: Client) -> list[list[str]]:
     return [[cordon.cause for cordon in disk.cordons] for disk in answer.disks]
 
 
-def test_the_watermarks_are_checked_against_each_other(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(Home(tmp_path).format()) as node, connected(node) as client:
-            refused = (42, f"{LOW}=0.8 must be less than {HIGH}=0.7")
-            assert await alter(client, high="0.7") == refused
-            assert await alter(client, high="0.7", low="0.6") == (0, None)
-            code, text = await alter(client, low="0.75")
-            assert (code, text) == (42, f"{LOW}=0.75 must be less than {HIGH}=0.7")
-            assert (await alter(client, low=""))[0] == 42, "the default, 0.8, is not less"
-            assert await alter(client, high="", low="") == (0, None)
-            code, text = await alter(client, high="1.5")
-            assert code == 42
-            assert text is not None
-            assert "Value must be no more than 1" in text
-
-    run(scenario)
+async def test_the_watermarks_are_checked_against_each_other(tmp_path: Path) -> None:
+    async with running(Home(tmp_path).format()) as node, connected(node) as client:
+        refused = (42, f"{LOW}=0.8 must be less than {HIGH}=0.7")
+        assert await alter(client, high="0.7") == refused
+        assert await alter(client, high="0.7", low="0.6") == (0, None)
+        code, text = await alter(client, low="0.75")
+        assert (code, text) == (42, f"{LOW}=0.75 must be less than {HIGH}=0.7")
+        assert (await alter(client, low=""))[0] == 42, "the default, 0.8, is not less"
+        assert await alter(client, high="", low="") == (0, None)
+        code, text = await alter(client, high="1.5")
+        assert code == 42
+        assert text is not None
+        assert "Value must be no more than 1" in text
 
 
 @contextmanager
@@ -172,34 +160,31 @@ def cordoned_in_metadata(node: Node) -> int:
     return len(broker.cordoned_directories or ())
 
 
-def test_a_small_file_system_that_fills_and_empties(
+async def test_a_small_file_system_that_fills_and_empties(
     tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spindle.runtime.broker.fill_guard.CHECK_S", 0.01)
     home = Home(tmp_path, directories=2).format()
     ballast = small_disk / "ballast"
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            assert await alter(client, high="0.95", low="0.5") == (0, None)
-            assert await causes(client) == [[], []]
-            # Not wholly: a broker that cannot write its checkpoints gives the directory up.
-            ballast.write_bytes(bytes(SMALL_BYTES * 97 // 100))
-            await eventually(lambda: cordoned_in_metadata(node) == 1)
-            assert await causes(client) == [[], ["watermark"]]
-            described = await client.ask(DescribeLogDirsRequest(topics=None))
-            assert [each.is_cordoned for each in described.results] == [False, True]
-            await client.create_topic("t", partitions=3)
-            await client.ask(DescribeLogDirsRequest(topics=None))
-            assert set(partition_folders(home).values()) == {"disk1"}
+    async with running(home) as node, connected(node) as client:
+        assert await alter(client, high="0.95", low="0.5") == (0, None)
+        assert await causes(client) == [[], []]
+        # Not wholly: a broker that cannot write its checkpoints gives the directory up.
+        ballast.write_bytes(bytes(SMALL_BYTES * 97 // 100))
+        await eventually(lambda: cordoned_in_metadata(node) == 1)
+        assert await causes(client) == [[], ["watermark"]]
+        described = await client.ask(DescribeLogDirsRequest(topics=None))
+        assert [each.is_cordoned for each in described.results] == [False, True]
+        await client.create_topic("t", partitions=3)
+        await client.ask(DescribeLogDirsRequest(topics=None))
+        assert set(partition_folders(home).values()) == {"disk1"}
 
-            assert await alter(client, cordoned=str(small_disk)) == (0, None)
-            assert await causes(client) == [[], ["configuration", "watermark"]]
-            ballast.unlink()
-            while await causes(client) != [[], ["configuration"]]:
-                pass
-            assert cordoned_in_metadata(node) == 1, "the cordon of the operator stays"
-            assert await alter(client, cordoned="") == (0, None)
-            await eventually(lambda: cordoned_in_metadata(node) == 0)
-
-    run(scenario)
+        assert await alter(client, cordoned=str(small_disk)) == (0, None)
+        assert await causes(client) == [[], ["configuration", "watermark"]]
+        ballast.unlink()
+        while await causes(client) != [[], ["configuration"]]:
+            pass
+        assert cordoned_in_metadata(node) == 1, "the cordon of the operator stays"
+        assert await alter(client, cordoned="") == (0, None)
+        await eventually(lambda: cordoned_in_metadata(node) == 0)

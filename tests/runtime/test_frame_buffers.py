@@ -15,7 +15,6 @@ from node_harness import (
     partition_folders,
     produce_request,
     records_in,
-    run,
     running,
 )
 
@@ -76,14 +75,16 @@ def test_no_two_frames_that_are_in_use_share_memory(steps: Sequence[tuple[int, i
         assert all(bytes(view) == content for _, content, view in held)
 
 
-def test_a_hanging_disk_keeps_the_records_of_requests_that_nobody_waits_for(tmp_path: Path) -> None:
+async def test_a_hanging_disk_keeps_the_records_of_requests_that_nobody_waits_for(
+    tmp_path: Path,
+) -> None:
     """A produce that timed out, and one whose connection is closed, are appended later all the
     same; meanwhile many requests go to another disk."""
     home = Home(tmp_path, directories=2).format()
     gate = threading.Event()
     timed_out, closed = b"t" * 300_000, b"c" * 300_000
 
-    async def scenario() -> None:
+    try:
         async with running(home) as node, connected(node) as client:
             await client.create_topic("t", partitions=2)
             assert node.broker is not None
@@ -116,8 +117,5 @@ def test_a_hanging_disk_keeps_the_records_of_requests_that_nobody_waits_for(tmp_
                 *(timed_out, closed, b"last", b"x" * 300_000),
                 *(bytes([number]) * 300_000 for number in range(40)),
             ]
-
-    try:
-        run(scenario)
     finally:
         gate.set()

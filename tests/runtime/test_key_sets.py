@@ -73,72 +73,60 @@ async def until_accepted(keys: KeySet, token: str) -> None:
         await asyncio.sleep(0)
 
 
-def test_an_unknown_key_makes_the_set_be_read_again_but_not_by_everybody() -> None:
-    async def scenario() -> None:
-        provider, times_s = Provider("one"), [0.0]
-        async with opened(provider, times_s) as keys:
-            provider.names = ("two",)
-            with pytest.raises(UnknownKey):
-                keys.claims(signed(CLAIMS, "two"))
-            for _ in range(3):
-                await asyncio.sleep(0)
-            assert provider.reads == 1
-            times_s.append(LEAST_PAUSE_S)
-            with pytest.raises(UnknownKey):
-                keys.claims(signed(CLAIMS, "two"))
-            await until_read(provider, 2)
-            await until_accepted(keys, signed(CLAIMS, "two"))
-            with pytest.raises(UnknownKey):
-                keys.claims(signed(CLAIMS, "one"))
-
-    asyncio.run(scenario())
+async def test_an_unknown_key_makes_the_set_be_read_again_but_not_by_everybody() -> None:
+    provider, times_s = Provider("one"), [0.0]
+    async with opened(provider, times_s) as keys:
+        provider.names = ("two",)
+        with pytest.raises(UnknownKey):
+            keys.claims(signed(CLAIMS, "two"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert provider.reads == 1
+        times_s.append(LEAST_PAUSE_S)
+        with pytest.raises(UnknownKey):
+            keys.claims(signed(CLAIMS, "two"))
+        await until_read(provider, 2)
+        await until_accepted(keys, signed(CLAIMS, "two"))
+        with pytest.raises(UnknownKey):
+            keys.claims(signed(CLAIMS, "one"))
 
 
-def test_a_provider_that_is_down_at_the_start_is_tried_again() -> None:
-    async def scenario() -> None:
-        provider = Provider()
+async def test_a_provider_that_is_down_at_the_start_is_tried_again() -> None:
+    provider = Provider()
+    provider.names = None
+    async with opened(provider) as keys:
+        with pytest.raises(TokenRefused, match="could not be read yet"):
+            keys.claims(signed(CLAIMS))
+        await until_read(provider, 3)
+        provider.names = ("one",)
+        await until_accepted(keys, signed(CLAIMS))
+
+
+async def test_keys_stay_while_the_provider_is_down() -> None:
+    provider, times_s = Provider("one"), [0.0]
+    async with opened(provider, times_s) as keys:
         provider.names = None
-        async with opened(provider) as keys:
-            with pytest.raises(TokenRefused, match="could not be read yet"):
-                keys.claims(signed(CLAIMS))
-            await until_read(provider, 3)
-            provider.names = ("one",)
-            await until_accepted(keys, signed(CLAIMS))
-
-    asyncio.run(scenario())
-
-
-def test_keys_stay_while_the_provider_is_down() -> None:
-    async def scenario() -> None:
-        provider, times_s = Provider("one"), [0.0]
-        async with opened(provider, times_s) as keys:
-            provider.names = None
-            times_s.append(LEAST_PAUSE_S)
-            with pytest.raises(UnknownKey):
-                keys.claims(signed(CLAIMS, "two"))
-            await until_read(provider, 3)
-            assert keys.claims(signed(CLAIMS)) == CLAIMS
-
-    asyncio.run(scenario())
-
-
-def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "key set.json"
-        for content, text in ((None, "No such file"), (b"{}", "no list of at most")):
-            if content is not None:
-                path.write_bytes(content)
-            sets = KeySets(lambda: 0.5)
-            sets.of(source(f"file://{tmp_path}/key%20set.json"))
-            with pytest.raises(ConfigError, match=rf"jwks\.endpoint\.url: .*{text}"):
-                await sets.start()
-        path.write_bytes(key_set(public_row("one")))
-        keys = sets.of(source(f"file://{tmp_path}/key%20set.json"))
-        await sets.start()
+        times_s.append(LEAST_PAUSE_S)
+        with pytest.raises(UnknownKey):
+            keys.claims(signed(CLAIMS, "two"))
+        await until_read(provider, 3)
         assert keys.claims(signed(CLAIMS)) == CLAIMS
-        await sets.close()
 
-    asyncio.run(scenario())
+
+async def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "key set.json"
+    for content, text in ((None, "No such file"), (b"{}", "no list of at most")):
+        if content is not None:
+            path.write_bytes(content)
+        sets = KeySets(lambda: 0.5)
+        sets.of(source(f"file://{tmp_path}/key%20set.json"))
+        with pytest.raises(ConfigError, match=rf"jwks\.endpoint\.url: .*{text}"):
+            await sets.start()
+    path.write_bytes(key_set(public_row("one")))
+    keys = sets.of(source(f"file://{tmp_path}/key%20set.json"))
+    await sets.start()
+    assert keys.claims(signed(CLAIMS)) == CLAIMS
+    await sets.close()
 
 
 @contextlib.contextmanager

@@ -9,37 +9,28 @@ from spindle.common.errors import ConfigError
 from spindle.runtime.own_threads import StoreReads, on_own_thread
 
 
-def test_the_end_of_an_event_loop_does_not_wait_for_work_that_hangs() -> None:
+async def test_the_end_of_an_event_loop_does_not_wait_for_work_that_hangs() -> None:
     answers = threading.Event()
 
-    async def scenario() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await on_own_thread(answers.wait)
-
-    asyncio.run(scenario())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await on_own_thread(answers.wait)
     answers.set()
 
 
-def test_results_and_errors_come_back() -> None:
-    async def scenario() -> None:
-        assert await on_own_thread(int, "7") == 7
-        with pytest.raises(ValueError, match="seven"):
-            await StoreReads("stores").read(int, "seven")
-
-    asyncio.run(scenario())
+async def test_results_and_errors_come_back() -> None:
+    assert await on_own_thread(int, "7") == 7
+    with pytest.raises(ValueError, match="seven"):
+        await StoreReads("stores").read(int, "seven")
     assert StoreReads("stores").read_blocking(int, "7") == 7
 
 
-def test_a_read_that_hangs_is_given_up_and_none_begins_before_it_ends() -> None:
+async def test_a_read_that_hangs_is_given_up_and_none_begins_before_it_ends() -> None:
     answers = threading.Event()
     reads = StoreReads("listener SECURE", limit_s=0.01)
 
-    async def scenario() -> None:
-        with pytest.raises(ConfigError, match=r"listener SECURE: not read after 0\.01 s"):
-            await reads.read(answers.wait)
-
-    asyncio.run(scenario())
+    with pytest.raises(ConfigError, match=r"listener SECURE: not read after 0\.01 s"):
+        await reads.read(answers.wait)
     with pytest.raises(ConfigError, match="listener SECURE: an earlier read still hangs"):
         reads.read_blocking(int, "7")
     late = reads._late[0]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.runtime.socket_pair import CONTENT, HEAD, TAIL, Pair, Transport
+from socket_pair import CONTENT, HEAD, TAIL, Pair, Transport
 
 from spindle.common import filesystem
 from spindle.common.filesystem import OsFile, OsFileSystem

@@ -5,12 +5,12 @@ import errno
 import os
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.runtime.socket_pair import CONTENT, HEAD, TAIL, Pair
+from socket_pair import CONTENT, HEAD, TAIL, Pair
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.executor import Unfinished
@@ -51,26 +51,20 @@ class Answer:
             self.end.set_exception(error)
 
 
-Scenario = Callable[[DirectoryThread, Answer], Coroutine[Any, Any, None]]
-
-
-def play(
-    pair: Pair, scenario: Scenario, *, most_wait_s: float, cuts: list[int] | None = None
-) -> None:
-    """Play a scenario with a thread, and see that nothing is left of it."""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        thread = DirectoryThread("/d", loop, lambda _: None)
-        try:
-            await scenario(thread, Answer(pair, thread, [] if cuts is None else cuts))
-        finally:
-            assert await asyncio.to_thread(thread.stop, 10.0)
-
+@asynccontextmanager
+async def sending_thread(
+    pair: Pair, *, most_wait_s: float, cuts: list[int] | None = None
+) -> AsyncIterator[tuple[DirectoryThread, Answer]]:
+    """Give a thread and the answer that it sends, and see that nothing is left of them."""
     before, permits = descriptors(pair), len(socket_loan._permits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket_waits, "MOST_WAIT_S", most_wait_s)
-        asyncio.run(main())
+        loop = asyncio.get_running_loop()
+        thread = DirectoryThread("/d", loop, lambda _: None)
+        try:
+            yield thread, Answer(pair, thread, [] if cuts is None else cuts)
+        finally:
+            assert await asyncio.to_thread(thread.stop, 10.0)
     assert descriptors(pair) == before
     assert len(socket_loan._permits) == permits
 
@@ -100,8 +94,8 @@ async def client_reads(pair: Pair, size_bytes: int) -> bytes:
     return await asyncio.to_thread(pair.received, size_bytes)
 
 
-def test_other_jobs_run_while_one_waits_and_goes_on_as_the_client_reads(pair: Pair) -> None:
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+async def test_other_jobs_run_while_one_waits_and_goes_on_as_the_client_reads(pair: Pair) -> None:
+    async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (thread, answer):
         answer.start()
         for number in range(50):
             assert await thread.submit(abs, -number) == number
@@ -109,22 +103,18 @@ def test_other_jobs_run_while_one_waits_and_goes_on_as_the_client_reads(pair: Pa
         assert await client_reads(pair, len(WHOLE)) == WHOLE
         assert await answer.end == (len(WHOLE), [], None)
 
-    play(pair, scenario, most_wait_s=FOR_EVER_S)
 
-
-def test_a_job_that_comes_while_the_thread_only_waits_is_not_held_up(pair: Pair) -> None:
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+async def test_a_job_that_comes_while_the_thread_only_waits_is_not_held_up(pair: Pair) -> None:
+    async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (thread, answer):
         answer.start()
         await asyncio.to_thread(until_asleep, thread)
         assert await thread.submit(abs, -1) == 1
         assert await client_reads(pair, len(WHOLE)) == WHOLE
         await answer.end
 
-    play(pair, scenario, most_wait_s=FOR_EVER_S)
 
-
-def test_a_client_that_takes_nothing_is_left_to_the_event_loop(pair: Pair) -> None:
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+async def test_a_client_that_takes_nothing_is_left_to_the_event_loop(pair: Pair) -> None:
+    async with sending_thread(pair, most_wait_s=0.001) as (_, answer):
         answer.start()
         sent = await answer.end
         assert sent is not None
@@ -134,11 +124,9 @@ def test_a_client_that_takes_nothing_is_left_to_the_event_loop(pair: Pair) -> No
         assert begun + b"".join(sent.next) == WHOLE[: sent.sent_bytes + len(b"".join(sent.next))]
         answer.rest.give_up()
 
-    play(pair, scenario, most_wait_s=0.001)
 
-
-def test_a_client_that_goes_while_its_answer_waits_ends_the_job(pair: Pair) -> None:
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+async def test_a_client_that_goes_while_its_answer_waits_ends_the_job(pair: Pair) -> None:
+    async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (thread, answer):
         answer.start()
         await thread.submit(int)
         pair.client.close()
@@ -147,34 +135,28 @@ def test_a_client_that_goes_while_its_answer_waits_ends_the_job(pair: Pair) -> N
         assert sent.sent_bytes < len(WHOLE)
         answer.rest.give_up()
 
-    play(pair, scenario, most_wait_s=FOR_EVER_S)
 
-
-def test_records_that_are_cut_while_they_wait_are_not_sent(pair: Pair) -> None:
+async def test_records_that_are_cut_while_they_wait_are_not_sent(pair: Pair) -> None:
     cuts: list[int] = []
 
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+    async with sending_thread(pair, most_wait_s=FOR_EVER_S, cuts=cuts) as (thread, answer):
         answer.start()
         await thread.submit(cuts.append, 1000)
         with pytest.raises(RangeLost):
             await end_while_read(pair, answer)
 
-    play(pair, scenario, most_wait_s=FOR_EVER_S, cuts=cuts)
 
-
-def test_a_directory_that_fails_ends_the_jobs_that_wait(pair: Pair) -> None:
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+async def test_a_directory_that_fails_ends_the_jobs_that_wait(pair: Pair) -> None:
+    async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (thread, answer):
         answer.start()
         await thread.submit(int)
         thread.fail("broken")
         with pytest.raises(LogDirectoryFailed):
             await end_while_read(pair, answer)
 
-    play(pair, scenario, most_wait_s=FOR_EVER_S)
 
-
-def test_a_thread_that_stops_waits_for_no_client(pair: Pair) -> None:
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+async def test_a_thread_that_stops_waits_for_no_client(pair: Pair) -> None:
+    async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (thread, answer):
         answer.start()
         await thread.submit(int)
         assert await asyncio.to_thread(thread.stop, 10.0)
@@ -182,19 +164,15 @@ def test_a_thread_that_stops_waits_for_no_client(pair: Pair) -> None:
         assert sent is not None
         assert sent.rest is answer.rest
 
-    play(pair, scenario, most_wait_s=FOR_EVER_S)
 
-
-def test_a_thread_that_was_abandoned_frees_what_waits(pair: Pair) -> None:
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+async def test_a_thread_that_was_abandoned_frees_what_waits(pair: Pair) -> None:
+    async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (thread, answer):
         answer.start()
         await thread.submit(int)
         thread._on_hang("it hangs")
         with pytest.raises(LogDirectoryFailed):
             await end_while_read(pair, answer)  # the socket has room, so the thread wakes up
         await asyncio.to_thread(thread._thread.join, 10.0)
-
-    play(pair, scenario, most_wait_s=FOR_EVER_S)
 
 
 def test_nothing_waits_while_few_loans_are_left_or_none_may(
@@ -211,7 +189,7 @@ def test_nothing_waits_while_few_loans_are_left_or_none_may(
         pair.received(room.sent_bytes)
 
 
-def test_a_job_that_cannot_wait_is_left_to_the_event_loop(
+async def test_a_job_that_cannot_wait_is_left_to_the_event_loop(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_descriptor(*_: object) -> int:
@@ -219,17 +197,15 @@ def test_a_job_that_cannot_wait_is_left_to_the_event_loop(
 
     monkeypatch.setattr(socket_waits.os, "eventfd", no_descriptor)
 
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+    async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (_, answer):
         answer.start()
         sent = await answer.end
         assert sent is not None
         assert sent.rest is answer.rest
         answer.rest.give_up()
 
-    play(pair, scenario, most_wait_s=FOR_EVER_S)
 
-
-def test_jobs_that_are_queued_together_run_together_beside_busy_sockets() -> None:
+async def test_jobs_that_are_queued_together_run_together_beside_busy_sockets() -> None:
     """The sockets of all jobs that wait have room all the time."""
     order: list[str] = []
 
@@ -241,29 +217,26 @@ def test_jobs_that_are_queued_together_run_together_beside_busy_sockets() -> Non
         def close(self, *, has_failed: bool) -> None:
             pass
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        thread = DirectoryThread("/d", loop, lambda _: None)
-        end, queued = loop.create_future(), threading.Event()
+    loop = asyncio.get_running_loop()
+    thread = DirectoryThread("/d", loop, lambda _: None)
+    end, queued = loop.create_future(), threading.Event()
 
-        def start_waiting() -> object:
-            assert queued.wait(10)
-            return Busy(pipe.fileno())
+    def start_waiting() -> object:
+        assert queued.wait(10)
+        return Busy(pipe.fileno())
 
-        with socket.socketpair()[0] as pipe:
-            thread.call(lambda *_: end.set_result(None), start_waiting)
-            for _ in range(10):
-                thread.submit_nowait(order.append, "append")
-            queued.set()
-            await end
-        assert await asyncio.to_thread(thread.stop, 10.0)
-
-    asyncio.run(main())
+    with socket.socketpair()[0] as pipe:
+        thread.call(lambda *_: end.set_result(None), start_waiting)
+        for _ in range(10):
+            thread.submit_nowait(order.append, "append")
+        queued.set()
+        await end
+    assert await asyncio.to_thread(thread.stop, 10.0)
     first = order.index("append")
     assert order[first : first + 10] == ["append"] * 10
 
 
-def test_a_file_that_cannot_be_closed_does_not_end_the_thread(
+async def test_a_file_that_cannot_be_closed_does_not_end_the_thread(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuts: list[int] = []
@@ -271,7 +244,7 @@ def test_a_file_that_cannot_be_closed_does_not_end_the_thread(
     def broken(_: AnswerParts) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    async def scenario(thread: DirectoryThread, answer: Answer) -> None:
+    async with sending_thread(pair, most_wait_s=FOR_EVER_S, cuts=cuts) as (thread, answer):
         answer.start()
         await thread.submit(cuts.append, 1000)
         monkeypatch.setattr(AnswerParts, "let_go", broken)
@@ -279,5 +252,3 @@ def test_a_file_that_cannot_be_closed_does_not_end_the_thread(
             await end_while_read(pair, answer)
         monkeypatch.undo()
         assert await thread.submit(abs, -1) == 1
-
-    play(pair, scenario, most_wait_s=FOR_EVER_S, cuts=cuts)

@@ -124,10 +124,10 @@ def describe(
     return result
 
 
-def test_a_resource_named_again_is_refused(services: BrokerServices) -> None:
+async def test_a_resource_named_again_is_refused(services: BrokerServices) -> None:
     asked = DescribeConfigsRequest.DescribeConfigsResource(resource_type=TOPIC, resource_name="t")
     request = DescribeConfigsRequest(resources=[asked, asked])
-    first, again = asyncio.run(describe_configs(services, context(), request)).results
+    first, again = (await describe_configs(services, context(), request)).results
     assert first.error_code == ErrorCode.NONE
     assert (again.error_code, again.configs) == (ErrorCode.INVALID_REQUEST, [])
 
@@ -284,14 +284,14 @@ def test_no_file_is_looked_at_for_one_who_may_not_change_brokers(services: Broke
     assert looked_at == [{"message.max.bytes": "3000", key: "/etc/hosts"}]
 
 
-def test_the_older_api(services: BrokerServices) -> None:
+async def test_the_older_api(services: BrokerServices) -> None:
     def replaced(kind: int, name: str, key: str, value: str) -> Replaced:
         config = Replaced.AlterableConfig(name=key, value=value)
         return Replaced(resource_type=kind, resource_name=name, configs=[config])
 
     resources = [replaced(BROKER, "1", "node.id", "2"), replaced(TOPIC, "t", "retention.ms", "1")]
     request = AlterConfigsRequest(resources=resources, validate_only=True)
-    response = asyncio.run(alter_configs(services, context(33), request))
+    response = await alter_configs(services, context(33), request)
     assert [row.error_code for row in response.responses] == [
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,

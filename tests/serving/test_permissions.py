@@ -1,7 +1,5 @@
 """Produce and Fetch of a principal that lacks a right, also while a session is open."""
 
-import asyncio
-
 from rights import Rights
 from serving_scenario import ServingScenario, code_of, values_in
 
@@ -85,10 +83,10 @@ def test_a_right_that_is_taken_away_ends_the_reading_of_an_open_session() -> Non
 
 def test_spindles_own_requests_about_disks_need_rights_on_the_cluster() -> None:
     s, rights = guarded()
-    described = asyncio.run(describe_disks(s.services, CONTEXT, DescribeDisksRequest()))
+    described = s.run(describe_disks(s.services, CONTEXT, DescribeDisksRequest()))
     assert (code_of(described), described.disks) == (CLUSTER_DENIED, [])
     rights.allowed = {(Operation.DESCRIBE, CLUSTER_NAME)}
-    altered = asyncio.run(alter_disks(s.services, CONTEXT, AlterDisksRequest(path="/disk1")))
+    altered = s.run(alter_disks(s.services, CONTEXT, AlterDisksRequest(path="/disk1")))
     assert (code_of(altered), altered.path) == (CLUSTER_DENIED, "/disk1")
     wanted = RebuildReplicasRequest(topics=[RebuildReplicasRequest.Topic(name="t", partitions=[0])])
     rebuilt = asyncio.run(rebuild_replicas(s.services, CONTEXT, wanted))

@@ -12,7 +12,10 @@ pytest_plugins = ["pytester"]
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     """Eight modules, each with a long test and a short one, under the project's conftest."""
     pytester.makeconftest((PROJECT / "tests/conftest.py").read_text())
-    pytester.makeini("[pytest]\nmarkers =\n    full: takes long\n    spark: starts Spark\n")
+    pytester.makeini(
+        "[pytest]\nasyncio_default_fixture_loop_scope = function\n"
+        "markers =\n    full: takes long\n    spark: starts Spark\n"
+    )
     for number in range(8):
         pytester.makepyfile(
             **{

@@ -350,13 +350,15 @@ class Node:
     async def _unless_fatal(self, task: "asyncio.Future[None]") -> None:
         """Wait for the work, or for a fault that makes it useless."""
         stopped = asyncio.ensure_future(self._stopped.wait())
-        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if task.done():
-            task.result()
-        else:
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+        finally:
+            # Also if this wait is cancelled: nothing may go on after the node has stopped.
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            stopped.cancel()
+            await asyncio.gather(task, stopped, return_exceptions=True)
 
     def _check_started(self, limit_s: float) -> None:
         """Stop the node if it has not become ready within the limit."""
