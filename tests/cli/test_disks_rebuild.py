@@ -29,7 +29,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> "Broker":
     answers = Broker()
     monkeypatch.setattr(rebuild_command, "rebuild_replicas", answers.begin)
     monkeypatch.setattr(rebuild_command, "_asked", answers.look)
-    monkeypatch.setattr(rebuild_command.time, "sleep", lambda _: None)
+    monkeypatch.setattr("spindle.cli.disks.rebuild_command.time.sleep", lambda _: None)
     return answers
 
 
@@ -133,6 +133,7 @@ def test_the_list_and_the_screen_show_a_rebuild() -> None:
     assert shown.disks is not None
     shown = replace(shown, disks=replace(shown.disks, rebuilds=(COPYING, FAILED)))
     assert list_lines([shown], 0, None)[1].endswith("online, 1 rebuild")
+    assert shown.disks is not None
     disks, moves = BrokerRates().add(shown.disks)
     lines = [line.text for line in watch_lines([BrokerPicture(shown, disks, moves)], 0)]
     assert "  t-0 is rebuilt in /d/1: copying: 2.0 MiB of about 8.0 MiB, 40 records behind" in lines

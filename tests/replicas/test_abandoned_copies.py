@@ -63,9 +63,7 @@ def lose(broker: MovingBroker, path: str) -> None:
             broker.disks.remove(found)
 
 
-async def test_a_copy_takes_the_place_of_a_log_in_an_offline_directory_once_nobody_counts_on_it() -> (
-    None
-):
+async def test_a_copy_takes_the_place_of_an_offline_log_once_nobody_counts_on_it() -> None:
     broker = after(await caught_up((OTHER, BROKER)))
     broker.directories[0].executor.fail("dead")
     await broker.start()
@@ -91,6 +89,7 @@ async def test_a_copy_of_the_only_replica_waits_for_the_offline_directory() -> N
     assert await described(broker) == [("/disk0", 56, []), ("/disk1", 0, [(True, -1)])]
     again = await after(broker).start()
     assert len(values(again.partition.log)) == 13
+    await again.stop()
 
 
 async def test_a_copy_of_the_only_replica_takes_the_place_of_a_log_whose_disk_was_replaced() -> (
@@ -328,9 +327,7 @@ async def test_a_source_without_a_topic_id_is_kept_until_another_replica_has_its
     assert source not in broker.disks.list_directory("/disk0")
 
 
-async def test_a_future_log_without_a_topic_id_is_that_of_the_replica_in_the_recorded_directory() -> (
-    None
-):
+async def test_a_future_log_without_a_topic_id_belongs_to_the_replica_recorded_there() -> None:
     before = await caught_up()
     file = f"{before.move.future.path}/partition.metadata"
     content = before.disks.read_bytes(file)

@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 from cluster_image import directory_of
-from log_builders import batch
-from moving_broker import BROKER, NOW_MS, WHERE, Disks, MovingBroker, new_cluster
+from log_builders import NOW_MS, batch
+from moving_broker import BROKER, WHERE, Disks, MovingBroker, new_cluster
 
 from spindle.common.uuids import DIRECTORY_UNASSIGNED
 

@@ -103,9 +103,7 @@ async def test_a_target_that_is_recorded_from_before_is_corrected_while_the_repl
     await broker.stop()
 
 
-async def test_a_move_goes_on_when_the_controller_accepts_a_target_that_is_recorded_from_before() -> (
-    None
-):
+async def test_a_move_goes_on_when_the_controller_accepts_a_target_recorded_before() -> None:
     broker = await new_broker()
     expected = await broker.fill()
     broker.is_deaf = True
@@ -326,9 +324,7 @@ async def test_deleted_records_stay_deleted_if_the_broker_dies_right_after_the_s
     assert after.partition.log.log_start_offset == 7
 
 
-async def test_a_log_whose_last_offsets_have_no_records_ends_its_move_in_place_of_copying_for_ever() -> (
-    None
-):
+async def test_the_move_of_a_log_whose_last_offsets_have_no_records_ends() -> None:
     broker = await new_broker()
     await broker.fill()
     log, far = broker.partition.log, 2**31 + 100

@@ -1,5 +1,7 @@
 """A follower is rebuilt: it leaves the ISR, its log is put aside, and a new one is copied."""
 
+from typing import Any
+
 import pytest
 from broker_scenario import ME, topic_settings
 from cluster_image import directory_of
@@ -81,7 +83,8 @@ def test_a_replica_that_may_still_be_elected_keeps_its_log(field: str) -> None:
     s = RebuildingBroker(min_isr=1)
     s.is_deaf = True
     s.begin()
-    s.cluster.change("t", **({"isr": [LEADER, 3]} | {field: [ME, LEADER]}))
+    changes: dict[str, Any] = {"isr": [LEADER, 3], field: [ME, LEADER]}
+    s.cluster.change("t", **changes)
     s.record_without_shrinking(DIRECTORY_LOST)
     s.settle()
     assert "may lead" in s.rebuild.failure

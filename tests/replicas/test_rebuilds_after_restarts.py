@@ -5,10 +5,9 @@ from itertools import count
 
 import pytest
 from cluster_image import directory_of
-from log_builders import batch, values
+from log_builders import NOW_MS, batch, values
 from moving_broker import (
     BROKER,
-    NOW_MS,
     SMALL,
     WHERE,
     Disks,

@@ -242,7 +242,7 @@ async def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until
         await eventually(lambda: all(_leads(node, where) for where in lost))
 
 
-async def test_the_only_replica_of_a_directory_that_was_replaced_before_the_start_waits_for_its_name(
+async def test_the_only_replica_of_a_directory_replaced_before_the_start_waits_for_its_name(
     tmp_path: Path,
 ) -> None:
     home = Home(tmp_path, 2).format()

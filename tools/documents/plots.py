@@ -43,9 +43,9 @@ def figures(text: str) -> list[Figure]:
             continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 9 and re.fullmatch(r"[\d.]+x", cells[5]) and float(cells[5][:-1]) > 0:
-            medians = [cell.partition(" ")[0] for cell in cells[3:5]]
+            spindle, kafka = (cell.partition(" ")[0] for cell in cells[3:5])
             ratio = float(cells[5].removesuffix("x"))
-            found.append(Figure(cells[0], cells[1], *medians, ratio, cells[7].strip("*")))
+            found.append(Figure(cells[0], cells[1], spindle, kafka, ratio, cells[7].strip("*")))
     return found
 
 

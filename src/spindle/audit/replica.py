@@ -282,13 +282,7 @@ class ReplicaPass:
             log = LogRange(first_base, end, first_epoch_offset, gaps)
             check_checkpoints(self.findings, place, log)
         if place.is_metadata_log:
-            from spindle.audit.metadata_log_checks import (
-                check_metadata_snapshots,
-                check_quorum_state,
-            )
-
-            check_quorum_state(self.findings, place.path, batches.epoch_runs)
-            check_metadata_snapshots(self.findings, place.path, names)
+            self._check_metadata_log(batches)
         return AuditedReplica(
             place,
             self._found_topic_id,
@@ -305,6 +299,12 @@ class ReplicaPass:
             bool(batches.gaps),
             first_epoch_offset,
         )
+
+    def _check_metadata_log(self, batches: JoinedBatches) -> None:
+        from spindle.audit.metadata_log_checks import check_metadata_snapshots, check_quorum_state
+
+        check_quorum_state(self.findings, self.place.path, batches.epoch_runs)
+        check_metadata_snapshots(self.findings, self.place.path, self._names)
 
     def _topic_id(self) -> Uuid | None:
         path, kind = self.place.path, FindingKind.PARTITION_METADATA

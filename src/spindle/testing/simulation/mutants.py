@@ -255,7 +255,7 @@ def _truncate_below_high_watermark(original: Function) -> Function:
 
 def _take_by_name(original: Function) -> Function:
     """Give a log on disk to the topic of its name, without a look at the topic id."""
-    return lambda found, instruction, broker_id: found[0][0] if found else None
+    return lambda found, topic_id, partition, broker_id: found[0] if found else None
 
 
 def _forget_producers(original: Function) -> Function:
@@ -356,7 +356,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "truncation below the high watermark": Mutant(
         follower_work, "begin_to_follow", _truncate_below_high_watermark
     ),
-    "re-created topic taken by name": Mutant(replica_manager, "_own_log", _take_by_name),
+    "re-created topic taken by name": Mutant(replica_manager, "own_log", _take_by_name),
     "batches appended twice": Mutant(partition_log, "find_duplicate", _forget_producers),
     "producers forgotten by followers": Mutant(
         partition_log, "producer_changes", _no_changes_on_followers
