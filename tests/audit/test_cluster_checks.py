@@ -239,7 +239,11 @@ def test_replicas_with_a_vast_gap_are_compared_at_once(roots: list[Path]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(1, "It is the only replica of the partition"), (3, "Only if another")]
+    ("count", "said"),
+    [
+        (1, "It is the only replica of the partition"),
+        (3, "only if another replica of the partition is in sync"),
+    ],
 )
 def test_the_plan_says_which_replica_is_the_only_one(
     roots: list[Path], placement: ClusterPlacement, count: int, said: str

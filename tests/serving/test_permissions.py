@@ -81,7 +81,7 @@ def test_a_right_that_is_taken_away_ends_the_reading_of_an_open_session() -> Non
     assert (code_of(partition), partition.records) == (DENIED, b"")
 
 
-async def test_spindles_own_requests_about_disks_need_rights_on_the_cluster() -> None:
+def test_spindles_own_requests_about_disks_need_rights_on_the_cluster() -> None:
     s, rights = guarded()
     described = s.run(describe_disks(s.services, CONTEXT, DescribeDisksRequest()))
     assert (code_of(described), described.disks) == (CLUSTER_DENIED, [])
@@ -89,5 +89,5 @@ async def test_spindles_own_requests_about_disks_need_rights_on_the_cluster() ->
     altered = s.run(alter_disks(s.services, CONTEXT, AlterDisksRequest(path="/disk1")))
     assert (code_of(altered), altered.path) == (CLUSTER_DENIED, "/disk1")
     wanted = RebuildReplicasRequest(topics=[RebuildReplicasRequest.Topic(name="t", partitions=[0])])
-    rebuilt = await rebuild_replicas(s.services, CONTEXT, wanted)
+    rebuilt = s.run(rebuild_replicas(s.services, CONTEXT, wanted))
     assert (code_of(rebuilt), rebuilt.topics) == (CLUSTER_DENIED, [])

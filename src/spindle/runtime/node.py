@@ -17,6 +17,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs
 from spindle.publication.image_publisher import ActiveBrokersWatch, ImagePublisher
 from spindle.runtime.acl_follower import AclFollower, make_authorizer
+from spindle.runtime.background import end
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.directory_changes import DirectoryPorts
@@ -153,7 +154,7 @@ class Node:
             acls.is_loaded,
         )
         if self.broker is not None:
-            await self._unless_fatal(asyncio.ensure_future(self.broker.start()))
+            await self._unless_fatal(asyncio.create_task(self.broker.start()))
         self.tls.start()
         self._is_serving = True
         self._log_banner(identities, controller_listeners)
@@ -347,18 +348,19 @@ class Node:
     def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:
         return reachable(self._config.advertised_controller_listeners, bound)
 
-    async def _unless_fatal(self, task: "asyncio.Future[None]") -> None:
+    async def _unless_fatal(self, task: "asyncio.Task[None]") -> None:
         """Wait for the work, or for a fault that makes it useless."""
-        stopped = asyncio.ensure_future(self._stopped.wait())
+        stopped = asyncio.create_task(self._stopped.wait())
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-        finally:
-            # Also if this wait is cancelled: nothing may go on after the node has stopped.
-            task.cancel()
-            stopped.cancel()
-            await asyncio.gather(task, stopped, return_exceptions=True)
+        except asyncio.CancelledError:
+            # Nothing may go on after the node has stopped.
+            await end(task, stopped)
+            raise
+        await end(stopped)
+        if task.done():
+            task.result()
+        await end(task)
 
     def _check_started(self, limit_s: float) -> None:
         """Stop the node if it has not become ready within the limit."""
