@@ -190,7 +190,7 @@ def consume(
 
 
 def _medians(reads: Sequence[Metrics]) -> Metrics:
-    return {name: statistics.median(each[name] for each in reads) for name in reads[0]}
+    return {name: statistics.median(entry[name] for entry in reads) for name in reads[0]}
 
 
 def read(

@@ -51,12 +51,12 @@ def config_of(topic: str) -> LogConfig:
 
 def records_in(root: Path) -> Records:
     """Return (replica, base offset, checksum) of the batches, in each file up to a damaged one."""
-    found: Records = set()
+    records: Records = set()
     for path in root.glob("*/*.log"):
         with suppress(CorruptRecords, OSError):
             for _, header in batches(path.read_bytes()):
-                found.add((path.parent.name, header.base_offset, header.crc))
-    return found
+                records.add((path.parent.name, header.base_offset, header.crc))
+    return records
 
 
 def readable_after_start(root: Path) -> Records:
@@ -67,14 +67,14 @@ def readable_after_start(root: Path) -> Records:
     except (CorruptLog, OSError, UnexpectedDirectory, DuplicateLogDirectories, ValueError):
         return records_in(root)
     starts = {Path(log.path).name: log.log_start_offset for log in store.all_logs()}
-    store.abandon()
-    return {each for each in records_in(root) if each[1] >= starts.get(each[0], 0)}
+    store.close_without_flush()
+    return {record for record in records_in(root) if record[1] >= starts.get(record[0], 0)}
 
 
 def repaired(root: Path, quarantine: Path) -> tuple[AuditReport, bool]:
     """Apply the safe repairs; return the report before, and whether nothing was left."""
     before = folder_states([root])
-    report = run_audit([root], second_look_ms=0)
+    report = run_audit([root], recheck_ms=0)
     _, left = apply_repairs(repairs_of(report), quarantine, before)
     return report, not left
 

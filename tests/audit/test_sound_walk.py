@@ -99,19 +99,19 @@ def with_a_number(rng: random.Random, data: bytes) -> bytes:
 
 def whole_batches(data: bytes) -> list[tuple[int, BatchHeader]]:
     """Return the batches before the first damaged one, with their positions."""
-    found: list[tuple[int, BatchHeader]] = []
+    whole_batches: list[tuple[int, BatchHeader]] = []
     with suppress(CorruptRecords):
-        for each in batches(data):
-            found.append(each)  # noqa: PERF402 - what came before the error stays
-    return found
+        for batch in batches(data):
+            whole_batches.append(batch)  # noqa: PERF402 - what came before the error stays
+    return whole_batches
 
 
 def with_another_header(rng: random.Random, data: bytes) -> bytes:
     """Overwrite a field of a header, and let the checksum of the batch be right."""
-    found = whole_batches(data)
-    if not found:
+    result = whole_batches(data)
+    if not result:
         return data
-    at, header = rng.choice(found)
+    at, header = rng.choice(result)
     changed = bytearray(data)
     field = rng.choice([0, 12, 22, 23, 27, 35, 43, 51, 53, 57])
     size = 1 if field == 22 else rng.choice([2, 4])
@@ -122,10 +122,10 @@ def with_another_header(rng: random.Random, data: bytes) -> bytes:
 
 
 def without_a_batch(rng: random.Random, data: bytes) -> bytes:
-    found = whole_batches(data)
-    if not found:
+    result = whole_batches(data)
+    if not result:
         return data
-    at, header = rng.choice(found)
+    at, header = rng.choice(result)
     return data[:at] + data[at + header.size_bytes :]
 
 
@@ -144,7 +144,8 @@ def damaged(rng: random.Random, content: Content) -> Content:
 def comparable(part: SegmentPart) -> tuple[object, ...]:
     """Return a part without the order of its findings, which the sizes of windows decide."""
     findings = sorted(
-        (each.kind.text, each.path, each.position or 0, each.evidence) for each in part.findings
+        (finding.kind.text, finding.path, finding.position or 0, finding.evidence)
+        for finding in part.findings
     )
     # Among offsets in no order, the sizes of windows decide where a snapshot cuts.
     has_order = not {"offset-overlap", "segment-name"} & {kind for kind, *_ in findings}
@@ -172,8 +173,8 @@ def test_damaged_segments_say_the_same_with_and_without_the_walk(
         folder.mkdir()
         path = written(folder, base_offset, damaged(rng, content))
         snapshots = sorted(base_offset + rng.randrange(-5, 60) for _ in range(rng.randrange(3)))
-        found, expected = both(path, snapshots, is_finished=rng.random() < 0.7)
-        assert comparable(found) == comparable(expected), trial
+        result, expected = both(path, snapshots, is_finished=rng.random() < 0.7)
+        assert comparable(result) == comparable(expected), trial
 
 
 @pytest.mark.usefixtures("windows")
@@ -183,7 +184,7 @@ def test_sound_segments_are_read_without_columns(
     def refuse(*args: object, **options: object) -> None:
         raise AssertionError(args)
 
-    sound = [each for each in segments if not has_transactions(each[1][".log"])]
+    sound = [segment for segment in segments if not has_transactions(segment[1][".log"])]
     assert len(sound) > 3
     for number, (base_offset, content) in enumerate(sound):
         folder = tmp_path / str(number)
@@ -192,9 +193,9 @@ def test_sound_segments_are_read_without_columns(
         _, expected = both(path, [base_offset + 9, base_offset + 9], is_finished=True)
         with monkeypatch.context() as patch:
             patch.setattr(SegmentAudit, "_check_columns", refuse)
-            found = audited(path, [base_offset + 9, base_offset + 9], is_finished=True)
-        assert found == expected
-        assert found.findings == ()
+            result = audited(path, [base_offset + 9, base_offset + 9], is_finished=True)
+        assert result == expected
+        assert result.findings == ()
 
 
 def has_transactions(data: bytes) -> bool:
@@ -224,6 +225,6 @@ def test_more_producers_stretches_and_epochs_than_the_walk_has_room_for(
     last = BASE_OFFSET + 5000
     content[".timeindex"] = struct.pack(">qi", 1000, last - 1)
     path = written(tmp_path, BASE_OFFSET, content)
-    found, expected = both(path, [last * 3, last * 40], is_finished=True)
-    assert found == expected
+    result, expected = both(path, [last * 3, last * 40], is_finished=True)
+    assert result == expected
     assert expected.batch_count == 2500

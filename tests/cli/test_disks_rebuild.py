@@ -48,7 +48,7 @@ class Broker:
     def look(self, client: Any, broker: int) -> dict[TopicPartition, RebuildView]:
         if not self.looks:
             raise KeyboardInterrupt
-        return {each.partition: each for each in self.looks.pop(0)}
+        return {look.partition: look for look in self.looks.pop(0)}
 
 
 def rebuild(*arguments: str) -> int:
@@ -138,7 +138,7 @@ def test_the_list_and_the_screen_show_a_rebuild() -> None:
     lines = [line.text for line in watch_lines([BrokerPicture(shown, disks, moves)], 0)]
     assert "  t-0 is rebuilt in /d/1: copying: 2.0 MiB of about 8.0 MiB, 40 records behind" in lines
     documents = report_document(shown)["rebuilds"]
-    assert [(each["state"], each["lag"]) for each in documents] == [
+    assert [(document["state"], document["lag"]) for document in documents] == [
         ("copying", 40),
         ("failed", None),
     ]

@@ -15,8 +15,8 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, NoOpRecord
-from spindle.publication.image_publisher import ImagePublisher
 from spindle.publication.listener import QuorumListener
+from spindle.publication.publishers import ImagePublisher
 from spindle.raft.ready import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.host_names import FindUnresolved
@@ -218,11 +218,11 @@ class Harness:
 
     def records(self, first_batch: int = 0) -> list[list[Message]]:
         """Return the batches that have records, without no-ops, beginning with the given one."""
-        found = [
+        messages = [
             [record for record in batch.records if not isinstance(record, NoOpRecord)]
             for batch in self.quorum.batches[first_batch:]
         ]
-        return [batch for batch in found if batch]
+        return [batch for batch in messages if batch]
 
 
 def _first_levels(metadata_version: int) -> list[Message]:

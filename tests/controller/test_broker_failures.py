@@ -4,7 +4,7 @@ import pytest
 from controller_harness import Harness, uuid
 
 from spindle.common.errors import ErrorCode
-from spindle.controller import brokers
+from spindle.controller import broker_heartbeat
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.message import Message
 from spindle.protocol.messages.alter_partition import AlterPartitionRequest
@@ -56,9 +56,9 @@ class Cluster(Harness):
 
     def new_records(self) -> list[list[Message]]:
         """Return the batches since the last call."""
-        found = self.records(self._seen)
+        records = self.records(self._seen)
         self._seen = len(self.quorum.batches)
-        return found
+        return records
 
     async def beat_all(self, *but: int) -> None:
         for broker_id, epoch in self.epochs.items():
@@ -342,7 +342,7 @@ async def test_setting_min_isr_clears_the_elr_and_removing_it_is_refused() -> No
     assert c.new_records() == []
 
 
-async def test_who_is_eligible_where_nobody_is_in_sync_survives_another_min_isr() -> None:
+async def test_eligible_leaders_survive_a_change_of_min_isr_while_the_isr_is_empty() -> None:
     c = Cluster()
     await c.start()
     await c.die(3)
@@ -362,7 +362,7 @@ async def test_who_is_eligible_where_nobody_is_in_sync_survives_another_min_isr(
     assert c.partition("e").leader == 2
 
 
-async def test_who_was_eligible_may_lead_after_the_feature_is_gone_and_is_forgotten_then() -> None:
+async def test_eligible_leaders_may_lead_once_after_the_feature_is_disabled() -> None:
     c = Cluster()
     await c.start()
     await c.die(3)
@@ -370,8 +370,13 @@ async def test_who_was_eligible_may_lead_after_the_feature_is_gone_and_is_forgot
     await c.die(1, 2, 3)
     await c.set_elr_version(0)
     await c.restart(2, after_clean_stop=True)
-    found = c.partition("e")
-    assert (found.leader, found.isr, found.elr, found.last_known_elr) == (2, (1, 2), (), ())
+    partition = c.partition("e")
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (
+        2,
+        (1, 2),
+        (),
+        (),
+    )
 
 
 async def test_the_last_known_leader_may_lead_after_the_feature_is_gone_and_is_forgotten_then() -> (
@@ -389,8 +394,8 @@ async def test_the_last_known_leader_may_lead_after_the_feature_is_gone_and_is_f
     await c.heartbeat(2, c.epochs[2])
     assert c.partition("e").leader == -1
     await c.heartbeat(1, c.epochs[1])
-    found = c.partition("e")
-    assert (found.leader, found.isr, found.last_known_elr) == (1, (1,), ())
+    partition = c.partition("e")
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (1, (1,), ())
 
 
 async def test_an_elr_from_before_the_feature_was_off_does_not_come_back() -> None:
@@ -596,7 +601,7 @@ async def test_a_session_ends_as_soon_as_it_has_lasted_its_time() -> None:
 async def test_a_broker_with_very_many_partitions_leaves_them_bit_by_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(brokers, "MAX_MOVES_PER_FENCING", 1)
+    monkeypatch.setattr(broker_heartbeat, "MAX_MOVES_PER_FENCING", 1)
 
     c = Cluster()
     await c.start()
@@ -612,7 +617,7 @@ async def test_a_broker_with_very_many_partitions_leaves_them_bit_by_bit(
 async def test_a_broker_that_is_heard_of_while_it_leaves_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(brokers, "MAX_MOVES_PER_FENCING", 1)
+    monkeypatch.setattr(broker_heartbeat, "MAX_MOVES_PER_FENCING", 1)
 
     c = Cluster()
     await c.start()
@@ -631,7 +636,7 @@ async def test_a_broker_that_is_heard_of_while_it_leaves_stays(
 async def test_a_stopping_broker_leaves_very_many_partitions_over_several_heartbeats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(brokers, "MAX_MOVES_PER_HEARTBEAT", 1)
+    monkeypatch.setattr(broker_heartbeat, "MAX_MOVES_PER_HEARTBEAT", 1)
 
     c = Cluster()
     await c.start()
@@ -666,7 +671,7 @@ async def test_very_many_leaderless_partitions_are_led_by_a_returned_broker_bit_
         return c.new_records()
 
     (at_once,) = await returned()
-    monkeypatch.setattr(brokers, "MAX_MOVES_PER_HEARTBEAT", 1)
+    monkeypatch.setattr(broker_heartbeat, "MAX_MOVES_PER_HEARTBEAT", 1)
     first, second = await returned()
     *begin, cordoned = at_once
     assert [*first, *second] == [*begin[:2], cordoned, *begin[2:]]

@@ -243,7 +243,7 @@ def check(before: MetadataImage, now: MetadataImage) -> None:
 
 @pytest.mark.parametrize("metadata_version", [25, 30])
 @pytest.mark.parametrize("seed", range(40))
-async def test_whatever_happens_the_image_stays_sound(seed: int, metadata_version: int) -> None:
+async def test_the_image_stays_sound_under_random_events(seed: int, metadata_version: int) -> None:
     cluster = RandomCluster(seed, metadata_version)
     cluster.node.quorum.become_leader(1, 1)
     for _ in range(120):

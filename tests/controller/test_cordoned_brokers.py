@@ -32,7 +32,7 @@ async def cluster(metadata_version: int = 30) -> tuple[Harness, dict[int, int]]:
     """Return three brokers, of which broker 1 is wholly and broker 2 partly cordoned."""
     node = Harness(metadata_version=metadata_version)
     node.quorum.become_leader(1, 1)
-    epochs = {each: await node.broker(each, directories(each)) for each in (1, 2, 3)}
+    epochs = {number: await node.broker(number, directories(number)) for number in (1, 2, 3)}
     await node.heartbeat(1, epochs[1], cordoned_log_dirs=directories(1))
     await node.heartbeat(2, epochs[2], cordoned_log_dirs=directories(2)[:1])
     return node, epochs
@@ -124,9 +124,9 @@ async def test_a_manual_assignment_on_a_cordoned_broker_is_accepted_with_a_warni
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def warnings() -> list[str]:
-        found = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
         caplog.clear()
-        return found
+        return warnings
 
     node, _ = await cluster()
     (made,) = (await node.request(topic("m", [1, 2], [2, 3], [3, 1]))).topics

@@ -37,7 +37,7 @@ def creation(*renewers: str, owner: str = "", max_lifetime_ms: int = -1) -> Any:
         owner_principal_name=name or None,
         renewers=[
             CreateDelegationTokenRequest.CreatableRenewers(principal_type=t, principal_name=n)
-            for t, _, n in (each.partition(":") for each in renewers)
+            for t, _, n in (renewer.partition(":") for renewer in renewers)
         ],
         max_lifetime_ms=max_lifetime_ms,
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.controller.error_answers import error_answer
+from spindle.controller.error_responses import error_answer
 from spindle.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from spindle.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse

@@ -17,7 +17,7 @@ from spindle.protocol.records.batch import batches, patch_offset_and_epoch
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 from spindle.serving.context import RequestContext
-from spindle.serving.refusal_log import RefusalLog
+from spindle.serving.unsupported_feature_log import RefusalLog
 
 CONFIG = replace(GroupCoordinatorConfig(), initial_rebalance_delay_ms=0)
 

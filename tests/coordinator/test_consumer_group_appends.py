@@ -82,7 +82,7 @@ async def appended(broker: Broker, *requests: Coroutine[Any, Any, Any]) -> list[
     broker.log.gate = asyncio.Event()
     hanging = asyncio.ensure_future(commit_of_another_group(broker))
     await settle()
-    tasks = [asyncio.ensure_future(each) for each in requests]
+    tasks = [asyncio.ensure_future(request) for request in requests]
     await settle()
     broker.log.gate.set()
     await asyncio.gather(hanging, *tasks)
@@ -93,8 +93,8 @@ async def appended(broker: Broker, *requests: Coroutine[Any, Any, Any]) -> list[
 async def test_steps_of_several_members_share_an_append() -> None:
     broker = await start_group()
     assert await appended(broker, step(broker, "b"), step(broker, "c")) == [2]
-    assert {member(broker, each).epoch for each in "abc"} == {6}
-    owned = [p for each in "abc" for p in member(broker, each).assigned[TOPIC_ID]]
+    assert {member(broker, name).epoch for name in "abc"} == {6}
+    owned = [p for name in "abc" for p in member(broker, name).assigned[TOPIC_ID]]
     assert sorted(owned) == [0, 1, 2, 3, 4, 5]
     broker.groups.close()
 

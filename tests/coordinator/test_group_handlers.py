@@ -31,8 +31,8 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest
+from spindle.serving.handlers import committed_offsets
 from spindle.serving.handlers import groups as handlers
-from spindle.serving.handlers import offsets
 
 R = TypeVar("R", bound=Message)
 Handler = Callable[[Any, Any, Any], Awaitable[R]]
@@ -78,9 +78,9 @@ async def test_coordinator_is_the_leader_of_the_groups_partition(version: int) -
     else:
         request.coordinator_keys = ["orders"]
     response = await ask(broker, handlers.handle_find_coordinator, version, request)
-    found = response if version < 4 else response.coordinators[0]
-    assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)
-    assert (found.host, found.port) == ("broker-1", 9092)
+    result = response if version < 4 else response.coordinators[0]
+    assert (result.error_code, result.node_id) == (ErrorCode.NONE, 1)
+    assert (result.host, result.port) == ("broker-1", 9092)
     assert broker.created == []
     broker.groups.close()
 
@@ -113,10 +113,10 @@ async def test_first_look_up_creates_the_topic(version: int, is_quick: bool) -> 
     else:
         request.coordinator_keys = ["orders"]
     response = await ask(broker, handlers.handle_find_coordinator, version, request)
-    found = response if version < 4 else response.coordinators[0]
+    result = response if version < 4 else response.coordinators[0]
     assert broker.created == [OFFSETS_TOPIC]
     code = ErrorCode.NONE if is_quick else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (found.error_code, found.node_id) == (code, 1 if is_quick else -1)
+    assert (result.error_code, result.node_id) == (code, 1 if is_quick else -1)
     broker.groups.close()
 
 
@@ -148,7 +148,9 @@ async def test_a_group_named_again_is_described_once_and_its_offsets_are_told_on
     )
     assert [group.group_id for group in described.groups] == ["a", "b"]
     groups = [FetchGroup(group_id=name, topics=None) for name in ("a", "a")]
-    fetched = await ask(broker, offsets.handle_offset_fetch, 9, OffsetFetchRequest(groups=groups))
+    fetched = await ask(
+        broker, committed_offsets.handle_offset_fetch, 9, OffsetFetchRequest(groups=groups)
+    )
     assert [group.error_code for group in fetched.groups] == [0, ErrorCode.INVALID_REQUEST]
     broker.groups.close()
 
@@ -289,7 +291,7 @@ async def test_heartbeat_of_a_loading_group_is_taken_on_trust() -> None:
         (handlers.handle_sync_group, 4, SyncGroupRequest()),
         (handlers.handle_heartbeat, 4, HeartbeatRequest()),
         (handlers.handle_leave_group, 5, LeaveGroupRequest()),
-        (offsets.handle_offset_delete, 0, OffsetDeleteRequest()),
+        (committed_offsets.handle_offset_delete, 0, OffsetDeleteRequest()),
     ],
 )
 async def test_empty_group_id_is_invalid(handler: Any, version: int, request_: Message) -> None:
@@ -365,7 +367,7 @@ def fetch_request(version: int) -> OffsetFetchRequest:
 async def test_commit_of_every_version(version: int) -> None:
     broker = await loaded()
     request = commit_request(version)
-    response = await ask(broker, offsets.handle_offset_commit, version, request)
+    response = await ask(broker, committed_offsets.handle_offset_commit, version, request)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     missing = unknown if version < 10 else ErrorCode.UNKNOWN_TOPIC_ID
     codes = {
@@ -376,7 +378,7 @@ async def test_commit_of_every_version(version: int) -> None:
     t, gone = ("t", "gone") if version < 10 else (ID_T, ID_GONE)
     assert codes == {(t, 0): 0, (t, 9): unknown, (gone, 0): missing}
     assert len(response.topics) == 2
-    fetched = await ask(broker, offsets.handle_offset_fetch, 9, fetch_request(9))
+    fetched = await ask(broker, committed_offsets.handle_offset_fetch, 9, fetch_request(9))
     partition = fetched.groups[0].topics[0].partitions[0]
     assert (partition.committed_offset, partition.metadata) == (7, "note")
     broker.groups.close()
@@ -384,7 +386,7 @@ async def test_commit_of_every_version(version: int) -> None:
 
 async def test_commit_stores_the_topics_id_also_for_clients_that_name_it() -> None:
     broker = await loaded()
-    await ask(broker, offsets.handle_offset_commit, 2, commit_request(2))
+    await ask(broker, committed_offsets.handle_offset_commit, 2, commit_request(2))
     (stored,) = [
         committed
         for shard in broker.groups.shards.values()
@@ -401,21 +403,21 @@ async def test_commit_stores_the_topics_id_also_for_clients_that_name_it() -> No
             )
         ]
     )
-    response = await ask(broker, offsets.handle_offset_fetch, 10, request)
+    response = await ask(broker, committed_offsets.handle_offset_fetch, 10, request)
     assert response.groups[0].topics[0].partitions[0].committed_offset == -1
     broker.groups.close()
 
 
 async def test_commit_of_nothing_that_exists_asks_nobody() -> None:
     broker = start_broker(topic("another", ID_T, 1), elect=False)
-    response = await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
+    response = await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
     codes = {p.error_code for topic in response.topics for p in topic.partitions}
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 async def test_refused_commit_has_its_error_on_every_partition() -> None:
     broker = await loaded(elect=False)
-    response = await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
+    response = await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
     codes = [p.error_code for topic in response.topics for p in topic.partitions]
     assert sorted(codes) == [3, 3, ErrorCode.NOT_COORDINATOR]
 
@@ -423,19 +425,21 @@ async def test_refused_commit_has_its_error_on_every_partition() -> None:
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_fetch_of_every_version(version: int) -> None:
     broker = await loaded()
-    await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-    response = await ask(broker, offsets.handle_offset_fetch, version, fetch_request(version))
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    response = await ask(
+        broker, committed_offsets.handle_offset_fetch, version, fetch_request(version)
+    )
     topics: Any = response.topics if version < 8 else response.groups[0].topics
-    found = {
+    result = {
         (topic.name or topic.topic_id, p.partition_index): (p.committed_offset, p.error_code)
         for topic in topics
         for p in topic.partitions
     }
     if version < 10:
-        assert found == {("t", 0): (7, 0), ("t", 1): (-1, 0), ("gone", 0): (-1, 0)}
+        assert result == {("t", 0): (7, 0), ("t", 1): (-1, 0), ("gone", 0): (-1, 0)}
     else:
         unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        assert found == {(ID_T, 0): (7, 0), (ID_T, 1): (-1, 0), (ID_GONE, 0): (-1, unknown)}
+        assert result == {(ID_T, 0): (7, 0), (ID_T, 1): (-1, 0), (ID_GONE, 0): (-1, unknown)}
     broker.groups.close()
 
 
@@ -445,14 +449,14 @@ async def test_topic_that_is_created_anew_takes_over_no_offsets(
     version: int, asks_for_all: bool
 ) -> None:
     broker = await loaded()
-    await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
     broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2), topic("t", ID_GONE, 2))
     request = fetch_request(version)
     if asks_for_all:
         request.topics = None
         for group in request.groups:
             group.topics = None
-    response = await ask(broker, offsets.handle_offset_fetch, version, request)
+    response = await ask(broker, committed_offsets.handle_offset_fetch, version, request)
     topics: Any = response.topics if version < 8 else response.groups[0].topics
     assert asks_for_all or topics
     assert {p.committed_offset for t in topics for p in t.partitions} <= {-1}
@@ -463,14 +467,14 @@ async def test_topic_that_is_created_anew_takes_over_no_offsets(
 @pytest.mark.parametrize("is_gone", [True, False])
 async def test_fetch_of_all_offsets(version: int, is_gone: bool) -> None:
     broker = await loaded()
-    await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
     if is_gone:
         broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2))
     if version < 8:
         request = OffsetFetchRequest(group_id="orders", topics=None)
     else:
         request = OffsetFetchRequest(groups=[FetchGroup(group_id="orders", topics=None)])
-    response = await ask(broker, offsets.handle_offset_fetch, version, request)
+    response = await ask(broker, committed_offsets.handle_offset_fetch, version, request)
     topics: Any = response.topics if version < 8 else response.groups[0].topics
     shown = [(t.name or t.topic_id, t.partitions[0].committed_offset) for t in topics]
     name = "t" if version < 10 else ID_T
@@ -482,7 +486,7 @@ async def test_fetch_of_all_offsets(version: int, is_gone: bool) -> None:
 async def test_fetch_error_is_where_the_version_has_it(version: int) -> None:
     broker = await loaded(elect=False)
     request = fetch_request(version)
-    response = await ask(broker, offsets.handle_offset_fetch, version, request)
+    response = await ask(broker, committed_offsets.handle_offset_fetch, version, request)
     code = ErrorCode.NOT_COORDINATOR
     if version == 1:
         codes = [p.error_code for topic in response.topics for p in topic.partitions]
@@ -493,13 +497,13 @@ async def test_fetch_error_is_where_the_version_has_it(version: int) -> None:
 
 async def test_fetch_of_several_groups() -> None:
     broker = await loaded()
-    await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
     asked = [FetchTopic(name="t", partition_indexes=[0])]
     request = OffsetFetchRequest(
         groups=[FetchGroup(group_id=g, topics=asked) for g in ("orders", "nope")],
         require_stable=True,
     )
-    response = await ask(broker, offsets.handle_offset_fetch, 8, request)
+    response = await ask(broker, committed_offsets.handle_offset_fetch, 8, request)
     offsets_ = [g.topics[0].partitions[0].committed_offset for g in response.groups]
     assert offsets_ == [7, -1]
     broker.groups.close()
@@ -507,7 +511,7 @@ async def test_fetch_of_several_groups() -> None:
 
 async def test_offset_deletion_is_answered_for_every_partition() -> None:
     broker = await loaded()
-    await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
     request = OffsetDeleteRequest(
         group_id="orders",
         topics=[
@@ -520,7 +524,7 @@ async def test_offset_deletion_is_answered_for_every_partition() -> None:
             for name, indexes in (("t", (0, 9)), ("gone", (0,)))
         ],
     )
-    response = await ask(broker, offsets.handle_offset_delete, 0, request)
+    response = await ask(broker, committed_offsets.handle_offset_delete, 0, request)
     codes = {
         (topic.name, p.partition_index): p.error_code
         for topic in response.topics
@@ -528,7 +532,7 @@ async def test_offset_deletion_is_answered_for_every_partition() -> None:
     }
     assert codes == {("t", 0): 0, ("t", 9): 3, ("gone", 0): 3}
     request.group_id = "nope"
-    response = await ask(broker, offsets.handle_offset_delete, 0, request)
+    response = await ask(broker, committed_offsets.handle_offset_delete, 0, request)
     assert told(ErrorCode.GROUP_ID_NOT_FOUND)(response)
     assert response.topics == []
     broker.groups.close()
@@ -558,7 +562,7 @@ async def test_groups_are_described(version: int) -> None:
 @pytest.mark.parametrize("version", range(6))
 async def test_groups_are_listed(version: int) -> None:
     broker = await loaded()
-    await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
     response = await ask(broker, handlers.handle_list_groups, version, ListGroupsRequest())
     (group,) = response.groups
     assert (group.group_id, group.protocol_type) == ("orders", "")
@@ -578,7 +582,7 @@ async def test_listing_says_that_groups_are_loading() -> None:
 @pytest.mark.parametrize("version", range(3))
 async def test_groups_are_deleted_once(version: int) -> None:
     broker = await loaded()
-    await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
     request = DeleteGroupsRequest(groups_names=["orders", "nope", "orders"])
     response = await ask(broker, handlers.handle_delete_groups, version, request)
     codes = {result.group_id: result.error_code for result in response.results}

@@ -87,13 +87,13 @@ class Leaders:
                     producer_id=marker.producer_id,
                     topics=[
                         topic_type(
-                            name=each.name,
+                            name=item.name,
                             partitions=[
                                 partition(partition_index=index, error_code=code)
-                                for index in each.partition_indexes
+                                for index in item.partition_indexes
                             ],
                         )
-                        for each in marker.topics
+                        for item in marker.topics
                     ],
                 )
                 for marker in message.markers
@@ -252,8 +252,8 @@ async def test_metrics_follow_markers_on_their_way() -> None:
 
         async def now(**expected: float) -> None:
             states = await count_transactions(broker.transactions)
-            found = values(transaction_metrics(broker.transactions, states))
-            assert {name: found[name.replace("__", " ")] for name in expected} == expected
+            result = values(transaction_metrics(broker.transactions, states))
+            assert {name: result[name.replace("__", " ")] for name in expected} == expected
 
         producer = await broker.begin()
         await now(
@@ -419,5 +419,5 @@ async def test_questions_while_a_partition_is_loading() -> None:
         assert loading.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await broker.begin()
         listed = broker.transactions.list_transactions(ListTransactionsRequest())
-        assert [each.transactional_id for each in listed.transaction_states] == ["tx"]
+        assert [state.transactional_id for state in listed.transaction_states] == ["tx"]
         assert broker.transactions.describe("").error_code == ErrorCode.INVALID_REQUEST

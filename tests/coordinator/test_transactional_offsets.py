@@ -18,7 +18,7 @@ from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from spindle.protocol.records.batch import read_header
-from spindle.serving.handlers.offsets import handle_offset_fetch
+from spindle.serving.handlers.committed_offsets import handle_offset_fetch
 from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
 
 T0 = {("t", 0): 5}
@@ -199,7 +199,7 @@ async def test_the_batch_belongs_to_the_producer() -> None:
     await client.add({("t", 0): 5})
     await client.end(is_commit=True)
     log = client.broker.log.batches
-    batches = [batch for found in log.values() for batch in found]
+    batches = [batch for items in log.values() for batch in items]
     headers = [read_header(batch, 0) for batch in batches]
     assert all(h.is_transactional for h in headers)
     assert {(h.producer_id, h.producer_epoch) for h in headers} == {(7, 3)}

@@ -36,7 +36,7 @@ from spindle.testing.fuzz.wire import Finding, RawConnection, read_answer
 
 StartNode = Callable[..., TargetNode]
 MIB = 1024 * 1024
-MOST_WORK_MS = 3_000.0
+MAX_WORK_MS = 3_000.0
 TOPIC = "heavy"
 
 
@@ -54,22 +54,22 @@ async def canary_beside(node: TargetNode) -> AsyncIterator[Canary]:
     canary.latencies_ms.clear()
     is_over = False
 
-    async def sing() -> None:
+    async def check() -> None:
         while not is_over:
-            await canary.sing()
+            await canary.check()
             await asyncio.sleep(0.005)
 
-    song = asyncio.ensure_future(sing())
+    song = asyncio.ensure_future(check())
     try:
         yield canary
         is_over = True
         await song
-        await canary.sing()
+        await canary.check()
     finally:
         song.cancel()
         canary.close()
     node.check()
-    assert max(canary.latencies_ms) < MOST_WORK_MS
+    assert max(canary.latencies_ms) < MAX_WORK_MS
 
 
 async def closes(client: RawConnection) -> bool:
@@ -434,12 +434,12 @@ async def test_a_canary_finds_a_wrong_answer(start_node: StartNode) -> None:
 
     canary = Canary(await RawConnection.connect(node.host, node.port))
     await canary.prepare()
-    await canary.sing()
+    await canary.check()
     intruder = await RawConnection.connect(node.host, node.port)
     part = Data.PartitionProduceData(index=0, records=batch(b"intruder"))
     data = Data(name="canary-topic", partition_data=[part])
     await intruder.ask(ProduceRequest(acks=1, timeout_ms=5_000, topic_data=[data]), 9)
     with pytest.raises(Finding, match="produce gave"):
-        await canary.sing()
+        await canary.check()
     canary.close()
     intruder.close()

@@ -71,7 +71,7 @@ def test_only_the_first_line_counts() -> None:
         ),
     ],
 )
-def test_what_is_no_quorum_state_is_refused(data: bytes, finding: str) -> None:
+def test_an_invalid_quorum_state_file_is_refused(data: bytes, finding: str) -> None:
     with pytest.raises(CorruptLog, match=finding) as caught:
         decode_quorum_state(data, "/d/quorum-state")
     assert caught.value.path == "/d/quorum-state"

@@ -123,10 +123,10 @@ class NodeUnderTest:
         """Send a request to the node; its answer, which has to come at once."""
         self._token += 1
         ready = self.step(RequestReceived(self._token, request))
-        found = [reply.response for reply in ready.replies if reply.token == self._token]
-        assert len(found) == 1, f"no answer to {request}"
-        assert isinstance(found[0], answer)
-        return found[0]
+        messages = [reply.response for reply in ready.replies if reply.token == self._token]
+        assert len(messages) == 1, f"no answer to {request}"
+        assert isinstance(messages[0], answer)
+        return messages[0]
 
     def ask_later(self, request: Message) -> int:
         """Send a request that the node parks; its token."""
@@ -151,9 +151,9 @@ class NodeUnderTest:
         return [request for request in self.ready.requests if request.destination.id == node_id]
 
     def sent_to(self, node_id: int) -> Request:
-        found = self.sent_requests_to(node_id)
-        assert len(found) == 1, f"{len(found)} requests to node {node_id}"
-        return found[0]
+        sent_requests = self.sent_requests_to(node_id)
+        assert len(sent_requests) == 1, f"{len(sent_requests)} requests to node {node_id}"
+        return sent_requests[0]
 
 
 class Peer(NodeUnderTest):

@@ -214,8 +214,8 @@ async def test_the_log_has_the_batches_that_were_appended(tmp_path: Path) -> Non
     position, header = next(batches(data))
     (record,) = read_control_records(data, position, header)
     assert isinstance(record.message, LeaderChangeMessage)
-    found = list(decode_batches(data))
-    assert [(b.base_offset, b.last_offset, b.epoch) for b in found] == [
+    committed_batches = list(decode_batches(data))
+    assert [(b.base_offset, b.last_offset, b.epoch) for b in committed_batches] == [
         (0, 0, 1),
         (1, 1, 1),
         (2, 3, 1),
@@ -335,9 +335,9 @@ async def test_replicas_read_the_log_and_the_snapshots(tmp_path: Path) -> None:
             request = requests.fetch_snapshot_request(
                 CLUSTER_ID, 1, key(9), snapshot_id, position, 50
             )
-            found = await quorum.handle(request)
-            assert isinstance(found, FetchSnapshotResponse)
-            part = found.topics[0].partitions[0]
+            message = await quorum.handle(request)
+            assert isinstance(message, FetchSnapshotResponse)
+            part = message.topics[0].partitions[0]
             assert part.error_code == expected
             assert len(part.unaligned_records) == (50 if position == 0 else 0)
 

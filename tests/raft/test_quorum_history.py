@@ -15,7 +15,7 @@ from spindle.raft.quorum import Quorum
 from spindle.raft.ready import Destination, StartUp
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
 from spindle.raft.voters import ReplicaKey
-from spindle.runtime.quorum.history import QuorumHistory
+from spindle.runtime.quorum.quorum_counters import QuorumHistory
 
 PEER = Destination(2, "peer", 9093)
 

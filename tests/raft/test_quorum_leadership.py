@@ -85,13 +85,13 @@ def test_a_reconfigurable_quorum_writes_its_voters_into_the_first_batch_once() -
     node = NodeUnderTest(history=dynamic_history(1)).start()
     operation = appended(node)
     header = read_header(operation.batches)
-    found = list(read_control_records(operation.batches, 0, header))
-    assert [type(record.message) for record in found] == [
+    records = list(read_control_records(operation.batches, 0, header))
+    assert [type(record.message) for record in records] == [
         LeaderChangeMessage,
         KRaftVersionRecord,
         VotersRecord,
     ]
-    assert [record.offset for record in found] == [0, 1, 2]
+    assert [record.offset for record in records] == [0, 1, 2]
     assert node.core.history.voters_offset == 2
 
     log = log_with((1, 0), end_offset=3)
@@ -106,8 +106,8 @@ def test_a_leader_with_a_new_address_records_it() -> None:
     node = NodeUnderTest(history=history, log=log, endpoints_of_node=moved).start()
     operation = appended(node)
     header = read_header(operation.batches)
-    found = list(read_control_records(operation.batches, 0, header))
-    assert [type(record.message) for record in found] == [LeaderChangeMessage, VotersRecord]
+    records = list(read_control_records(operation.batches, 0, header))
+    assert [type(record.message) for record in records] == [LeaderChangeMessage, VotersRecord]
     recorded = node.core.voters.get(1)
     assert recorded is not None
     assert recorded.endpoints == moved
@@ -369,24 +369,24 @@ def test_the_leader_describes_its_replicas() -> None:
     node.step(RequestReceived(51, fetch(9, 0, 0, 1)))
     node.now_ms += 100
     response = node.ask(describe(), DescribeQuorumResponse)
-    found = partition(response)
-    assert (found.leader_id, found.leader_epoch, found.high_watermark) == (1, 1, 1)
+    result = partition(response)
+    assert (result.leader_id, result.leader_epoch, result.high_watermark) == (1, 1, 1)
     assert [
-        (r.replica_id, r.log_end_offset, r.last_fetch_timestamp) for r in found.current_voters
+        (r.replica_id, r.log_end_offset, r.last_fetch_timestamp) for r in result.current_voters
     ] == [(1, 1, node.now_ms), (2, 1, node.now_ms - 100), (3, -1, -1)]
-    assert [(r.replica_id, r.log_end_offset) for r in found.observers] == [(9, 0)]
-    assert found.observers[0].replica_directory_id == key(9).directory_id
+    assert [(r.replica_id, r.log_end_offset) for r in result.observers] == [(9, 0)]
+    assert result.observers[0].replica_directory_id == key(9).directory_id
     assert [n.node_id for n in response.nodes] == [1, 2, 3]
 
 
 def test_only_the_leader_describes() -> None:
     node = NodeUnderTest().start()
-    found = partition(node.ask(describe(), DescribeQuorumResponse))
-    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    result = partition(node.ask(describe(), DescribeQuorumResponse))
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     wrong = describe()
     wrong.topics[0].topic_name = "t"
-    found = partition(node.ask(wrong, DescribeQuorumResponse))
-    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    result = partition(node.ask(wrong, DescribeQuorumResponse))
+    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # ---------------------------------------------------------------- kraft.version
@@ -401,8 +401,8 @@ def test_a_static_quorum_becomes_reconfigurable() -> None:
     node.step(KRaftVersionUpgrade(1, 1))
     operation = appended(node)
     header = read_header(operation.batches)
-    found = list(read_control_records(operation.batches, 0, header))
-    assert [type(record.message) for record in found] == [KRaftVersionRecord, VotersRecord]
+    records = list(read_control_records(operation.batches, 0, header))
+    assert [type(record.message) for record in records] == [KRaftVersionRecord, VotersRecord]
     assert node.core.history.kraft_version == 1
     assert node.core.voters.get(1) == voter(1)
     assert node.core.is_voter

@@ -11,7 +11,7 @@ from moving_broker import BROKER, NOW_MS, WHERE, Disks, MovingBroker, new_cluste
 from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.uuids import DIRECTORY_LOST
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from spindle.replication.replica_move import MoveState
+from spindle.replicas.moves.states import MoveState
 from spindle.serving.handlers.log_dirs import describe_log_dirs
 
 A, B = (directory_of(BROKER, number) for number in range(2))
@@ -56,11 +56,11 @@ async def described(broker: MovingBroker) -> list[tuple[str, int, list[tuple[boo
 def lose(broker: MovingBroker, path: str) -> None:
     """Replace a disk by an empty one."""
     for name in broker.disks.list_directory(path):
-        found = f"{path}/{name}"
-        if broker.disks.is_directory(found):
-            broker.disks.remove_tree(found)
+        result = f"{path}/{name}"
+        if broker.disks.is_directory(result):
+            broker.disks.remove_tree(result)
         else:
-            broker.disks.remove(found)
+            broker.disks.remove(result)
 
 
 async def test_a_copy_takes_the_place_of_an_offline_log_once_nobody_counts_on_it() -> None:
@@ -112,7 +112,7 @@ async def test_an_in_sync_replica_whose_disk_was_replaced_does_not_lead_with_its
 async def test_a_swap_between_its_renames_is_finished_for_an_in_sync_replica() -> None:
     before = await caught_up((BROKER, OTHER))
     before.move.future.append_as_follower(before.move.current.read(12, 1000, 13).records, 0, NOW_MS)
-    before.directories[0].store.set_aside(before.move.current, before.move.future.path)
+    before.directories[0].store.rename_to_stray(before.move.current, before.move.future.path)
     broker = await after(before).start()
     assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0"])
     assert len(values(broker.partition.log)) == 13
@@ -155,7 +155,7 @@ async def cut_short(replicas: tuple[int, ...] = (BROKER,)) -> MovingBroker:
     """Return a broker that died between the two renames of a swap."""
     broker = await caught_up(replicas)
     broker.move.future.append_as_follower(broker.move.current.read(12, 1000, 13).records, 0, NOW_MS)
-    broker.directories[0].store.set_aside(broker.move.current, broker.move.future.path)
+    broker.directories[0].store.rename_to_stray(broker.move.current, broker.move.future.path)
     return broker
 
 

@@ -15,11 +15,11 @@ from moving_broker import (
 )
 
 from spindle.common.errors import ErrorCode
-from spindle.replicas.moves import Move
-from spindle.replication.replica_move import MoveEvent, MoveState
+from spindle.replicas.moves.move import Move
+from spindle.replicas.moves.states import MoveEvent, MoveState
 
 A, B = (directory_of(BROKER, number) for number in range(2))
-IN_THE_SWAP = [(0, "set_aside"), (1, "_promote"), (0, "state_for_copy"), (1, "_adopt_state")]
+IN_THE_SWAP = [(0, "rename_to_stray"), (1, "_promote"), (0, "state_for_copy"), (1, "_adopt_state")]
 
 
 async def hanging(disk: int, function: str) -> tuple[MovingBroker, HangingExecutor]:
@@ -57,8 +57,8 @@ async def test_while_a_disk_hangs_in_a_move_other_replicas_follow_the_metadata(
     assert values(broker.partition.log) == expected
 
 
-async def test_what_the_metadata_asks_of_a_replica_in_a_swap_is_done_afterwards() -> None:
-    broker, executor = await hanging(0, "set_aside")
+async def test_metadata_changes_during_a_swap_are_applied_afterwards() -> None:
+    broker, executor = await hanging(0, "rename_to_stray")
     broker.cluster.change("orders", leader=BROKER)
     epoch = broker.cluster.image.topics.by_name["orders"].partitions[0].leader_epoch
     await broker.follow_metadata()
@@ -81,7 +81,7 @@ async def test_a_topic_that_is_deleted_in_a_swap_leaves_no_log_behind() -> None:
 
 
 async def test_another_target_named_in_a_swap_begins_the_next_move() -> None:
-    broker, executor = await hanging(0, "set_aside")
+    broker, executor = await hanging(0, "rename_to_stray")
     again = asyncio.create_task(broker.begin(2))
     for _ in range(50):
         await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_a_source_that_fails_after_it_gave_up_the_name_does_not_stop_the_s
 async def test_a_target_that_fails_while_the_current_log_gives_up_its_name_is_not_promoted() -> (
     None
 ):
-    broker, executor = await hanging(0, "set_aside")
+    broker, executor = await hanging(0, "rename_to_stray")
     broker.directories[1].executor.fail("pulled out")
     await broker.until(lambda: not len(broker.replicas.moves))
     executor.release()
@@ -154,15 +154,15 @@ async def test_moves_that_wait_for_their_turn_go_in_the_order_of_their_names() -
         partition.log.append_as_leader(bytearray(batch(name)), 0, NOW_MS)
         code = await broker.mover.alter(partition, broker.directories[1])
         assert code == ErrorCode.NONE
-    seen = broker.replicas.moves.on_news
+    seen = broker.replicas.moves.on_change
 
     def noted(move: Move) -> None:
         if move.course.state is MoveState.ASSIGNING:
             ended.append(move.partition.topic_partition.topic)
-            broker.replicas.moves.happened(move, MoveEvent.CANCEL)
+            broker.replicas.moves.apply(move, MoveEvent.CANCEL)
         seen(move)
 
-    broker.replicas.moves.on_news = noted
+    broker.replicas.moves.on_change = noted
     broker.quota.limit_bytes_per_s = 10**9
     await broker.until(lambda: not len(broker.replicas.moves) and not broker.mover.is_busy)
     assert ended == ["quinces", "apples", "orders", "pears"]

@@ -20,8 +20,8 @@ from spindle.common.uuids import DIRECTORY_UNASSIGNED
 from spindle.disks import log_copy
 from spindle.log.formats.checkpoints import RECOVERY_POINTS, read_offset_checkpoint
 from spindle.log.log_config import LogConfig
-from spindle.replicas import copied_stretches
-from spindle.replication.replica_move import MoveState
+from spindle.replicas.moves import unverified_ranges
+from spindle.replicas.moves.states import MoveState
 from spindle.testing.filesystem import Fault
 
 A, B, C = (directory_of(BROKER, number) for number in range(3))
@@ -487,7 +487,7 @@ async def move_until_dead(
 
 
 @pytest.mark.parametrize("loses_unsynced", [False, True], ids=["kill -9", "power failure"])
-@pytest.mark.parametrize("stretch_bytes", [900, copied_stretches.STRETCH_BYTES])
+@pytest.mark.parametrize("stretch_bytes", [900, unverified_ranges.COPIED_RANGE_BYTES])
 @pytest.mark.parametrize("executor", [InlineExecutor, LateExecutor])
 async def test_a_crash_after_every_operation_loses_nothing_and_the_move_goes_on(
     loses_unsynced: bool,
@@ -495,8 +495,8 @@ async def test_a_crash_after_every_operation_loses_nothing_and_the_move_goes_on(
     executor: type[InlineExecutor],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copied_stretches, "STRETCH_BYTES", stretch_bytes)
-    monkeypatch.setattr(copied_stretches, "SHORTEST_BYTES", stretch_bytes)
+    monkeypatch.setattr(unverified_ranges, "COPIED_RANGE_BYTES", stretch_bytes)
+    monkeypatch.setattr(unverified_ranges, "MIN_BYTES", stretch_bytes)
 
     async def crash(operations: int) -> bool:
         disks = Disks()

@@ -18,10 +18,10 @@ from moving_broker import (
 )
 
 from spindle.common.errors import ErrorCode
-from spindle.disks.alteration import DirectoryInUse, ReplicaState
+from spindle.disks.alter_disks import DirectoryInUse, ReplicaState
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.log_directory import LogDirectory
-from spindle.replication.replica_move import MoveState
+from spindle.replicas.moves.states import MoveState
 from spindle.runtime.broker.affected_replicas import AffectedReplicas
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 
@@ -178,7 +178,9 @@ async def test_a_directory_is_removed_after_the_swaps_of_its_replicas() -> None:
 async def test_a_directory_with_the_only_log_of_an_offline_replica_is_not_retired() -> None:
     before = await MovingBroker(Disks(), new_cluster(3), 3).start()
     await before.fill()
-    before.directories[0].store.set_aside(before.partition.log, f"/x/orders-0.{1:032x}-future")
+    before.directories[0].store.rename_to_stray(
+        before.partition.log, f"/x/orders-0.{1:032x}-future"
+    )
     before.record(directory_of(BROKER, 1))
     broker = MovingBroker(before.disks, before.cluster, 3)
     broker.directories[1].executor.fail("dead")

@@ -10,7 +10,7 @@ from moving_broker import BROKER, SMALL, WHERE, Disks, LateExecutor, MovingBroke
 
 from spindle.common.errors import ErrorCode
 from spindle.disks.cleaner import Cleaner
-from spindle.replication.replica_move import MoveState
+from spindle.replicas.moves.states import MoveState
 
 OTHER = 2
 B = directory_of(BROKER, 1)
@@ -51,7 +51,7 @@ async def test_a_move_copies_no_faster_than_its_quota() -> None:
             assert broker.move.copied_bytes - before <= 1600
         broker.steady_ms += 1000
         if len(broker.replicas.moves):
-            broker.replicas.moves.on_news(broker.move)
+            broker.replicas.moves.on_change(broker.move)
     assert total == sorted(total)
     assert broker.steady_ms >= 1000 * (size_bytes // 1000 - 1)
     assert broker.replicas.moves.done == 1
@@ -66,12 +66,12 @@ async def test_a_log_that_is_copied_at_once_changes_its_place_when_the_rate_allo
     assert (broker.move.lag, broker.assigned) == (0, [B])
     for seconds in range(11):
         broker.steady_ms = 1000 * seconds
-        broker.replicas.moves.on_news(broker.move)
+        broker.replicas.moves.on_change(broker.move)
         for _ in range(50):
             await asyncio.sleep(0)
         assert broker.move.course.state is MoveState.SWAPPING
     broker.steady_ms = 11_000
-    broker.replicas.moves.on_news(broker.move)
+    broker.replicas.moves.on_change(broker.move)
     await broker.until_moved()
 
 
@@ -207,7 +207,7 @@ async def test_no_compaction_begins_while_a_log_moves() -> None:
     assert due is not None
     await copied(broker)
     assert due.plan.signal.is_aborted
-    source.give_up(due.plan)
+    source.cancel(due.plan)
     assert (source.next_pass(NOW_MS), target.next_pass(NOW_MS)) == (None, None)
     await swapped(broker)
     assert target.next_pass(NOW_MS) is not None

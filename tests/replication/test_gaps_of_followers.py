@@ -36,10 +36,10 @@ def two_logs(count: int = 40) -> tuple[Log, Log, MemoryFileSystem]:
     files = MemoryFileSystem()
     leader_log, log = new_log(), new_log(files=files)
     for number in range(count):
-        for each in (leader_log, log):
-            append(each, number // 15, f"{number} " + "x" * 40)
-    for each in (leader_log, log):
-        commit(each)
+        for item in (leader_log, log):
+            append(item, number // 15, f"{number} " + "x" * 40)
+    for item in (leader_log, log):
+        commit(item)
     assert len(log.segments) > 5
     return leader_log, log, files
 
@@ -47,9 +47,9 @@ def two_logs(count: int = 40) -> tuple[Log, Log, MemoryFileSystem]:
 def lose_tail(log: Log, files: MemoryFileSystem, segment: int, batch_count: int = 1) -> Gap:
     """Take the last batches of a segment away; return the gap."""
     path = list(log.segments)[segment].path
-    found = list(batches(files.read_bytes(path)))[-batch_count:]
-    files.open(path).truncate(found[0][0])
-    return Gap(found[0][1].base_offset, found[-1][1].next_offset)
+    result = list(batches(files.read_bytes(path)))[-batch_count:]
+    files.open(path).truncate(result[0][0])
+    return Gap(result[0][1].base_offset, result[-1][1].next_offset)
 
 
 def copy_without(log: Log, *gaps: Gap) -> Log:
@@ -194,9 +194,9 @@ def test_any_losses_behind_the_recovery_point_are_mended_before_the_leader_count
     for segment in log.segments:
         if random.random() < 0.4:
             kept = max(0, recovery_point - segment.base_offset)
-            found = list(batches(files.read_bytes(segment.path)))[kept:]
-            if found:
-                at, header = random.choice(found)
+            result = list(batches(files.read_bytes(segment.path)))[kept:]
+            if result:
+                at, header = random.choice(result)
                 torn = random.choice((0, 0, random.randrange(header.size_bytes)))
                 files.open(segment.path).truncate(at + torn)
     log = load_again(log, files, recovery_point)

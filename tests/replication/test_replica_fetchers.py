@@ -18,8 +18,8 @@ from spindle.log.log import Log
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.raft.ready import Destination
-from spindle.replicas.following import Following
 from spindle.replicas.partition import Partition
+from spindle.replicas.ports import FetchStart
 from spindle.replicas.replication_context import ReplicationContext
 from spindle.replication.follower_log import begin_to_follow
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
@@ -150,7 +150,7 @@ class Broker:
 
     def follow(self, *partitions: Partition) -> None:
         self.fetchers.follow(
-            [Following(p, begin_to_follow(p.log, NOW_MS)) for p in partitions or self.partitions]
+            [FetchStart(p, begin_to_follow(p.log, NOW_MS)) for p in partitions or self.partitions]
         )
 
     async def caught_up(self) -> None:
@@ -251,7 +251,7 @@ async def test_a_leader_that_refuses_every_session_is_not_asked_without_pause() 
     broker.fetchers.stop_all()
 
 
-async def test_what_is_stopped_is_not_touched_any_more() -> None:
+async def test_a_stopped_fetcher_does_not_change_its_partitions() -> None:
     broker = Broker(new_log(0), new_log(1))
     broker.follow()
     await broker.caught_up()
@@ -383,7 +383,7 @@ async def test_a_replica_that_is_fetched_again_in_an_epoch_learns_its_lag_from_a
     broker.fetchers.stop([partition])
     assert broker.fetchers.lag(partition) == -1
     position = begin_to_follow(partition.log, NOW_MS)
-    broker.fetchers.follow([Following(partition, position, is_same_epoch=True)])
+    broker.fetchers.follow([FetchStart(partition, position, is_same_epoch=True)])
     await broker.wake()
     await until(lambda: broker.fetchers.lag(partition) == 0)
     broker.fetchers.stop_all()

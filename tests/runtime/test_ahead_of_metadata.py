@@ -51,7 +51,7 @@ async def test_an_impossible_offset_of_a_topic_that_nobody_knows_is_answered_bes
         assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
-async def test_what_a_follower_says_of_a_topic_that_its_leader_does_not_know_yet_counts_later(
+async def test_a_fetch_for_a_topic_unknown_to_the_leader_counts_after_its_metadata(
     tmp_path: Path,
 ) -> None:
     """The follower says it once: the next request of its session does not repeat it."""

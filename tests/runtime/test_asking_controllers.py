@@ -6,8 +6,8 @@ from pathlib import Path
 from cluster_harness import cluster_homes, eventually, running_cluster
 
 from spindle.client.admin.cluster import describe_quorum
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.common.ids import NO_LEADER
 
 

@@ -178,7 +178,7 @@ async def test_cordoned_directories_are_unknown_until_the_configuration_is() -> 
     await lifecycle.stop()
     told = [h.cordoned_log_dirs for h in controller.heartbeats]
     assert told[:2] == [None, None]
-    assert [each for each in told if each is not None] == [cordoned] * (
+    assert [items for items in told if items is not None] == [cordoned] * (
         len(told) - told.count(None)
     )
 
@@ -324,7 +324,7 @@ def test_a_directory_that_comes_back_is_registered_and_reported_as_offline_no_mo
         assert controller.registrations[1].log_dirs == [A, B]
         sent = len(controller.heartbeats)
         await until(lambda: len(controller.heartbeats) > sent + 2)
-        assert all(not each.offline_log_dirs for each in controller.heartbeats[sent:])
+        assert all(not heartbeat.offline_log_dirs for heartbeat in controller.heartbeats[sent:])
         await asyncio.sleep(10)
         assert broker.faults == []
         await broker.lifecycle.stop()

@@ -23,7 +23,7 @@ from spindle.protocol.messages.delete_groups import DeleteGroupsRequest
 from spindle.protocol.messages.find_coordinator import FindCoordinatorRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.housekeeping import Housekeeping
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.node import Node
@@ -56,7 +56,7 @@ class IdleDirectory:
 
 async def test_the_cleaner_takes_new_values_while_the_broker_runs() -> None:
     directory = IdleDirectory()
-    replicas = cast(Replicas, type("Replicas", (), {"directories": [directory]}))
+    replicas = cast(ReplicaManager, type("ReplicaManager", (), {"directories": [directory]}))
     node = NodeConfig.from_properties(
         {
             **PROPERTIES,

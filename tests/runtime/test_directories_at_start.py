@@ -13,7 +13,7 @@ from spindle.common.errors import ConfigError, ErrorCode
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
-from spindle.disks.alteration import DirectoryAction, ReplicaState
+from spindle.disks.alter_disks import DirectoryAction, ReplicaState
 from spindle.log.formats.meta_properties import META_PROPERTIES
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
@@ -115,9 +115,9 @@ async def test_a_directory_that_fails_at_the_start_is_offline_and_hinders_no_oth
     try:
         async with connected(node) as client:
             assert await offline_paths(client) == ["disk2"]
-            found = await leaders(client, "t")
-            assert found[gone] == -1
-            assert [leader for p, leader in enumerate(found) if p != gone] == [1, 1]
+            result = await leaders(client, "t")
+            assert result[gone] == -1
+            assert [leader for p, leader in enumerate(result) if p != gone] == [1, 1]
     finally:
         await node.stop()
     # The directory is back: its records are, too.

@@ -12,7 +12,7 @@ from node_harness import Home, batch_of, connected, records_in, running
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
-from spindle.disks.alteration import DirectoryAction, ReplicaState
+from spindle.disks.alter_disks import DirectoryAction, ReplicaState
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.runtime.node import Node
 
@@ -29,8 +29,8 @@ async def test_an_added_directory_is_formatted_registered_and_used(tmp_path: Pat
         assert node.publisher.image.cluster.brokers[1].epoch == epoch
         assert "cluster.id=4L6g3nShT-eMCtK--X86sw" in (new / "meta.properties").read_text()
         await client.create_topic("t", 4)
-        found = await described(client)
-        assert sum(len(t.partitions) for t in found[str(new)].topics) == 2
+        result = await described(client)
+        assert sum(len(t.partitions) for t in result[str(new)].topics) == 2
         assert await log_dirs(client) == [str(home.directories[0]), str(new)]
         again = await add(client, new)
         assert again.error_code == ErrorCode.INVALID_REQUEST

@@ -72,7 +72,7 @@ async def test_a_callback_that_raises_does_not_hold_up_those_behind_it() -> None
         thread.submit_nowait(both_done.set)
         assert both_done.wait(10)
         await done
-        assert [str(each["exception"]) for each in mistakes] == ["a mistake"]
+        assert [str(mistake["exception"]) for mistake in mistakes] == ["a mistake"]
 
 
 async def test_a_note_waits_for_the_next_work_and_the_last_one_counts() -> None:

@@ -46,7 +46,7 @@ def test_a_frame_never_gets_more_than_twice_its_size() -> None:
     assert len(small) == 100_000
 
 
-def test_what_is_kept_is_bounded_whatever_was_lent() -> None:
+def test_kept_buffers_are_bounded_whatever_was_lent() -> None:
     buffers = FrameBuffers(4 * MIB)
     held = [buffers.take(MIB) for _ in range(50)]
     assert buffers.size_bytes <= 4 * MIB
@@ -108,11 +108,11 @@ async def test_a_hanging_disk_keeps_the_records_of_requests_that_nobody_waits_fo
             gate.set()
             await stuck
             assert (await client.produce("t", hung, batch_of(b"last"))).error_code == 0
-            found = chain(
+            result = chain(
                 records_in((await client.fetch("t", hung, 0)).records),
                 records_in((await client.fetch("t", alive, 0)).records),
             )
-            values = [record.value for record in found]
+            values = [record.value for record in result]
             assert values == [
                 *(timed_out, closed, b"last", b"x" * 300_000),
                 *(bytes([number]) * 300_000 for number in range(40)),

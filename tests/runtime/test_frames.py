@@ -90,7 +90,7 @@ async def test_answers_to_no_request_end_the_connection() -> None:
     assert transport.is_closed
 
 
-async def test_who_reads_learns_of_the_end() -> None:
+async def test_a_reader_is_notified_of_the_end_of_the_stream() -> None:
     stream, _ = connected()
     receive(stream, framed(b"last"))
     stream.eof_received()

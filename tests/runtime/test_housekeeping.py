@@ -9,10 +9,10 @@ import pytest
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
-from spindle.disks.new_epochs import NewEpochs
-from spindle.log.cleaning.abort import CleaningSignal
+from spindle.disks.pending_epoch_checkpoints import PendingEpochCheckpoints
+from spindle.log.cleaning.abort import CleaningAbort
 from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.housekeeping import Housekeeping
 
 PROPERTIES = {
@@ -40,7 +40,7 @@ class Directory:
 
     def __init__(self) -> None:
         self.executor = self.cleaner = self.store = self
-        self.new_epochs = NewEpochs()
+        self.new_epochs = PendingEpochCheckpoints()
         self.passes = iter([FaultyPass()])
         self.given_up = asyncio.Event()
         self.flushed = asyncio.Event()
@@ -69,7 +69,7 @@ class Directory:
 
 
 def housekeeping(*directories: Directory, **properties: str) -> Housekeeping:
-    replicas = cast(Replicas, type("Replicas", (), {"directories": directories}))
+    replicas = cast(ReplicaManager, type("ReplicaManager", (), {"directories": directories}))
     overrides = {key.replace("_", "."): value for key, value in properties.items()}
     node = NodeConfig.from_properties({**PROPERTIES, **overrides})
     return Housekeeping(replicas, node, lambda: 0)
@@ -87,7 +87,7 @@ class SlowPass:
     """A pass of three steps of 1 MB."""
 
     def __init__(self) -> None:
-        self.plan = type("Plan", (), {"signal": CleaningSignal(), "path": "/disk/a-0"})
+        self.plan = type("Plan", (), {"signal": CleaningAbort(), "path": "/disk/a-0"})
         self.result: str | None = None
         self.steps: list[int | None] = []
 
@@ -160,9 +160,9 @@ async def test_the_memory_of_compaction_is_for_all_directories_together() -> Non
         directory.next_pass = lambda now_ms, settings: seen.put_nowait(settings)  # type: ignore[method-assign, assignment]
     keeping = housekeeping(*directories, log_initial_task_delay_ms="0")
     keeping.start()
-    found = [await asyncio.wait_for(seen.get(), 20) for _ in range(2)]
+    cleaning_settings = [await asyncio.wait_for(seen.get(), 20) for _ in range(2)]
     await keeping.stop()
-    assert set(found) == {CleaningSettings(64 * 2**20, 0.9, 256 * 1024)}
+    assert set(cleaning_settings) == {CleaningSettings(64 * 2**20, 0.9, 256 * 1024)}
 
 
 async def test_finished_segments_are_flushed_from_the_start_on() -> None:

@@ -33,7 +33,7 @@ async def test_few_bytes_are_worked_on_together_and_the_rest_in_order() -> None:
     assert started == ["a", "b", "c", "d"]
 
 
-async def test_who_gives_up_while_waiting_is_passed_over() -> None:
+async def test_a_cancelled_waiter_is_skipped() -> None:
     large = LargeRequests(together_bytes=100)
     async with large.turn(100):
         waiting = asyncio.ensure_future(_take(large, 100))

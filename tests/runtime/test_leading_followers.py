@@ -61,7 +61,7 @@ async def test_a_reader_of_finished_transactions_is_woken_by_the_commit(tmp_path
         assert data.last_stable_offset == data.high_watermark == 1
 
 
-async def test_what_waiting_readers_wait_for_is_not_read_back(
+async def test_appended_records_reach_waiting_fetches_without_a_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with pair(tmp_path) as p:
@@ -84,7 +84,7 @@ async def test_what_waiting_readers_wait_for_is_not_read_back(
         await p.client.produce("t", 0, batch_of(b"a", b"b"), acks=1)
         assert [r.value for r in records_in((await waiting).records)] == [b"a", b"b"]
         assert reads == []
-        assert partition.just_appended(0, 2) is None, "nothing is kept for later"
+        assert partition.current_append_bytes(0, 2) is None, "nothing is kept for later"
         late = await p.follow(0)
         assert [r.value for r in records_in(late.records)] == [b"a", b"b"]
         assert reads == [0]
@@ -268,7 +268,7 @@ async def test_a_new_leader_does_not_tell_an_end_that_is_older_than_what_was_see
         assert await end(p.client) == (0, 1)
 
 
-async def test_who_leads_now_is_told_to_who_asks_somebody_else(tmp_path: Path) -> None:
+async def test_a_not_leader_response_names_the_current_leader(tmp_path: Path) -> None:
     async with pair(tmp_path) as p, fake_broker(p.node, 3):
         p.topic_id = await create_replicated(p.client, "t", [2, 3])
         wrong = produce_request("t", 0, batch_of(b"a"))

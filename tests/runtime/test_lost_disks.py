@@ -50,8 +50,8 @@ class Brokers:
 
     def disk(self) -> Path:
         """Return the directory of the owner's replica."""
-        (found,) = [d for d in self.home(OWNER).directories if (d / "t-0").exists()]
-        return found
+        (path,) = [d for d in self.home(OWNER).directories if (d / "t-0").exists()]
+        return path
 
     def has_replica(self, number: int) -> bool:
         broker = self.nodes[number].broker

@@ -13,7 +13,11 @@ from spindle.runtime.node import Node
 def snapshots(directory: Path) -> list[int]:
     """End offsets of the snapshots in a metadata directory, rising."""
     names = [path.name for path in (directory / FOLDER).glob("*.checkpoint")]
-    return sorted(found.offset for name in names if (found := parse_snapshot_file_name(name)))
+    return sorted(
+        snapshot_file_name.offset
+        for name in names
+        if (snapshot_file_name := parse_snapshot_file_name(name))
+    )
 
 
 def first_segment(directory: Path) -> int:

@@ -22,7 +22,7 @@ from documents.reference import PATHS, metrics_page
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
 from spindle.common.ports import File
 from spindle.disks.io_counts import OperationCounts, bucket_limit_ns
-from spindle.runtime.disks.measured_files import MeasuredFileSystem
+from spindle.runtime.disks.instrumented_files import InstrumentedFileSystem
 from spindle.runtime.metrics import http_server
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.replicas import count_replicas
@@ -235,7 +235,7 @@ def test_every_metric_of_the_dashboard_is_documented() -> None:
     known = {name + suffix for name, kind in documented.items() for suffix in samples.get(kind, ())}
     variables = dashboard["templating"]["list"]
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked += [each["query"]["query"] for each in variables if each["type"] == "query"]
+    asked += [item["query"]["query"] for item in variables if item["type"] == "query"]
     named = {name for text in asked for name in re.findall(r"(?:kafka|spindle)_\w+", text)}
     assert len(named) > 15
     assert named <= known
@@ -246,7 +246,7 @@ def test_every_metric_of_the_dashboard_is_documented() -> None:
 async def test_a_look_at_many_replicas_lets_others_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spindle.serving.pacing._SLICE_S", 0.0)
+    monkeypatch.setattr("spindle.serving.cooperative._SLICE_S", 0.0)
 
     home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
     async with running(home) as node, connected(node) as client:
@@ -303,10 +303,10 @@ async def test_a_cordon_has_its_cause(tmp_path: Path) -> None:
 async def test_a_node_is_ready_only_while_it_serves(tmp_path: Path) -> None:
     home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
     node = Node(home.config())
-    assert node.why_not_ready() == "starting"
+    assert node.unready_reason() == "starting"
     try:
         await node.start()
-        assert node.why_not_ready() is None
+        assert node.unready_reason() is None
         node.fail("the end")
         assert node.metrics_server is not None
         status, _, body = await get(node.metrics_server.port, asking("/ready"))
@@ -371,7 +371,7 @@ async def test_bad_requests_get_answers() -> None:
         assert b"Content-Length: 6" in head
 
 
-async def test_who_says_nothing_or_takes_nothing_is_dropped() -> None:
+async def test_a_silent_or_stalled_client_is_disconnected() -> None:
     async with metrics_server(timeout_s=0.05) as (server, _):
         await get(server.port, asking("/metrics"))
         silent, _ = await asyncio.open_connection("127.0.0.1", server.port)
@@ -476,7 +476,7 @@ def test_operations_are_counted_and_timed_by_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [str(tmp_path / name) for name in ("a", "ab")]
-    files = MeasuredFileSystem(names)
+    files = InstrumentedFileSystem(names)
     for name in names:
         Path(name).mkdir()
     rest = random.Random(1).randbytes(100)
@@ -511,7 +511,7 @@ def test_a_failed_operation_is_counted_and_names_itself(
     work: Callable[[File], object],
     doing: str,
 ) -> None:
-    files = MeasuredFileSystem([str(tmp_path)])
+    files = InstrumentedFileSystem([str(tmp_path)])
     io = files.of(str(tmp_path))
 
     def unplugged(*_: object) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from node_harness import Home, connected, running
 
-from spindle.client.cluster import BrokerAddress
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.errors import UnsupportedByPeer
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
 from spindle.protocol.api import APIS
 from spindle.protocol.messages.alter_disks import AlterDisksRequest, AlterDisksResponse
 from spindle.protocol.messages.api_versions import ApiVersionsRequest

@@ -9,15 +9,15 @@ from node_harness import Home, batch_of, connected, running
 from spindle.common.uuids import Uuid
 from spindle.disks.log_directory import LogDirectory
 from spindle.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
-from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
-from spindle.replicas.replica_manager import Replicas
+from spindle.publication.publishers import MetadataPublisher
+from spindle.replicas.replica_manager import ReplicaManager
 
 PARTITIONS = 8
 Wanted = AlterReplicaLogDirsRequest.AlterReplicaLogDir
 
 
-class Directories(ImageConsumer):
+class Directories(MetadataPublisher):
     """Notes the directory of each partition whenever it changes."""
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class Directories(ImageConsumer):
                 seen.append(partition.directory(1))
 
 
-def _moved_in(replicas: Replicas, directory: LogDirectory) -> int:
+def _moved_in(replicas: ReplicaManager, directory: LogDirectory) -> int:
     return sum(p.topic_partition.topic == "moved" for p in replicas.in_directory(directory))
 
 
-def all_are_in(replicas: Replicas, target: LogDirectory) -> bool:
+def all_are_in(replicas: ReplicaManager, target: LogDirectory) -> bool:
     return _moved_in(replicas, target) == PARTITIONS and not list(replicas.moves)
 
 

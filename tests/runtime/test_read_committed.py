@@ -33,7 +33,7 @@ async def abort_one(partition: Partition) -> None:
     await append(partition, marker)
 
 
-async def test_what_is_committed_during_a_read_hides_no_aborted_transaction(
+async def test_a_commit_during_a_read_hides_no_aborted_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -44,8 +44,8 @@ async def test_what_is_committed_during_a_read_hides_no_aborted_transaction(
         for index in (0, 1):  # answered when the partition is led
             assert (await client.produce("t", index, batch_of(b"yes"))).error_code == 0
         assert node.broker is not None
-        found = [node.broker.replicas.lookup("t", index) for index in (0, 1)]
-        partitions = [partition for partition in found if partition is not None]
+        hosted = [node.broker.replicas.lookup("t", index) for index in (0, 1)]
+        partitions = [partition for partition in hosted if partition is not None]
         for partition in partitions:
             await abort_one(partition)
         loop = asyncio.get_running_loop()

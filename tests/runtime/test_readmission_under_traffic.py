@@ -20,7 +20,7 @@ from cluster_harness import (
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from directory_harness import fail, registered, replicas_in
 
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alter_disks import DirectoryAction
 
 TOPIC = "t"
 PARTITIONS = 6
@@ -83,14 +83,14 @@ def read_all(bootstrap: str, counts: dict[int, int]) -> dict[int, list[tuple[int
         {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False}
     )
     consumer.assign([TopicPartition(TOPIC, n, OFFSET_BEGINNING) for n in counts])
-    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    while any(len(found[n]) < count for n, count in counts.items()):
+    result: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    while any(len(result[n]) < count for n, count in counts.items()):
         message = consumer.poll(10)
-        assert message is not None, {n: len(records) for n, records in found.items()}
+        assert message is not None, {n: len(records) for n, records in result.items()}
         if message.error() is None:
-            found[message.partition()].append((message.offset(), int(message.value())))
+            result[message.partition()].append((message.offset(), int(message.value())))
     consumer.close()
-    return found
+    return result
 
 
 async def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ async def test_the_command_that_an_audit_names_repairs_a_follower_under_traffic(
             assert named is not None
             assert named[1] == f"spindle disks rebuild 1 {name}"
             done = await asyncio.to_thread(commanded, named[1], bootstrap)
-            assert [each["state"] for each in done["replicas"]] == ["done"]
+            assert [replica["state"] for replica in done["replicas"]] == ["done"]
             await eventually(lambda: in_sync(first))
             await writer.more()
         finally:

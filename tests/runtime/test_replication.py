@@ -30,7 +30,7 @@ from spindle.protocol.messages.describe_producers import (
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.lifecycle import BrokerState
 from spindle.runtime.metrics.partitions import PartitionRows, gather_rows
 from spindle.runtime.node import Node
@@ -93,8 +93,8 @@ class Cluster:
         broker = next(n.broker for n in self._nodes if n.broker is not None and is_up(n))
 
         def check(image: MetadataImage) -> bool:
-            found = image.topics.partition(topic_id, 0)
-            return found is not None and is_so(found)
+            partition = image.topics.partition(topic_id, 0)
+            return partition is not None and is_so(partition)
 
         assert await broker.metadata.wait_for(check, 60)
 
@@ -356,9 +356,9 @@ async def test_a_topic_made_again_while_its_former_replica_is_put_aside(
         async with connected(cluster.node(2)) as client:
             topic = DeleteTopicsRequest.DeleteTopicState(name="t")
             await client.ask(DeleteTopicsRequest(topics=[topic], timeout_ms=5_000))
-        put_aside = Replicas.put_aside_strays
+        put_aside = ReplicaManager.put_aside_strays
 
-        async def hindered(replicas: Replicas) -> None:
+        async def hindered(replicas: ReplicaManager) -> None:
             broker = cluster.node(3).broker
             if broker is not None and replicas is broker.replicas and not made_again:
                 async with connected(cluster.node(2)) as client:
@@ -368,7 +368,7 @@ async def test_a_topic_made_again_while_its_former_replica_is_put_aside(
                 )
             await put_aside(replicas)
 
-        monkeypatch.setattr(Replicas, "put_aside_strays", hindered)
+        monkeypatch.setattr(ReplicaManager, "put_aside_strays", hindered)
         await cluster.start(3)
         await cluster.produce(2, "t", b"new")
         await cluster.registered(made_again[0], lambda r: sorted(r.isr) == [2, 3])

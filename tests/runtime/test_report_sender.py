@@ -8,7 +8,7 @@ from spindle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
-from spindle.replicas.assignments import Assignments
+from spindle.replicas.directory_report_queue import Assignments
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.report_sender import ReportSender
 
@@ -54,7 +54,7 @@ async def sending(controller: Controller) -> tuple[Assignments, ReportSender]:
     return reports, sender
 
 
-async def test_what_gathers_goes_into_the_next_request() -> None:
+async def test_reports_that_gather_go_into_the_next_request() -> None:
     controller = Controller()
     reports, sender = await sending(controller)
     reports.add(TOPIC, 0, DIRECTORY)
@@ -71,7 +71,7 @@ async def test_what_gathers_goes_into_the_next_request() -> None:
     await sender.stop()
 
 
-async def test_what_is_refused_or_not_answered_is_said_again() -> None:
+async def test_refused_or_unanswered_reports_are_sent_again() -> None:
     controller = Controller()
     reports, sender = await sending(controller)
     for partition in (0, 1):

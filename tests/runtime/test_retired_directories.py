@@ -27,7 +27,7 @@ from directory_harness import (
 from node_harness import Home, batch_of, connected, running
 
 from spindle.common.errors import ErrorCode
-from spindle.disks.alteration import DirectoryAction, ReplicaState
+from spindle.disks.alter_disks import DirectoryAction, ReplicaState
 
 
 async def test_a_directory_is_retired_when_it_is_empty(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_directory_is_not_retired_while_a_replica_moves_there(tmp_path: 
         partition = node.broker.replicas.lookup("t", 0)
         assert partition is not None
         _, *others = node.broker.replicas.directories
-        target = next(each for each in others if each is not partition.directory)
+        target = next(directory for directory in others if directory is not partition.directory)
         assert await node.broker.mover.alter(partition, target) == ErrorCode.NONE
         answer = await alter(client, DirectoryAction.RETIRE, target.path)
         assert "has 1 replica; move them" in answer.error_message

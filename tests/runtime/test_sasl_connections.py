@@ -26,8 +26,8 @@ from spindle.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network import server as server_module
-from spindle.runtime.network.login_log import LoginLog
-from spindle.runtime.network.strangers import Strangers
+from spindle.runtime.network.auth_log import LoginLog
+from spindle.runtime.network.unauthenticated import UnauthenticatedConnections
 from spindle.security.secret import Secret
 
 ALICE = b"\0alice\0" + PASSWORD.encode()
@@ -421,7 +421,7 @@ async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each of them holds a small buffer of 64 KiB, so there is room for four."""
-    strangers = Strangers(4 * 64 * 1024)
+    strangers = UnauthenticatedConnections(4 * 64 * 1024)
 
     async with sasl_client(strangers=strangers) as (served, client):
         opened = []
@@ -446,7 +446,7 @@ async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
 
 
 async def test_the_memory_of_a_large_frame_of_a_stranger_counts_as_it_grows() -> None:
-    strangers = Strangers(4 * 64 * 1024)
+    strangers = UnauthenticatedConnections(4 * 64 * 1024)
 
     async with sasl_client(strangers=strangers) as (_, client):
         client._writer.write(pack(">i", 99_000) + bytes(90_000))

@@ -11,8 +11,8 @@ from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.connection import Connection
-from spindle.runtime.network.pending_answers import Answer, Deferred
 from spindle.runtime.network.request_limits import RequestLimits
+from spindle.runtime.network.request_pipeline import Answer, Deferred
 
 PRODUCE, METADATA = 0, 3
 
@@ -102,7 +102,7 @@ class Server:
     def connection_closed(self, connection: Connection) -> None:
         self.open -= self.accepts
 
-    def violated(self, connection: Connection, violation: ProtocolViolation) -> None:
+    def on_protocol_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
         connection.close()
 
     def bytes_received(self, count: int, /) -> None:

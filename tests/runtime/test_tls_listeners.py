@@ -390,8 +390,8 @@ async def test_a_file_system_that_hangs_is_named_and_the_present_key_stays(
 
     tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
     before = tls._listeners["SECURE"].loaded
-    for each in tls._all:
-        each._reads._limit_s = 0.01
+    for tls_context in tls._all:
+        tls_context._reads._limit_s = 0.01
     monkeypatch.setattr(tls_source_module, "store_stamp", lambda path: answers.wait())
     for _ in range(3):
         await tls.renew(may_rename=False)

@@ -316,7 +316,7 @@ async def test_a_client_without_tls_is_refused_with_its_first_bytes() -> None:
     pair = Pair()
     pair.to_server.unsent.clear()
     pair.to_server.write(b"\x00\x00\x00\x20\x00\x12\x00\x03\x00\x00\x00\x01")
-    pair.client_tls.shake_hands = lambda: None  # type: ignore[method-assign]
+    pair.client_tls.step = lambda: None  # type: ignore[method-assign]
     await until(lambda: bool(pair.failures))
     assert "WRONG_VERSION_NUMBER" in str(pair.failures[0])
     # Kept errors must not refer back to the connection: OpenSSL's memory would wait for the
@@ -343,7 +343,7 @@ async def test_handshakes_take_turns_with_other_work() -> None:
     order: list[str] = []
 
     class Step:
-        def shake_hands(self) -> None:
+        def step(self) -> None:
             order.append("step")
 
         def fail(self, error: Exception) -> None: ...

@@ -98,12 +98,12 @@ class Coordinators:
         return [
             [
                 (
-                    each.transactional_id,
-                    each.producer_epoch,
-                    each.verify_only,
-                    [(topic.name, topic.partitions) for topic in each.topics],
+                    transaction.transactional_id,
+                    transaction.producer_epoch,
+                    transaction.verify_only,
+                    [(topic.name, topic.partitions) for topic in transaction.topics],
                 )
-                for each in request.transactions
+                for transaction in request.transactions
             ]
             for _, request in self.requests
         ]
@@ -132,7 +132,7 @@ async def test_this_broker_itself_may_be_asked() -> None:
     async with started_coordinators([(1,)]) as c:
         await c.ask(A, adds=True)
         assert [destination.id for destination, _ in c.requests] == [1]
-        assert [each.verify_only for each in c.requests[0][1].transactions] == [False]
+        assert [transaction.verify_only for transaction in c.requests[0][1].transactions] == [False]
 
 
 async def test_without_a_coordinator_nobody_is_asked() -> None:
@@ -159,7 +159,7 @@ async def test_questions_during_a_request_are_sent_together() -> None:
             {A: ErrorCode.NONE},
             {B: ErrorCode.NONE},
         ]
-        assert [[each[0] for each in request] for request in c.sent()] == [["copy"], ["x", "y"]]
+        assert [[item[0] for item in request] for request in c.sent()] == [["copy"], ["x", "y"]]
         assert c.sent()[1][0] == ("x", 0, True, [("a", [0]), ("b", [3])])
 
 
@@ -232,7 +232,7 @@ async def test_a_broker_that_knows_no_verification_is_not_needed() -> None:
         assert await c.ask(A) == {A: ErrorCode.NONE}
 
 
-async def test_what_waits_at_the_end_gets_an_answer() -> None:
+async def test_pending_requests_are_answered_on_shutdown() -> None:
     async with started_coordinators() as c:
         c.gate = asyncio.Event()
         tasks = [c.start(A)]

@@ -27,7 +27,7 @@ from directory_harness import fail, registered, replicas_in
 from node_harness import Home, connected, running
 
 from spindle.common.errors import ErrorCode
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alter_disks import DirectoryAction
 from spindle.runtime.node import Node
 
 TOPIC = "t"
@@ -111,16 +111,16 @@ def read_committed(bootstrap: str, partitions: Iterable[int]) -> dict[int, list[
     )
     left = set(partitions)
     consumer.assign([TopicPartition(TOPIC, n, OFFSET_BEGINNING) for n in left])
-    found: dict[int, list[int]] = defaultdict(list)
+    result: dict[int, list[int]] = defaultdict(list)
     while left:
         message = consumer.poll(TIMEOUT_S)
         assert message is not None, left
         if message.error() is None:
-            found[message.partition()].append(int(message.value()))
+            result[message.partition()].append(int(message.value()))
         else:
             left.discard(message.partition())
     consumer.close()
-    return found
+    return result
 
 
 def are_stable(nodes: Sequence[Node]) -> bool:

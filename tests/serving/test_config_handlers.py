@@ -134,8 +134,8 @@ async def test_a_resource_named_again_is_refused(services: BrokerServices) -> No
 
 def test_a_topic(services: BrokerServices) -> None:
     result = describe(services, TOPIC, "t", "retention.ms", "max.message.bytes")
-    found = {c.name: (c.value, c.config_source, c.read_only) for c in result.configs}
-    assert found == {"retention.ms": ("77", 1, False), "max.message.bytes": ("3000", 2, False)}
+    actual = {c.name: (c.value, c.config_source, c.read_only) for c in result.configs}
+    assert actual == {"retention.ms": ("77", 1, False), "max.message.bytes": ("3000", 2, False)}
     assert result.configs[0].synonyms == []
     assert result.configs[0].documentation is None
 
@@ -182,7 +182,7 @@ def test_groups_and_client_metrics(services: BrokerServices) -> None:
         (99, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: 99"),
     ],
 )
-def test_what_cannot_be_described(
+def test_an_invalid_resource_cannot_be_described(
     services: BrokerServices, kind: int, name: str, code: ErrorCode, message: str
 ) -> None:
     result = describe(services, kind, name)

@@ -33,8 +33,8 @@ def guarded(*allowed: tuple[Operation, str]) -> tuple[ServingScenario, Rights]:
 def test_records_are_appended_only_to_topics_that_the_producer_may_write() -> None:
     s, _ = guarded((Operation.WRITE, "t"))
     assert code_of(s.produce("b", acks=1)) == ErrorCode.NONE
-    found = s.produce("b", topic="u", acks=1)
-    assert (code_of(found), found.base_offset) == (DENIED, -1)
+    produce = s.produce("b", topic="u", acks=1)
+    assert (code_of(produce), produce.base_offset) == (DENIED, -1)
     assert s.partition("u").log.log_end_offset == 0
 
 
@@ -52,15 +52,15 @@ def test_a_denied_produce_without_answer_closes_the_connection() -> None:
 def test_a_transactional_request_is_refused_whole_without_its_transactional_id() -> None:
     s, _ = guarded((Operation.WRITE, "t"))
     records = s.batch("b", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
-    found = s.produce(records=records, transactional_id="theirs")
-    assert code_of(found) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    produce = s.produce(records=records, transactional_id="theirs")
+    assert code_of(produce) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_a_consumer_reads_topics_that_it_may_read_and_is_answered_at_once_for_others() -> None:
     s, _ = guarded((Operation.READ, "t"))
     assert values_in(s.fetch(0)) == ["a"]
-    found = s.fetch(("u", 0))
-    assert (code_of(found), found.high_watermark, found.records) == (DENIED, -1, b"")
+    partition = s.fetch(("u", 0))
+    assert (code_of(partition), partition.high_watermark, partition.records) == (DENIED, -1, b"")
 
 
 def test_a_follower_needs_a_right_on_the_cluster_and_none_on_topics() -> None:

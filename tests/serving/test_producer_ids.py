@@ -59,9 +59,9 @@ async def test_a_refusal_reaches_all_who_wait() -> None:
         taking = [asyncio.ensure_future(ids.take()) for _ in range(3)]
         await settle()
         controller.answer.release()
-        for each in taking:
+        for task in taking:
             with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS: NOT_CONTROLLER"):
-                await each
+                await task
         assert controller.asked == 1
 
 

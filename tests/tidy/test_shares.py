@@ -40,8 +40,8 @@ def test_the_shares_together_are_all_long_tests_each_once(suite: pytest.Pytester
 
 
 def test_a_share_leaves_no_short_test_out(suite: pytest.Pytester) -> None:
-    found = names(suite.runpytest("--collect-only", "-q", "--share", "1/3"))
-    assert {f"test_{number}.py::test_short" for number in range(8)} <= found
+    result = names(suite.runpytest("--collect-only", "-q", "--share", "1/3"))
+    assert {f"test_{number}.py::test_short" for number in range(8)} <= result
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "a"])

@@ -11,7 +11,9 @@ def test_the_list_of_unchecked_modules_only_shrinks() -> None:
     """A module that is clean leaves the list, and `MAX_UNCHECKED` goes down."""
     settings = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))
     (unchecked,) = (
-        each["module"] for each in settings["tool"]["mypy"]["overrides"] if "ignore_errors" in each
+        override["module"]
+        for override in settings["tool"]["mypy"]["overrides"]
+        if "ignore_errors" in override
     )
     assert len(unchecked) == len(set(unchecked)) <= MAX_UNCHECKED
     existing = {path.stem for path in TESTS.rglob("*.py")}
@@ -23,4 +25,4 @@ def test_mypy_finds_every_folder_of_tests() -> None:
     searched = set(settings["tool"]["mypy"]["mypy_path"])
     folders = {path.parent for path in TESTS.rglob("*.py") if path.name != "conftest.py"}
     packages = {path for path in folders if (path / "__init__.py").exists()}
-    assert {str(each.relative_to(TESTS.parent)) for each in folders - packages} <= searched
+    assert {str(path.relative_to(TESTS.parent)) for path in folders - packages} <= searched

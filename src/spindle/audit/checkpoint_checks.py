@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import Collector, FindingKind, Severity
+from spindle.audit.shutdown_state import ClosingState
 from spindle.log.formats.names import DirectoryKind
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _check_recovery_point(findings: Collector, place: "ReplicaPlace", log: LogRa
     It is at the first gap of a follower that has not asked its leader about the gap yet.
     """
     point, end = place.checkpointed.recovery_point, log.end
-    is_sound = not any(each.kind.severity is Severity.ERROR for each in findings.found)
+    is_sound = not any(finding.kind.severity is Severity.ERROR for finding in findings.found)
     if point is not None and point < end and point not in log.gaps and is_sound:
         findings.add(
             FindingKind.CHECKPOINT_ENTRY,

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from spindle.audit.closing_state import ClosingState, state_of
 from spindle.audit.directory_checkpoints import DirectoryCheckpoints
 from spindle.audit.directory_identities import (
     IdentifiedRoot,
@@ -14,9 +13,10 @@ from spindle.audit.directory_identities import (
     compare_identities,
     read_identity,
 )
+from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
-from spindle.audit.odd_files import refuse_odd_file
 from spindle.audit.replica import ReplicaPlace
+from spindle.audit.shutdown_state import ClosingState, state_of
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
@@ -31,7 +31,7 @@ from spindle.log.formats.names import (
     parse_directory_name,
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
-from spindle.pipeline.segments.small_files import FILE_SYSTEM
+from spindle.pipeline.segments.directory_files import FILE_SYSTEM
 
 _AUDITED: tuple[DirectoryKind, ...] = (
     DirectoryKind.CURRENT,
@@ -117,8 +117,8 @@ def list_log_directory(
     if state is ClosingState.KILLED:
         checkpoints.check_after_kill(_created(replicas))
     epoch = closing_epoch(path) if is_closed else UNKNOWN_BROKER_EPOCH
-    found = tuple(findings.found)
-    return ListedLogDirectory(path, state, properties, tuple(replicas), found, epoch)
+    result = tuple(findings.found)
+    return ListedLogDirectory(path, state, properties, tuple(replicas), result, epoch)
 
 
 def _check_deleted(findings: Collector, path: Path) -> None:
@@ -191,7 +191,10 @@ def compare_directories(
     findings = Collector()
     compare_identities(
         findings,
-        [IdentifiedRoot(each.path, each.properties, each.broker_epoch) for each in directories],
+        [
+            IdentifiedRoot(directory.path, directory.properties, directory.broker_epoch)
+            for directory in directories
+        ],
     )
     nodes: dict[int | None, list[ReplicaPlace]] = {}
     for directory in directories:

@@ -13,7 +13,7 @@ from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
-from spindle.disks.new_epochs import NewEpochs
+from spindle.disks.pending_epoch_checkpoints import PendingEpochCheckpoints
 from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
 from spindle.log.flushing import FlushTask
 from spindle.log.formats.checkpoints import (
@@ -40,10 +40,10 @@ from spindle.log.formats.names import (
     stray_directory,
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
-from spindle.log.handles import DEFAULT_OPEN_FILES
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.log.open_files import DEFAULT_OPEN_FILES
 from spindle.log.storage import LogStorage
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class DirectoryStore:
         self.future_logs: dict[TopicPartition, Log] = {}
         self.stray_logs: dict[TopicPartition, Log] = {}
         self._aside: dict[TopicPartition, Log] = {}
-        self.new_epochs = NewEpochs()
+        self.new_epochs = PendingEpochCheckpoints()
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         self._stored: dict[str, Mapping[TopicPartition, int]] = {}
         self._kept_offsets: dict[TopicPartition, Mapping[str, int]] = {}
@@ -151,14 +151,16 @@ class DirectoryStore:
             DuplicateLogDirectories: two future logs of one partition.
         """
         files = self.storage.file_system
-        found = self._partition_directories()
+        partition_directories = self._partition_directories()
         was_clean = remove_clean_shutdown(files, self.path)
         self._create_checkpoints()
         self._read(RECOVERY_POINTS)
         self._read(LOG_STARTS)
         self._read(HIGH_WATERMARKS)
         self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
-        to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
+        to_load = [
+            entry for entry in partition_directories if entry[1].kind is not DirectoryKind.DELETED
+        ]
         self.deleted_at_start = [
             DeletedLog(
                 name,
@@ -166,10 +168,10 @@ class DirectoryStore:
                 self._topic_id(name),
                 self._bytes_of_segments(name) > 0,
             )
-            for name, parsed in found
+            for name, parsed in partition_directories
             if parsed.kind is DirectoryKind.DELETED
         ]
-        counts = Counter(parsed.topic_partition for _, parsed in found)
+        counts = Counter(parsed.topic_partition for _, parsed in partition_directories)
         for deleted in self.deleted_at_start:
             if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
                 self._keep_offsets(deleted.topic_partition)
@@ -206,8 +208,8 @@ class DirectoryStore:
     def _bytes_of_segments(self, name: str) -> int:
         files, path = self.storage.file_system, f"{self.path}/{name}"
         try:
-            segments = [each for each in files.list_directory(path) if each.endswith(LOG_SUFFIX)]
-            return sum(files.size(f"{path}/{each}") for each in segments)
+            segments = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
+            return sum(files.size(f"{path}/{segment}") for segment in segments)
         except FileNotFoundError:  # an operator may have removed it
             return 0
 
@@ -228,17 +230,17 @@ class DirectoryStore:
 
     def _partition_directories(self) -> list[tuple[str, DirectoryName]]:
         files = self.storage.file_system
-        found: list[tuple[str, DirectoryName]] = []
+        partition_directories: list[tuple[str, DirectoryName]] = []
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
             is_other = name in PASSED_OVER or is_metadata_directory(name)
             if is_other or not files.is_directory(path):
                 continue
             try:
-                found.append((name, parse_directory_name(name)))
+                partition_directories.append((name, parse_directory_name(name)))
             except ValueError as error:
                 raise UnexpectedDirectory(path, str(error)) from error
-        return found
+        return partition_directories
 
     def _create_checkpoints(self) -> None:
         files = self.storage.file_system
@@ -247,9 +249,9 @@ class DirectoryStore:
                 files.open(path, create=True).close()
 
     def _read(self, checkpoint: str) -> dict[TopicPartition, int]:
-        found = read_or_renew(self.storage.file_system, f"{self.path}/{checkpoint}")
-        self._stored[checkpoint] = found
-        return found
+        result = read_or_renew(self.storage.file_system, f"{self.path}/{checkpoint}")
+        self._stored[checkpoint] = result
+        return result
 
     def _add(self, log: Log, kind: DirectoryKind) -> None:
         logs = {
@@ -337,8 +339,8 @@ class DirectoryStore:
     ) -> None:
         """Rename the log's directory to `-delete`; remove it after `file.delete.delay.ms`.
 
-        Of many deletions only the last needs `must_checkpoint`: the checkpoints that name the logs
-        of this directory are written again.
+        `must_checkpoint` rewrites the checkpoints that name the logs of this directory. When many
+        are deleted, set it for the last one only.
         """
         self._forget(log)
         log.mark_deleted(deleted_directory(log.topic_partition, unique))
@@ -354,10 +356,10 @@ class DirectoryStore:
         for log in doomed:
             self.delete_later(log, new_uuid(), now_ms, must_checkpoint=log is doomed[-1])
 
-    def set_aside(self, log: Log, future_path: str) -> None:
+    def rename_to_stray(self, log: Log, future_path: str) -> None:
         """Rename the log's directory to `-delete` because this future log takes its place.
 
-        The log can still be read, until `remove_aside`. Its checkpoint entries stay until then: it
+        The log can still be read, until `delete_stray`. Its checkpoint entries stay until then: it
         is the only whole copy as long as the future log is not promoted.
         """
         log.rename(replaced_directory(log.topic_partition, future_path.rpartition("/")[2]))
@@ -365,14 +367,14 @@ class DirectoryStore:
         self._aside[log.topic_partition] = log
 
     def put_back(self, log: Log) -> None:
-        """Undo `set_aside`."""
+        """Undo `rename_to_stray`."""
         if log.topic_partition in self.logs:
             raise DuplicateLogDirectories(f"{log.topic_partition} has a current log in {self.path}")
         log.rename(current_directory(log.topic_partition))
         self._aside.pop(log.topic_partition, None)
         self.logs[log.topic_partition] = log
 
-    def remove_aside(self, log: Log, now_ms: int) -> None:
+    def delete_stray(self, log: Log, now_ms: int) -> None:
         """Refuse to read a log that was set aside; remove it after `file.delete.delay.ms`.
 
         Call it after the future log that replaces it was promoted. Does nothing after
@@ -416,7 +418,7 @@ class DirectoryStore:
     def keep_replaced(self, log: Log) -> DeletedLog | None:
         """Keep a log whose place another one has taken that is lost; None if it is removed already.
 
-        To be called before or after `remove_aside`.
+        To be called before or after `delete_stray`.
         """
         name = log.path.rpartition("/")[2]
         if self._aside.get(log.topic_partition) is log:
@@ -643,7 +645,7 @@ class DirectoryStore:
             write_clean_shutdown(self.storage.file_system, self.path, broker_epoch)
         self.storage.handles.close()
 
-    def abandon(self) -> None:
+    def close_without_flush(self) -> None:
         """Give the directory up: forget its logs and use the disk no more.
 
         Descriptors are closed as far as the disk lets them be.

@@ -13,8 +13,8 @@ from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.log_values import Gap, LoadedState
-from spindle.log.producers.changes import replay_producers
 from spindle.log.producers.state import ProducerState
+from spindle.log.producers.transaction_changes import replay_producers
 from spindle.log.recovery import (
     is_whole,
     open_segments,

@@ -4,7 +4,7 @@ from typing import Final
 
 from spindle.common.ports import FileSystem
 from spindle.log.formats.names import LOG_SUFFIX
-from spindle.log.handles import DEFAULT_OPEN_FILES, FileHandles
+from spindle.log.open_files import DEFAULT_OPEN_FILES, FileHandles
 
 _NEVER_MS: Final = 2**63 - 1
 

@@ -103,7 +103,7 @@ class Rebuilds:
         """Note that a rebuild is done, or why it failed."""
         rebuild.state = RebuildState.FAILED if failure else RebuildState.DONE
         rebuild.failure = failure
-        ended = [each for each in self if not each.is_under_way]
+        ended = [rebuild for rebuild in self if not rebuild.is_under_way]
         for oldest in ended[: max(len(ended) - _ENDED_KEPT, 0)]:
             del self._rebuilds[oldest.partition.topic_partition]
 
@@ -151,7 +151,7 @@ def check_may_leave(
             f"{where} is being reassigned away from broker {broker_id}: its replica is deleted "
             "when that is done"
         )
-    others = [each for each in isr if each != broker_id]
+    others = [number for number in isr if number != broker_id]
     if not others:
         raise refused(
             f"broker {broker_id} is the only member of the ISR of {where}: first bring another "

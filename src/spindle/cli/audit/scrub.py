@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.cli.audit.request import AuditRequest
 from spindle.cli.terminal import BAD, UNUSUAL, Line, wrapped
-from spindle.common.counted import counted, first_names
+from spindle.common.text import count_noun, join_first
 
 if TYPE_CHECKING:
     from spindle.audit.findings import AuditFinding
@@ -59,37 +59,40 @@ def scrub_lines(result: ScrubResult, width: int | None) -> list[Line]:
     """
     lines = []
     if result.earlier:
-        count = counted(len(result.earlier), "finding")
+        count = count_noun(len(result.earlier), "finding")
         lines += [
             Line(""),
             Line(f"{count} from earlier runs, in replicas that this run did not read:", BAD),
         ]
-        for each in result.earlier[:_NAMED]:
-            text = f"  {each.kind.text} {each.path}: {each.evidence}"
+        for finding in result.earlier[:_NAMED]:
+            text = f"  {finding.kind.text} {finding.path}: {finding.evidence}"
             lines += map(Line, wrapped(text, width, 2))
         if len(result.earlier) > _NAMED:
             lines.append(Line(f"  and {len(result.earlier) - _NAMED} more; --json lists them"))
     if result.overdue:
-        files = sum(len(each.files) for each in result.overdue)
-        text = f"{counted(files, 'segment')} not read for {counted(result.days, 'day')} or more:"
+        files = sum(len(replica.files) for replica in result.overdue)
+        text = (
+            f"{count_noun(files, 'segment')} not read for {count_noun(result.days, 'day')} or more:"
+        )
         lines += [Line(""), Line(text, UNUSUAL)]
         for late in result.overdue[:_NAMED]:
             since = f"last read {late.days} days ago" if late.was_read else "never read"
-            names = first_names(late.files, 3)
+            names = join_first(late.files, 3)
             lines += map(Line, wrapped(f"  {late.path} ({since}): {names}", width, 2))
         if len(result.overdue) > _NAMED:
-            more = counted(len(result.overdue) - _NAMED, "more replica")
+            more = count_noun(len(result.overdue) - _NAMED, "more replica")
             lines.append(Line(f"  and those of {more}; --json lists them"))
     if result.left_out:
         lines.append(Line(""))
     for path, replicas in result.left_out.items():
         text = (
-            f"{path} is in the history with {counted(replicas, 'replica')}, but was not given to "
+            f"{path} is in the history with {count_noun(replicas, 'replica')}, but was not given "
+            "to "
             "this audit: is its disk mounted?"
         )
-        lines += [Line(each, UNUSUAL) for each in wrapped(text, width, 2)]
+        lines += [Line(name, UNUSUAL) for name in wrapped(text, width, 2)]
     if result.unread_count:
-        count = counted(result.unread_count, "replica")
+        count = count_noun(result.unread_count, "replica")
         text = f"The time limit is reached; the next run continues with {count}."
         lines += [Line(""), Line(text)]
     return lines
@@ -102,15 +105,15 @@ def scrub_document(result: ScrubResult) -> dict[str, Any]:
         "overdueDays": result.days,
         "overdue": [
             {
-                "replica": str(each.path),
-                "days": each.days,
-                "wasRead": each.was_read,
-                "files": list(each.files),
+                "replica": str(replica.path),
+                "days": replica.days,
+                "wasRead": replica.was_read,
+                "files": list(replica.files),
             }
-            for each in result.overdue
+            for replica in result.overdue
         ],
         "leftOut": [
             {"directory": str(path), "replicas": count} for path, count in result.left_out.items()
         ],
-        "earlierFindings": [each.document() for each in result.earlier],
+        "earlierFindings": [finding.document() for finding in result.earlier],
     }

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 _CODES: Final = frozenset(ErrorCode)
 _RETRY_S: Final = 0.1
-_MOST_IN_REQUEST: Final = 10_000
+_MAX_IN_REQUEST: Final = 10_000
 """Markers in one request. The receiver limits the elements of a request."""
 
 DriverOf = Callable[[int], ShardDriver[TransactionShard] | None]
@@ -192,9 +192,9 @@ class MarkerSender:
     async def _run(self, broker_id: int) -> None:
         try:
             while queue := self._queues.pop(broker_id, None):
-                if len(queue) > _MOST_IN_REQUEST:
-                    self._queues[broker_id] = queue[_MOST_IN_REQUEST:]
-                await self._send(broker_id, queue[:_MOST_IN_REQUEST])
+                if len(queue) > _MAX_IN_REQUEST:
+                    self._queues[broker_id] = queue[_MAX_IN_REQUEST:]
+                await self._send(broker_id, queue[:_MAX_IN_REQUEST])
         finally:
             del self._tasks[broker_id]
 

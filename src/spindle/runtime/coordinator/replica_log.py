@@ -10,11 +10,11 @@ from spindle.common.ports import Bytes
 from spindle.coordinator.coordinator_result import EndOfTransaction, Transaction
 from spindle.log.log import Log
 from spindle.log.log_values import AppendInfo, FetchedRecords
-from spindle.log.producers.verification import NO_TERMS, TransactionTerms
+from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.partition import ACKS_ALL, Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 
 _READ_BYTES: Final = 1024 * 1024
 _DEFAULT_BATCH_BYTES: Final = 1024 * 1024
@@ -24,7 +24,7 @@ _DEFAULT_BATCH_BYTES: Final = 1024 * 1024
 class ReplicaCoordinatorLog:
     """Appends and reads through the replicas of this broker."""
 
-    def __init__(self, replicas: Replicas, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replicas: ReplicaManager, now_ms: Callable[[], int]) -> None:
         self._replicas = replicas
         self._now_ms = now_ms
 
@@ -49,9 +49,9 @@ class ReplicaCoordinatorLog:
             else:
                 done.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
 
-        terms = NO_TERMS
+        terms = NO_TRANSACTION
         if isinstance(transaction, EndOfTransaction):
-            terms = TransactionTerms(transaction_version=transaction.transaction_version)
+            terms = TransactionContext(transaction_version=transaction.transaction_version)
         hosted.append(
             bytearray(batch),
             ACKS_ALL,

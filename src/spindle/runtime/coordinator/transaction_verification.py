@@ -83,7 +83,7 @@ class _Question:
 
 
 class _Coordinator:
-    """The questions to one broker."""
+    """Verification requests queued for one broker."""
 
     def __init__(self, peers: Peers, destination: Destination) -> None:
         self._peers = peers

@@ -52,8 +52,8 @@ from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import VoterSet
 from spindle.runtime.peers.port import Peers
 from spindle.runtime.quorum.disk import DiskRounds, Round
-from spindle.runtime.quorum.history import QuorumHistory
 from spindle.runtime.quorum.messages import QuorumMessages
+from spindle.runtime.quorum.quorum_counters import QuorumHistory
 from spindle.runtime.quorum.snapshot_writer import SnapshotWriter
 
 logger = logging.getLogger(__name__)
