@@ -564,9 +564,7 @@ class Log:
             ValueError: the replaced log ends at another offset.
         """
         if former.log_end_offset != self.log_end_offset:
-            raise ValueError(
-                f"{self} cannot replace a log that ends at offset {former.log_end_offset}"
-            )
+            raise ValueError(f"{self} does not end at {former.log_end_offset}, as the former log")
         self.producers.map_end_offset = self.log_end_offset
         self.producers.adopt_state(former.producers)
         self.unverified_gaps = former.unverified_gaps
