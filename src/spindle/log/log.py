@@ -361,7 +361,7 @@ class Log:
                     transaction.first_offset < end_offset
                 ):
                     found.append(transaction)
-                if transaction.last_stable_offset >= end_offset:
+                if transaction.precedes_none_below(end_offset):
                     return found
         return found
 

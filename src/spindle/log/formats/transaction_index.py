@@ -24,6 +24,15 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     last_stable_offset: int
 
+    def precedes_none_below(self, end_offset: int) -> bool:
+        """Return whether all transactions that end after this one begin at `end_offset` or later.
+
+        No record behind the marker counts. In the index of a follower of Kafka, the last stable
+        offset can be the start of a transaction behind the marker, although another transaction of
+        the same producer begins before that.
+        """
+        return min(self.last_stable_offset, self.last_offset + 1) >= end_offset
+
 
 def encode_aborted_transaction(transaction: AbortedTransaction) -> bytes:
     """Return the entry of a transaction."""
