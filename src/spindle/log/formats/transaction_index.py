@@ -27,9 +27,9 @@ class AbortedTransaction(NamedTuple):
     def precedes_none_below(self, end_offset: int) -> bool:
         """Return whether all transactions that end after this one begin at `end_offset` or later.
 
-        No record behind the marker counts. In the index of a follower of Kafka, the last stable
-        offset can be the start of a transaction behind the marker, although another transaction of
-        the same producer begins before that.
+        The last stable offset that a follower of Kafka wrote may be the start of a transaction
+        behind the marker, although the same producer began one before that. So the offset behind
+        the marker is the limit.
         """
         return min(self.last_stable_offset, self.last_offset + 1) >= end_offset
 

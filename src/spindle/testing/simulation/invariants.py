@@ -31,6 +31,7 @@ from spindle.testing.simulation.move_truth import MoveTruth
 from spindle.testing.simulation.placement_truth import PlacementTruth
 from spindle.testing.simulation.quorum_checks import QuorumChecks
 from spindle.testing.simulation.record_truth import PartitionTruth, RecordTruth, common_offset
+from spindle.testing.simulation.transaction_index_truth import wrong_answers
 from spindle.testing.simulation.verdict import Verdict
 
 _READ_BYTES = 1 << 20
@@ -370,7 +371,10 @@ class Invariants:
             watched.quorum.check_versions()
             for replica in watched.replicas.values():
                 partition, truth = replica.partition, replica.truth
-                if partition.is_offline or partition.is_deleted or not truth.has_lost:
+                if partition.is_offline or partition.is_deleted:
+                    continue
+                self._check_transaction_index(watched, partition)
+                if not truth.has_lost:
                     continue
                 end = common_offset(truth.lineages[-1], _content(watched, partition))
                 self._verdict.check(
@@ -378,6 +382,12 @@ class Invariants:
                     f"{watched.simulated} has of {truth} what was committed up to {end} only, not "
                     f"up to {truth.end_offset}",
                 )
+
+    def _check_transaction_index(self, watched: _Watched, partition: Partition) -> None:
+        content = list(_content(watched, partition))
+        with watched.simulated.machine.disks.observed():
+            for wrong in wrong_answers(partition.log, content):
+                self._verdict.violated(f"{watched.simulated}: {partition.log}: {wrong}")
 
     def _check_isr(self, truth: PartitionTruth, image: MetadataImage) -> None:
         registration = image.topics.partition(truth.topic_id, truth.index)
