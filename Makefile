@@ -71,7 +71,7 @@ test-full: setup ## Everything, some 90 minutes: also mutants, all seeds, long f
 fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED; SECURE=1: with TLS, logins and ACLs
 	@$(BIN)/python -m spindle.testing.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(SECURE),--secure)
 
-simulate: setup ## Whole clusters in which things go wrong, SEEDS of them (default 1000); DISKS=1: failing directories; CLEANING=1: compaction; MUTANTS=1: broken variants
+simulate: setup ## Deterministic cluster simulation with faults, SEEDS of them (default 1000); DISKS=1: failing directories; CLEANING=1: compaction; MUTANTS=1: broken variants
 	@$(BIN)/python -m spindle.testing.simulation --seeds $(or $(SEEDS),1000) $(if $(FIRST),--first $(FIRST)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(MUTANTS),--mutants) $(if $(DISKS),--disks) $(if $(CLEANING),--cleaning)
 

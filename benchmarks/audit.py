@@ -123,16 +123,16 @@ def command_cpu(root: Path, segments: list[Path], runs: int) -> dict[str, object
         "batches": (audit, [*dump, "--files", names]),
         "records": ([*audit, "--records"], [*dump, "--deep-iteration", "--files", names]),
     }
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for what, (own, peer) in pairs.items():
         times = [(cpu_seconds(own), cpu_seconds(peer)) for _ in range(runs)]
         ratios = sorted(theirs / ours for ours, theirs in times)
-        found[what] = {
+        result[what] = {
             "spindle audit": round(statistics.median(ours for ours, _ in times), 2),
             "DumpLogSegments": round(statistics.median(theirs for _, theirs in times), 2),
             "times": round(ratios[len(ratios) // 2], 1),
         }
-    return found
+    return result
 
 
 def drop_caches() -> None:
@@ -171,7 +171,7 @@ def cold_rates(root: Path, segments: list[Path], jobs: int, runs: int) -> dict[s
         drop_caches()
         seconds = audited(root, jobs, checks_records=True)[1]
         times.setdefault("audit, records", []).append(seconds)
-    rates = {name: round(volume / min(found) / MIB, 1) for name, found in times.items()}
+    rates = {name: round(volume / min(items) / MIB, 1) for name, items in times.items()}
     return {
         "volume_bytes": volume,
         "jobs": jobs,
@@ -222,7 +222,7 @@ def main(
             whole_commands = command_cpu(root, segments, runs)
         except PeerUnavailable as error:
             sys.exit(str(error))
-    rates = {name: round(volume / min(found) / MIB, 1) for name, found in times.items()}
+    rates = {name: round(volume / min(item) / MIB, 1) for name, item in times.items()}
     result = {
         "volume_bytes": volume,
         "batches": report.batch_count,

@@ -139,10 +139,10 @@ def measured_on_spark(
             seconds = []
             for _ in range(runs):
                 begin = time.perf_counter()
-                found = audit_directories(spark, roots[:count], bytes_per_second=limit)
+                audit = audit_directories(spark, roots[:count], bytes_per_second=limit)
                 seconds.append(time.perf_counter() - begin)
-                check(found.report.findings)
-            results.append(result("Spark", executors, count, found.report.size_bytes, seconds))
+                check(audit.report.findings)
+            results.append(result("Spark", executors, count, audit.report.size_bytes, seconds))
     finally:
         spark.stop()
     return results

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from peers.clients import settings
 from peers.node import Node
 
@@ -40,8 +40,8 @@ from benchmarks.registrar import (
     Controllers,
     registered_brokers,
 )
-from spindle.client.wire.settings import ClientSettings, HostPort
-from spindle.client.wire.transport import BlockingConnection
+from spindle.client.blocking.settings import ClientSettings, HostPort
+from spindle.client.blocking.transport import BlockingConnection
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 NODES = 3
@@ -240,16 +240,16 @@ def _wait_for(nodes: Sequence[Node], partitions: int, is_so: Callable[[Any], boo
         try:
             while True:
                 answer = connection.request(MetadataRequest(topics=None), MetadataResponse)
-                found = sum(
+                result = sum(
                     is_so(partition)
                     for topic in answer.topics
                     if (topic.name or "").startswith(TOPIC)
                     for partition in topic.partitions
                 )
-                if found >= partitions:
+                if result >= partitions:
                     break
                 if time.monotonic() > deadline:
-                    raise RuntimeError(f"{found} of {partitions} partitions are as they should be")
+                    raise RuntimeError(f"{result} of {partitions} partitions are as they should be")
                 time.sleep(0.05)
         finally:
             connection.close()

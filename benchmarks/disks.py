@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -45,8 +45,8 @@ from benchmarks.items import (
     wait_for_leaders,
     wait_for_metadata,
 )
-from spindle.client.wire.settings import ClientSettings, HostPort
-from spindle.client.wire.transport import BlockingConnection
+from spindle.client.blocking.settings import ClientSettings, HostPort
+from spindle.client.blocking.transport import BlockingConnection
 from spindle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -138,7 +138,7 @@ class Traffic:
         deadline = since_s + _STALL_LIMIT_S
         while (now := time.perf_counter()) < deadline:
             recent = [
-                [each for each in self.acknowledged_s[place][-5000:] if each > now - _CALM_S]
+                [value for value in self.acknowledged_s[place][-5000:] if value > now - _CALM_S]
                 for place in PLACES
             ]
             if now > since_s + _CALM_S and all(
@@ -166,7 +166,7 @@ class Traffic:
 
 def longest_gap_s(times_s: Sequence[float], begin_s: float, end_s: float) -> float:
     """Return the longest time between two neighbours, the ends of the interval included."""
-    inside = [begin_s, *(each for each in times_s if begin_s < each < end_s), end_s]
+    inside = [begin_s, *(value for value in times_s if begin_s < value < end_s), end_s]
     return max(later - earlier for earlier, later in pairwise(inside))
 
 
@@ -317,7 +317,7 @@ def _seconds_until(begin_s: float, is_so: object) -> float:
 
 def _shows_cordons(connection: BlockingConnection) -> bool:
     answer = connection.request(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
-    return all(each.is_cordoned for each in answer.results)
+    return all(result.is_cordoned for result in answer.results)
 
 
 def _places(admin: AdminClient) -> bool:

@@ -114,7 +114,9 @@ def commit(group_id: str, topic: str, partitions: int) -> OffsetCommitRequest:
     """Return a commit of a client that is no member, as of a tool or of `assign()`."""
     wanted = OffsetCommitRequest.OffsetCommitRequestTopic
     part = wanted.OffsetCommitRequestPartition
-    parts = [part(partition_index=each, committed_offset=42) for each in range(partitions)]
+    parts = [
+        part(partition_index=partition, committed_offset=42) for partition in range(partitions)
+    ]
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=-1,

@@ -182,7 +182,7 @@ class ConsumerMember:
                     part(topic_id=one.topic_id, partitions=one.partitions)
                     for one in given.topic_partitions
                 ]
-                self.owned = tuple(each for one in owned for each in one.partitions)
+                self.owned = tuple(partition for one in owned for partition in one.partitions)
                 self._settled.changed()
             beat = ConsumerGroupHeartbeatRequest(
                 group_id=self._group_id,
@@ -258,7 +258,7 @@ class _Group:
         epochs = {member.epoch for member, _, _ in self._alive}
         if len(epochs) > 1 or epochs.pop() <= self._epoch:
             return False
-        owned = sorted(each for member, _, _ in self._alive for each in member.owned)
+        owned = sorted(number for member, _, _ in self._alive for number in member.owned)
         return owned == list(range(_PARTITIONS))
 
 
@@ -325,7 +325,7 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 
 def _as_bytes(partitions: range) -> bytes:
-    return b"".join(each.to_bytes(2, "big") for each in partitions)
+    return b"".join(partition.to_bytes(2, "big") for partition in partitions)
 
 
 def _from_bytes(data: bytes) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from peers.clients import create, settings
 from peers.node import Node
 
@@ -190,7 +190,7 @@ def consume(
 
 
 def _medians(reads: Sequence[Metrics]) -> Metrics:
-    return {name: statistics.median(each[name] for each in reads) for name in reads[0]}
+    return {name: statistics.median(entry[name] for entry in reads) for name in reads[0]}
 
 
 def read(

@@ -22,8 +22,8 @@ from benchmarks.items import (
     topic_of,
 )
 from spindle.client.admin.partitions import move_replicas
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.common.ids import TopicPartition
 
 _PAUSE_S = 0.005

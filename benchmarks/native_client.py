@@ -44,7 +44,7 @@ def run(
 
 def _librdkafka() -> Path:
     package = Path(confluent_kafka.__file__).resolve().parent
-    found = sorted((package.parent / "confluent_kafka.libs").glob("librdkafka*.so*"))
-    if not found:
+    paths = sorted((package.parent / "confluent_kafka.libs").glob("librdkafka*.so*"))
+    if not paths:
         raise PeerUnavailable("the wheel of confluent-kafka for Linux (with librdkafka) is missing")
-    return found[0]
+    return paths[0]

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
+from spindle.planner.goals import balance
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
-from spindle.planner.plans import balance
 
 MEAN_FILL = 0.55
 LIMITS = PlanLimits()
@@ -50,8 +50,8 @@ LARGE = Shape("100,000 x 3 on 1,000, 5 racks", 100_000, 100, 10, 3, 5)
 def skewed_cluster(shape: Shape, seed: int) -> ClusterModel:
     """Return partitions of log-normal sizes in unequally popular directories."""
     random = Random(seed)
-    each = shape.directories_each
-    count = shape.brokers * each
+    result = shape.directories_each
+    count = shape.brokers * result
     units = [shape.capacities[number % len(shape.capacities)] for number in range(count)]
     popularity = [random.choice((0.3, 0.7, 1.0, 1.4)) * unit for unit in units]
     by_rack: dict[int, list[int]] = {}
@@ -64,7 +64,7 @@ def skewed_cluster(shape: Shape, seed: int) -> ClusterModel:
         brokers = [random.choice(by_rack[rack]) for rack in racks]
         places = tuple(
             random.choices(
-                range(b * each, b * each + each), popularity[b * each : b * each + each]
+                range(b * result, b * result + result), popularity[b * result : b * result + result]
             )[0]
             for b in brokers
         )
@@ -81,7 +81,7 @@ def skewed_cluster(shape: Shape, seed: int) -> ClusterModel:
             for b in range(shape.brokers)
         ],
         [
-            DirectoryModel(d // each, f"/d{d % each}", capacity * units[d], used[d])
+            DirectoryModel(d // result, f"/d{d % result}", capacity * units[d], used[d])
             for d in range(count)
         ],
         partitions,
@@ -111,17 +111,17 @@ def count_rule(cluster: ClusterModel) -> list[tuple[int, ...]]:
 
 def first_fit_decreasing(cluster: ClusterModel) -> list[tuple[int, ...]]:
     """Take replicas out of directories above the window, largest first, to the first that fits."""
-    used = [each.used_bytes for each in cluster.directories]
-    capacity = [each.capacity_bytes for each in cluster.directories]
-    racks = {each.broker_id: each.rack or str(each.broker_id) for each in cluster.brokers}
-    broker = [each.broker_id for each in cluster.directories]
+    used = [directory.used_bytes for directory in cluster.directories]
+    capacity = [directory.capacity_bytes for directory in cluster.directories]
+    racks = {broker.broker_id: broker.rack or str(broker.broker_id) for broker in cluster.brokers}
+    broker = [directory.broker_id for directory in cluster.directories]
     mean = sum(used) / sum(capacity)
     low, high = mean - LIMITS.spread / 2, mean + LIMITS.spread / 2
-    placed = [list(each.directories) for each in cluster.partitions]
+    placed = [list(partition.directories) for partition in cluster.partitions]
     replicas = [
         (-size, number, slot)
-        for number, each in enumerate(cluster.partitions)
-        for slot, size in enumerate(each.size_bytes)
+        for number, partition in enumerate(cluster.partitions)
+        for slot, size in enumerate(partition.size_bytes)
     ]
     for negative, number, slot in sorted(replicas):
         source, size = placed[number][slot], -negative
@@ -158,7 +158,7 @@ def measure(shape: Shape, seed: int) -> None:
     begin = time.perf_counter()
     plan = balance(cluster, LIMITS)
     taken_s = time.perf_counter() - begin
-    fills = [each.fill for each in cluster.directories]
+    fills = [directory.fill for directory in cluster.directories]
     bound = plan.lower_bound_bytes
     print(
         f"{shape.name}, seed {seed}: spread {100 * (max(fills) - min(fills)):.1f} points, ", end=""

@@ -57,7 +57,7 @@ def threads_s(process: int) -> float:
 
 def _ancestry(process: int, parents: dict[int, int]) -> list[int]:
     """Return a process, its parent, the parent of that one, and so on."""
-    found = [process]
-    while found[-1] in parents:
-        found.append(parents[found[-1]])
-    return found
+    result = [process]
+    while result[-1] in parents:
+        result.append(parents[result[-1]])
+    return result

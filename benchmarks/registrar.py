@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+from spindle.client.blocking.settings import ClientSettings, HostPort
+from spindle.client.blocking.transport import BlockingConnection
 from spindle.client.errors import ClientError
-from spindle.client.wire.settings import ClientSettings, HostPort
-from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ErrorCode
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -97,7 +97,7 @@ def _fill(node: Node, rows: list[Row], records: int) -> None:
 def _run(plan: dict[str, Any], results: Results, progress: Progress, bar: TaskID) -> Found:
     """Run spark_rows and return its samples. A row that fails is noted in the results."""
     log = Path(plan["folder"]).with_suffix(".log")
-    found: Found = {}
+    samples: Found = {}
     with (
         log.open("w") as errors,
         subprocess.Popen(
@@ -121,10 +121,10 @@ def _run(plan: dict[str, Any], results: Results, progress: Progress, bar: TaskID
             if "failure" in answer:
                 results.failures.append(f"{PREFIX}{answer['row']}: {answer['failure']}")
             else:
-                found[answer["row"]] = _samples(answer["clusters"])
+                samples[answer["row"]] = _samples(answer["clusters"])
     if process.returncode != 0:
         results.failures.append(f"spark: {log.read_text().strip()[-800:]}")
-    return found
+    return samples
 
 
 def _samples(clusters: dict[str, Any]) -> dict[str, dict[str, Samples]]:

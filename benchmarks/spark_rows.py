@@ -41,8 +41,8 @@ class Cluster:
 
     def options(self, way: Way, topic: Topic) -> dict[str, str]:
         """Return the options of a read of a topic."""
-        found = {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic.name, **way.options}
-        return found | {"logDirs": self.log_dirs} if way.source == DISKS else found
+        result = {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic.name, **way.options}
+        return result | {"logDirs": self.log_dirs} if way.source == DISKS else result
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,11 +208,11 @@ def check(cases: list[Case]) -> None:
     for case in cases:
         shutil.rmtree(case.folder, ignore_errors=True)
         case.folder.mkdir(parents=True)
-        found = JOBS[case.way.job].counted(case)
-        expected = found if expected is None else expected
-        if found != expected:
+        result = JOBS[case.way.job].counted(case)
+        expected = result if expected is None else expected
+        if result != expected:
             raise RuntimeError(
-                f"{case.row.name} on {case.cluster.name}: {found} rows by {case.way.label}, "
+                f"{case.row.name} on {case.cluster.name}: {result} rows by {case.way.label}, "
                 f"and {expected} by {case.row.baseline.label}"
             )
 
@@ -248,10 +248,10 @@ def measure_row(spark: SparkSession, row: Row, plan: dict[str, Any]) -> dict[str
     for number in range(1, plan["warm_ups"] + plan["runs"]):
         for case, samples in results.items():
             measure(case, samples if number >= plan["warm_ups"] else Samples())
-    found: dict[str, Any] = {}
+    measure_row: dict[str, Any] = {}
     for case, samples in results.items():
-        found.setdefault(case.cluster.name, {})[case.way.label] = asdict(samples)
-    return found
+        measure_row.setdefault(case.cluster.name, {})[case.way.label] = asdict(samples)
+    return measure_row
 
 
 def main() -> None:

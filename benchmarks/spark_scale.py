@@ -145,15 +145,15 @@ def measure(folder: Path, node: Node, executors: int, cases: list[Run], runs: in
             "runs": runs,
             "cases": [
                 {
-                    **each,
+                    **case,
                     "source": source,
                     "options": {
-                        **each["options"],
+                        **case["options"],
                         **common,
                         **({"logDirs": directories} if source == "spindle-segments" else {}),
                     },
                 }
-                for each in cases
+                for case in cases
                 for source in SOURCES
             ],
         }
@@ -169,8 +169,8 @@ def measure(folder: Path, node: Node, executors: int, cases: list[Run], runs: in
     if done.returncode != 0:
         raise click.ClickException(f"the session with {executors} executors failed (see above)")
     click.echo(f"{executors} executors: {time.monotonic() - begin:.0f} s", err=True)
-    found: list[Run] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: list[Run] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def show(results: list[Run], server: str, console: Console) -> None:

@@ -124,10 +124,10 @@ class MemoryWatch:
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
     try:
-        found: list[psutil.Process] = process.children(recursive=True)
+        children: list[psutil.Process] = process.children(recursive=True)
     except psutil.Error:
         return []
-    return found
+    return children
 
 
 if __name__ == "__main__":

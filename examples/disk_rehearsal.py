@@ -64,7 +64,7 @@ def read_all(bootstrap: str) -> Counter[int]:
         }
     )
     consumer.subscribe([TOPIC])
-    found: Counter[int] = Counter()
+    counter: Counter[int] = Counter()
     ended = set()
     try:
         while len(ended) < PARTITIONS:
@@ -72,12 +72,12 @@ def read_all(bootstrap: str) -> Counter[int]:
             if message is None:
                 raise SystemExit("no record for 30 s")
             if message.error() is None:
-                found[int(message.value())] += 1
+                counter[int(message.value())] += 1
             else:
                 ended.add(message.partition())
     finally:
         consumer.close()
-    return found
+    return counter
 
 
 def main() -> None:
@@ -89,8 +89,8 @@ def main() -> None:
         send_while_it_fails(cluster.bootstrap_servers, disk)
         print(f"offline: {disk.wait_until_offline()}")
         print(f"leader now: {cluster.wait_for_leader(TOPIC, partition, other_than=leader)}")
-        found = read_all(cluster.bootstrap_servers)
-        print(f"{len(found)} of {RECORDS} records are there, {max(found.values())} time each")
+        counter = read_all(cluster.bootstrap_servers)
+        print(f"{len(counter)} of {RECORDS} records are there, {max(counter.values())} time each")
         disk.heal()
         disk.readmit()
         cluster.wait_until_in_sync()

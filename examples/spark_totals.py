@@ -50,9 +50,9 @@ def main() -> None:
         .option("subscribe", TOPIC)
         .load()
     )
-    found = totals(through_the_broker)
-    assert found == totals(from_the_disks), "broker and disks disagree"
-    for customer, coins in found:
+    result = totals(through_the_broker)
+    assert result == totals(from_the_disks), "broker and disks disagree"
+    for customer, coins in result:
         print(f"{customer:<6} {coins:>10} coins")
 
 

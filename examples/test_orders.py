@@ -18,9 +18,9 @@ TOTALS = {"ann": 14950, "bob": 15050, "cleo": 15150}
 
 def totals(bootstrap: str) -> Counter[str]:
     """Return the coins of each customer, added up by one member of the group."""
-    found: Counter[str] = Counter()
-    orders.add_up(bootstrap, found, threading.Lock())
-    return found
+    counter: Counter[str] = Counter()
+    orders.add_up(bootstrap, counter, threading.Lock())
+    return counter
 
 
 def test_every_order_is_counted_once(

@@ -2,9 +2,22 @@
 
 Tests marked `full` take long: `make test` leaves them out, `make test-full` runs all of them, and
 CI runs a share of their modules, another one each day.
+
+Tests may be coroutine functions: pytest-asyncio runs each on an event loop of its own. Here such a
+test gets a time limit, and fails if it leaves a task behind.
 """
 
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final
+
 import pytest
+
+# Far above what a test takes on a busy machine. It ends before pytest's own limit, so that the
+# test's contexts close, and the report shows what the coroutine waited for.
+COROUTINE_LIMIT_S: Final = 60
+ENDING_LIMIT_S: Final = 5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +69,35 @@ def _place(item: pytest.Item) -> int:
     if item.get_closest_marker("spark") is not None:
         return 0
     return 1 if item.path.parent.name == "simulation" else 2
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Run a coroutine test within its time limit, and see that it leaves no task."""
+    if item.get_closest_marker("asyncio") is None or not isinstance(item, pytest.Function):
+        return (yield)
+    given = getattr(item.obj, "hypothesis", None)
+    owner, name = (item, "obj") if given is None else (given, "inner_test")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, bounded(getattr(owner, name)))
+        return (yield)
+
+
+def bounded(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Return the test with a limit of `COROUTINE_LIMIT_S` and a check of the tasks it leaves."""
+
+    @functools.wraps(test)
+    async def whole(*args: Any, **kwargs: Any) -> None:
+        before = asyncio.all_tasks()
+        async with asyncio.timeout(COROUTINE_LIMIT_S):
+            await test(*args, **kwargs)
+        left = asyncio.all_tasks() - before
+        if left:
+            # Tasks that were cancelled, or whose connection was closed, end in the next rounds.
+            _, left = await asyncio.wait(left, timeout=ENDING_LIMIT_S)
+        assert not left, f"the test left tasks behind: {left}"
+
+    return whole
 
 
 class FailuresAsTheyCome:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-MOST: Final = 3
+MAX_MODULES: Final = 3
 _FAILED: Final = Path(".pytest_cache/v/cache/lastfailed")
 
 
@@ -21,13 +21,13 @@ def main() -> int:
     """Run the modules of the failed tests again; return the exit code."""
     failed = sorted(json.loads(_FAILED.read_text())) if _FAILED.exists() else []
     modules = sorted({name.partition("::")[0] for name in failed})
-    if not 0 < len(modules) <= MOST:
+    if not 0 < len(modules) <= MAX_MODULES:
         print(
             f"{len(failed)} failed tests in {len(modules)} modules, by {_FAILED}:",
             *failed,
             sep="\n  ",
         )
-        print(f"1 to {MOST} modules would be run once more")
+        print(f"1 to {MAX_MODULES} modules would be run once more")
         return 1
     print("failed:", *failed, sep="\n  ")
     print("once more, alone:", *modules, sep="\n  ", flush=True)

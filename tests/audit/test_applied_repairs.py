@@ -118,8 +118,8 @@ def test_a_killed_run_is_completed_by_the_next_one(
         with pytest.raises(KilledRun):
             applied(root, tmp_path / "q")
     assert applied(root, tmp_path / "q") == 0
-    found = contents(tmp_path / "q")
-    assert [each for each in expected if each not in found] == []
+    result = contents(tmp_path / "q")
+    assert [item for item in expected if item not in result] == []
     started_and_stopped(root)
     assert run_audit([root]).findings == ()
 
@@ -184,6 +184,6 @@ def test_a_folder_that_changed_after_the_audit_is_left(
 def test_contradicting_options_are_refused(
     root: Path, capsys: pytest.CaptureFixture[str], options: list[str], complaint: str
 ) -> None:
-    given = [each.format(root=root) for each in options]
+    given = [option.format(root=root) for option in options]
     assert run(["audit", str(root), *given]) == 2
     assert complaint in capsys.readouterr().err

@@ -59,12 +59,12 @@ def test_programs_get_json_from_several_processes(
     root: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["audit", str(root), str(damaged), "--json", "-j", "2"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["replicas"] == 4
-    kinds = [finding["kind"] for finding in found["findings"]]
+    result = json.loads(capsys.readouterr().out)
+    assert result["replicas"] == 4
+    kinds = [finding["kind"] for finding in result["findings"]]
     assert kinds == ["batch-checksum", "offset-index-missing"]
-    assert found["findings"][0]["position"] == 0
-    assert found["findings"][0]["severity"] == "error"
+    assert result["findings"][0]["position"] == 0
+    assert result["findings"][0]["severity"] == "error"
 
 
 def test_the_plan_is_a_script_that_deletes_nothing(
@@ -87,7 +87,7 @@ def test_the_plan_is_a_script_that_deletes_nothing(
     subprocess.run(
         ["sh", "-c", script], check=True, env={"QUARANTINE": str(quarantine), "PATH": "/bin"}
     )
-    assert [each.read_bytes() for each in sorted(moved.parent.glob("*.index*"))] == [b"456", b"123"]
+    assert [path.read_bytes() for path in sorted(moved.parent.glob("*.index*"))] == [b"456", b"123"]
 
 
 @pytest.mark.parametrize(
@@ -177,11 +177,11 @@ def test_a_producer_snapshot_is_moved_away_if_another_one_stays(
 ) -> None:
     first, *others, last = sorted((damaged / "payments-3").glob("*.snapshot"))
     last.write_bytes(first.read_bytes())
-    for each in [first, *others] if is_alone else []:
-        each.unlink()
+    for item in [first, *others] if is_alone else []:
+        item.unlink()
     assert run(["audit", str(damaged), "--repair-plan"]) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if "mv --" in line]
-    (line,) = [each for each in lines if str(last) in each]
+    (line,) = [line for line in lines if str(last) in line]
     assert line.startswith("#") is is_alone
 
 
@@ -204,11 +204,11 @@ def test_a_disk_that_is_not_mounted_is_a_finding_beside_those_of_the_others(
     if exists:
         other.mkdir()
     assert run(["audit", str(damaged), str(other), "--json"]) == 2
-    found = json.loads(capsys.readouterr().out)["findings"]
-    assert [each["path"] for each in found if each["kind"] != "batch-checksum"]
-    (empty,) = [each for each in found if each["path"] == str(other)]
+    load = json.loads(capsys.readouterr().out)["findings"]
+    assert [item["path"] for item in load if item["kind"] != "batch-checksum"]
+    (empty,) = [item for item in load if item["path"] == str(other)]
     assert empty["kind"] == ("directory-empty" if exists else "unreadable")
-    assert any(each["kind"] == "offset-index-missing" for each in found)
+    assert any(item["kind"] == "offset-index-missing" for item in load)
     quarantine = ["--apply", "--quarantine", str(tmp_path / "q")]
     assert run(["audit", str(damaged), str(other), *quarantine]) == 2
     assert not exists or list(other.iterdir()) == []

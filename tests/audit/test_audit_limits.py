@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from broker_directories import PLAIN, TRANSACTIONAL, clean_directory
 
-from spindle.audit import index_files, odd_files, segment_scan, transaction_checks
+from spindle.audit import file_limits, index_files, segment_scan, transaction_checks
+from spindle.audit.file_limits import MAX_SMALL_FILE_BYTES, MAX_TRANSACTION_INDEX_BYTES
 from spindle.audit.findings import Collector, FindingKind
 from spindle.audit.index_checks import OffsetIndexChecks, TimeIndexChecks
 from spindle.audit.index_files import read_index
 from spindle.audit.key_digests import _joined_ranges
-from spindle.audit.odd_files import MAX_SMALL_FILE_BYTES, MAX_TRANSACTION_INDEX_BYTES
 from spindle.audit.progress_file import progress_file
 from spindle.audit.run import run_audit
 from spindle.audit.segment_scan import SegmentScan
@@ -35,16 +35,16 @@ def test_an_index_beyond_the_limit_is_checked_as_far_as_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_files, "MAX_INDEX_BYTES", 2 * BLOCK_BYTES)
-    found = Collector("replica")
+    collector = Collector("replica")
     offsets = read_index(ascending(tmp_path / "0.index", (">i4", ">i4"), 9 * BLOCK_BYTES))
     times = read_index(ascending(tmp_path / "0.timeindex", (">i8", ">i4"), 9 * BLOCK_BYTES))
     assert offsets is not None
     assert times is not None
     assert len(offsets.data) == len(times.data) == 2 * BLOCK_BYTES
-    OffsetIndexChecks(found, tmp_path / "0.index", offsets, 0, is_trimmed=True)
-    TimeIndexChecks(found, tmp_path / "0.timeindex", times, 0, is_trimmed=True)
-    assert [each.kind for each in found.found] == [FindingKind.UNREADABLE] * 2
-    assert f"first {2 * BLOCK_BYTES // 8} entries" in found.found[0].evidence
+    OffsetIndexChecks(collector, tmp_path / "0.index", offsets, 0, is_trimmed=True)
+    TimeIndexChecks(collector, tmp_path / "0.timeindex", times, 0, is_trimmed=True)
+    assert [finding.kind for finding in collector.found] == [FindingKind.UNREADABLE] * 2
+    assert f"first {2 * BLOCK_BYTES // 8} entries" in collector.found[0].evidence
 
 
 def test_zeros_behind_an_index_of_the_limit_are_no_entries(
@@ -87,7 +87,7 @@ def test_the_lock_is_that_of_the_file_that_others_see(
 def test_the_bytes_of_a_large_batch_are_throttled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(odd_files, "MAX_BATCH_BYTES", 2000)
+    monkeypatch.setattr(file_limits, "MAX_BATCH_BYTES", 2000)
     monkeypatch.setattr(segment_scan, "WINDOW_BYTES", 1000)
     batch = build_batch([SimpleRecord(b"k", bytes(9000), 5)])
     path = tmp_path / "0.log"
@@ -99,7 +99,7 @@ def test_the_bytes_of_a_large_batch_are_throttled(
     assert windows == []
     assert sum(told) > 9000
     assert max(told) <= 1000
-    assert [each.is_too_large for each in scan.bad_spans] == [True]
+    assert [span.is_too_large for span in scan.bad_spans] == [True]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_small_file_beyond_the_limit_is_not_read(tmp_path: Path, name: str) ->
     limit = MAX_TRANSACTION_INDEX_BYTES if name.endswith("index") else MAX_SMALL_FILE_BYTES
     with path.open("ab") as file:
         file.truncate(limit + 1)
-    findings = run_audit([root], second_look_ms=0).findings
-    found = [each for each in findings if each.kind is FindingKind.UNREADABLE]
-    assert [each.path for each in found] == [str(path)]
-    assert f"at most {limit >> 20}.0 MiB are read" in found[0].evidence
+    findings = run_audit([root], recheck_ms=0).findings
+    result = [finding for finding in findings if finding.kind is FindingKind.UNREADABLE]
+    assert [item.path for item in result] == [str(path)]
+    assert f"the limit is {limit >> 20}.0 MiB" in result[0].evidence
 
 
 def test_the_rest_of_an_index_of_wrong_entries_is_passed_over(
@@ -130,7 +130,7 @@ def test_the_rest_of_an_index_of_wrong_entries_is_passed_over(
     root = clean_directory(tmp_path / "d1")
     path = sorted((root / str(TRANSACTIONAL)).glob("*.txnindex"))[0]
     path.write_bytes(bytes(34 * 5000))
-    report = run_audit([root], second_look_ms=0)
+    report = run_audit([root], recheck_ms=0)
     assert len(report.findings) + report.left_out == 51
     assert "the entries behind 50 wrong ones are not compared" in report.findings[-1].evidence
 
@@ -141,5 +141,5 @@ def test_a_changed_timestamp_is_one_finding(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[35 + 4] ^= 1  # the largest timestamp of the first batch
     path.write_bytes(data)
-    kinds = [each.kind for each in run_audit([root], second_look_ms=0).findings]
+    kinds = [finding.kind for finding in run_audit([root], recheck_ms=0).findings]
     assert kinds == [FindingKind.BATCH_CHECKSUM]

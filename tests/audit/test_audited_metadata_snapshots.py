@@ -13,7 +13,7 @@ from spindle.common.ids import METADATA_PARTITION, OffsetAndEpoch
 from spindle.metadata_log.quorum_state import encode_quorum_state
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
 from spindle.protocol.records.batch import batches
-from spindle.raft.election_state import ElectionState
+from spindle.raft.ready import ElectionState
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ from broker_directories import clean_directory
 from seeded_faults import FAULTS
 
 from spindle.audit import spark_job
-from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import AuditFinding
 from spindle.audit.log_directory import list_log_directory
-from spindle.audit.part_documents import part_document, segment_part
-from spindle.audit.part_folder import PartFolder, segment_fingerprint
 from spindle.audit.replica import ReplicaPass, SegmentTask
 from spindle.audit.run import run_audit
 from spindle.audit.segment_audit import SegmentAudit
+from spindle.audit.shutdown_state import ClosingState
+from spindle.audit.spark_checkpoint import PartFolder, segment_fingerprint
+from spindle.audit.spark_checkpoint_format import part_document, segment_part
 from spindle.audit.spark_groups import TaskRound, rounds
 from spindle.audit.spark_job import (
     SegmentUnit,
@@ -51,9 +51,9 @@ class TasksHere:
         self._dies_after = dies_after
 
     def accumulator(self, value: int) -> Any:
-        found = SimpleNamespace(value=value)
-        found.add = lambda more: setattr(found, "value", found.value + more)
-        return found
+        namespace = SimpleNamespace(value=value)
+        namespace.add = lambda more: setattr(namespace, "value", namespace.value + more)
+        return namespace
 
     def getConf(self) -> Any:
         return SimpleNamespace(get=lambda key, other: self._conf.get(key, other))
@@ -83,11 +83,11 @@ def workers(context: TasksHere, folder: PartFolder | None = None) -> SparkWorker
 
 
 def in_tasks(roots: list[Path], context: TasksHere, folder: PartFolder | None = None) -> Any:
-    return run_audit(roots, second_look_ms=0, workers=workers(context, folder).audit_all)
+    return run_audit(roots, recheck_ms=0, workers=workers(context, folder).audit_all)
 
 
 def here(roots: list[Path]) -> tuple[AuditFinding, ...]:
-    return run_audit(roots, second_look_ms=0).findings
+    return run_audit(roots, recheck_ms=0).findings
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_the_findings_are_those_of_the_audit_here(damaged_roots: list[Path]) -> 
 
 
 def test_a_part_survives_json(damaged_roots: list[Path], clean_root: Path) -> None:
-    for task in [each for root in (clean_root, *damaged_roots) for each in tasks_of(root)]:
+    for task in [task for root in (clean_root, *damaged_roots) for task in tasks_of(root)]:
         part = task.run(lambda size_bytes: None)
         assert segment_part(task, part_document(part)) == part
 
@@ -159,7 +159,7 @@ def test_a_segment_that_has_changed_is_read_again(clean_root: Path, tmp_path: Pa
     context = TasksHere()
     report = in_tasks([root], context, PartFolder(tmp_path / "parts"))
     assert [unit.task.segment.path for (unit,) in context.groups_read] == [changed]
-    assert [each.kind.text for each in report.findings] == ["batch-checksum"]
+    assert [finding.kind.text for finding in report.findings] == ["batch-checksum"]
     folder.remove_parts()
     assert list((tmp_path / "parts").iterdir()) == []
 
@@ -173,7 +173,7 @@ def test_a_segment_that_could_not_be_read_is_tried_again(
     with monkeypatch.context() as patch:
         patch.setattr(SegmentAudit, "_audit", refuse)
         report = in_tasks([clean_root], TasksHere(), PartFolder(tmp_path / "parts"))
-    assert {each.kind.text for each in report.findings} >= {"unreadable"}
+    assert {finding.kind.text for finding in report.findings} >= {"unreadable"}
     assert in_tasks([clean_root], TasksHere(), PartFolder(tmp_path / "parts")).findings == ()
 
 
@@ -220,7 +220,7 @@ def test_segments_that_were_handed_back_go_to_the_host_that_has_seen_the_directo
     named = dict.fromkeys(damaged_roots, ("broker-1", "10.0.0.1"))
     session: Any = SimpleNamespace(sparkContext=TasksHere())
     workers = SparkWorkers(session, None, named).audit_all
-    report = run_audit(damaged_roots, second_look_ms=0, workers=workers)
+    report = run_audit(damaged_roots, recheck_ms=0, workers=workers)
     assert report.findings == here(damaged_roots)
     first, second = asked
     assert first == [["broker-1", "10.0.0.1"]] * 3
@@ -252,10 +252,10 @@ def test_tasks_read_one_directory_each_and_share_its_limit(
     width = 2
     limited = list(rounds(units, width * len(damaged_roots) + 1, 100 << 20))
     assert numbers_of(limited) == list(range(len(units)))
-    for each in limited:
-        assert each.bytes_per_second == dict.fromkeys(damaged_roots, 50 << 20)
-        roots = Counter(group[0].root for group in each.groups)
-        assert all(len({unit.root for unit in group}) == 1 for group in each.groups)
+    for task_round in limited:
+        assert task_round.bytes_per_second == dict.fromkeys(damaged_roots, 50 << 20)
+        roots = Counter(group[0].root for group in task_round.groups)
+        assert all(len({unit.root for unit in group}) == 1 for group in task_round.groups)
         assert max(roots.values()) <= width
     (first, *_) = rounds(units, 1, 1 << 20)
     assert [group[0].root for group in first.groups] == damaged_roots
@@ -264,4 +264,6 @@ def test_tasks_read_one_directory_each_and_share_its_limit(
 
 
 def numbers_of(found: list[TaskRound[SegmentUnit]]) -> list[int]:
-    return sorted(unit.number for each in found for group in each.groups for unit in group)
+    return sorted(
+        unit.number for task_round in found for group in task_round.groups for unit in group
+    )

@@ -37,9 +37,9 @@ def placement(roots: list[Path]) -> ClusterPlacement:
     ids = []
     for root in roots:
         file = root / "meta.properties"
-        found = parse_meta_properties(file.read_bytes(), str(file)).directory_id
-        assert found is not None
-        ids.append(found)
+        result = parse_meta_properties(file.read_bytes(), str(file)).directory_id
+        assert result is not None
+        ids.append(result)
     partition = PlacedPartition(NODES, tuple(ids), isr=(1, 2, 3), leader=2)
     return ClusterPlacement(
         {
@@ -50,7 +50,7 @@ def placement(roots: list[Path]) -> ClusterPlacement:
 
 
 def found_in(roots: list[Path], placement: ClusterPlacement | None = None) -> list[AuditFinding]:
-    report = run_audit(roots, load_placement=lambda: placement, second_look_ms=0)
+    report = run_audit(roots, load_placement=lambda: placement, recheck_ms=0)
     assert not report.findings or repair_plan(repairs_of(report))
     return list(report.findings)
 
@@ -61,7 +61,7 @@ def changed(
     change: Callable[[PlacedPartition], PlacedPartition],
 ) -> ClusterPlacement:
     topic = placement.topics[topic_id(name)]
-    partitions = {number: change(each) for number, each in topic.partitions.items()}
+    partitions = {number: change(partition) for number, partition in topic.partitions.items()}
     changed_topic = replace(topic, partitions=partitions)
     return ClusterPlacement({**placement.topics, topic_id(name): changed_topic})
 
@@ -87,9 +87,9 @@ def forget_checkpoints(root: Path) -> None:
 def test_a_directory_belongs_to_the_node_that_registered_it(
     roots: list[Path], placement: ClusterPlacement
 ) -> None:
-    found = placement.partition(topic_id(PLAIN.topic), PLAIN.partition)
-    assert found is not None
-    registered = dict(zip(found.directories, (1, 5, 3), strict=True))
+    partition = placement.partition(topic_id(PLAIN.topic), PLAIN.partition)
+    assert partition is not None
+    registered = dict(zip(partition.directories, (1, 5, 3), strict=True))
     (finding,) = found_in(roots, replace(placement, nodes=registered))
     assert finding.kind.text == "directory-identity"
     assert finding.path == str(roots[1] / "meta.properties")
@@ -99,20 +99,22 @@ def test_a_directory_belongs_to_the_node_that_registered_it(
 def test_a_directory_whose_id_nobody_has_shows_by_the_places_of_its_replicas(
     roots: list[Path], placement: ClusterPlacement, tmp_path: Path
 ) -> None:
-    found = placement.partition(topic_id(PLAIN.topic), PLAIN.partition)
-    assert found is not None
+    partition = placement.partition(topic_id(PLAIN.topic), PLAIN.partition)
+    assert partition is not None
     second = BrokerDirectory(tmp_path / "second", node_id=2)
     second.close()
-    nodes = {**dict(zip(found.directories, NODES, strict=True)), second.directory_id: 2}
+    nodes = {**dict(zip(partition.directories, NODES, strict=True)), second.directory_id: 2}
     known = replace(placement, nodes=nodes)
     directories = [*roots, second.path]
     assert found_in(directories, known) == []
     file = roots[1] / "meta.properties"
-    file.write_text(file.read_text().replace(uuid_text(found.directories[1]), uuid_text(b"x" * 16)))
-    kinds = [(each.kind.text, each.path) for each in found_in(directories, known)]
+    file.write_text(
+        file.read_text().replace(uuid_text(partition.directories[1]), uuid_text(b"x" * 16))
+    )
+    kinds = [(finding.kind.text, finding.path) for finding in found_in(directories, known)]
     assert ("directory-identity", str(file)) in kinds
     # A failed disk that comes back has no registered id: the others have taken its replicas.
-    kinds = [(each.kind.text, each.path) for each in found_in(roots, known)]
+    kinds = [(finding.kind.text, finding.path) for finding in found_in(roots, known)]
     assert ("directory-identity", str(file)) not in kinds
 
 
@@ -170,9 +172,9 @@ def test_a_replica_of_a_deleted_topic_is_orphaned(
     roots: list[Path], placement: ClusterPlacement
 ) -> None:
     without = {key: value for key, value in placement.topics.items() if key != topic_id("orders")}
-    found = found_in(roots, ClusterPlacement(without))
-    assert [finding.kind.text for finding in found] == ["replica-orphaned"] * 3
-    assert "has no topic orders" in found[0].evidence
+    findings = found_in(roots, ClusterPlacement(without))
+    assert [finding.kind.text for finding in findings] == ["replica-orphaned"] * 3
+    assert "has no topic orders" in findings[0].evidence
 
 
 def test_a_replica_of_an_earlier_topic_has_a_stale_id(
@@ -181,8 +183,8 @@ def test_a_replica_of_an_earlier_topic_has_a_stale_id(
     topic = placement.topics[topic_id("orders")]
     topics = {**placement.topics, b"n" * 16: replace(topic, topic_id=b"n" * 16)}
     del topics[topic_id("orders")]
-    found = found_in(roots, ClusterPlacement(topics))
-    kinds = [finding.kind.text for finding in found]
+    findings = found_in(roots, ClusterPlacement(topics))
+    kinds = [finding.kind.text for finding in findings]
     assert sorted(kinds) == ["replica-missing"] * 3 + ["topic-id-stale"] * 3
 
 
@@ -233,13 +235,17 @@ def test_replicas_with_a_vast_gap_are_compared_at_once(roots: list[Path]) -> Non
         target = last.with_name(f"{base:020d}.log")
         target.write_bytes(data[: position + header.size_bytes])
         (root / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {2**61}\n")
-    found = {finding.kind.text for finding in found_in(roots)}
-    assert "offset-gap" in found
-    assert "replica-differs" not in found
+    texts = {finding.kind.text for finding in found_in(roots)}
+    assert "offset-gap" in texts
+    assert "replica-differs" not in texts
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(1, "It is the only replica of the partition"), (3, "Only if another")]
+    ("count", "said"),
+    [
+        (1, "It is the only replica of the partition"),
+        (3, "only if another replica of the partition is in sync"),
+    ],
 )
 def test_the_plan_says_which_replica_is_the_only_one(
     roots: list[Path], placement: ClusterPlacement, count: int, said: str
@@ -253,7 +259,7 @@ def test_the_plan_says_which_replica_is_the_only_one(
         data[position + 70] ^= 1
     path.write_bytes(data)
     known = changed(placement, PLAIN.topic, placed)
-    report = run_audit(roots[:1], load_placement=lambda: known, second_look_ms=0)
+    report = run_audit(roots[:1], load_placement=lambda: known, recheck_ms=0)
     assert len(report.findings) > 5
     plan = "\n".join(repair_plan(repairs_of(report)))
     assert said in plan
@@ -275,5 +281,5 @@ def test_the_plan_says_which_node_is_the_only_voter(tmp_path: Path) -> None:
     segment.write_bytes(data)
     for voters, said in (((1,), "It is the only voter"), ((1, 2, 3), "Only if another voter")):
         known = ClusterPlacement({}, voters=voters)
-        report = run_audit([directory.path], load_placement=lambda: known, second_look_ms=0)  # noqa: B023
+        report = run_audit([directory.path], load_placement=lambda: known, recheck_ms=0)  # noqa: B023
         assert said in "\n".join(repair_plan(repairs_of(report)))

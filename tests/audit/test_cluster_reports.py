@@ -7,7 +7,7 @@ import pytest
 from spindle.audit.cluster_checks import compare_reports
 from spindle.audit.reported_cluster import ReportedCluster
 from spindle.client.admin.cluster import ClusterNode, QuorumDescription, QuorumReplica
-from spindle.client.cluster import ClusterView, PartitionView, TopicView
+from spindle.client.cluster_metadata import ClusterView, PartitionView, TopicView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def directory(path: str, *partitions: TopicPartition, is_future: bool = False) -> LogDirView:
-    replicas = {each: ReplicaOnDisk(100, 0, is_future) for each in partitions}
+    replicas = {partition: ReplicaOnDisk(100, 0, is_future) for partition in partitions}
     return LogDirView(path, ErrorCode.NONE, -1, -1, False, replicas)
 
 
@@ -41,7 +41,7 @@ def cluster() -> ReportedCluster:
 
 
 def found(cluster: ReportedCluster) -> list[tuple[str, str]]:
-    return [(each.kind.text, each.path) for each in compare_reports(cluster)]
+    return [(report.kind.text, report.path) for report in compare_reports(cluster)]
 
 
 def with_broker_2(cluster: ReportedCluster, *directories: LogDirView) -> ReportedCluster:

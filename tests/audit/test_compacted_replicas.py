@@ -90,10 +90,10 @@ def placement(leader: int) -> ClusterPlacement:
 
 def found_in(roots: list[Path], leader: int | None = None) -> list[AuditFinding]:
     known = None if leader is None else placement(leader)
-    report = run_audit(roots, load_placement=lambda: known, second_look_ms=0)
+    report = run_audit(roots, load_placement=lambda: known, recheck_ms=0)
     # The directories of the placement are not those of the tests.
     kinds = ("replica-differs", "replica-undecided")
-    return [each for each in report.findings if each.kind.text in kinds]
+    return [finding for finding in report.findings if finding.kind.text in kinds]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -105,7 +105,7 @@ def test_replicas_that_were_compacted_at_other_times_are_in_order(
         compacted_directory(tmp_path / str(node), node, seed=seed, cleaned_after=cleaned)
         for node, cleaned in enumerate(times, 1)
     ]
-    sizes = {sum(each.stat().st_size for each in root.glob("*/*.log")) for root in roots}
+    sizes = {sum(path.stat().st_size for path in root.glob("*/*.log")) for root in roots}
     assert len(sizes) > 3
     assert run_audit(roots).findings == ()
 
@@ -137,8 +137,8 @@ def only_in(batch: int, key: bytes, value: bytes | None) -> Change:
 
 def both(*changes: Change) -> Change:
     def change(number: int, records: list[SimpleRecord]) -> list[SimpleRecord]:
-        for each in changes:
-            records = each(number, records)
+        for change in changes:
+            records = change(number, records)
         return records
 
     return change

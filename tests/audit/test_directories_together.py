@@ -20,14 +20,14 @@ from spindle.protocol.records.batch import batches, computed_crc
 
 
 def kinds(*roots: Path) -> list[str]:
-    return [finding.kind.text for finding in run_audit(roots, second_look_ms=0).findings]
+    return [finding.kind.text for finding in run_audit(roots, recheck_ms=0).findings]
 
 
 def test_a_copied_directory_shows_by_its_id_and_its_replicas(tmp_path: Path) -> None:
     clean_directory(tmp_path / "d1")
     shutil.copytree(tmp_path / "d1", tmp_path / "d2")
-    found = kinds(tmp_path / "d1", tmp_path / "d2")
-    assert found == ["directory-identity", "replica-duplicate", "replica-duplicate"]
+    result = kinds(tmp_path / "d1", tmp_path / "d2")
+    assert result == ["directory-identity", "replica-duplicate", "replica-duplicate"]
 
 
 def test_the_directory_of_another_cluster_shows(tmp_path: Path) -> None:
@@ -53,10 +53,13 @@ def test_directories_that_one_broker_closed_have_its_node_id(tmp_path: Path) -> 
 def test_a_link_to_itself_hides_nothing(tmp_path: Path) -> None:
     root = clean_directory(tmp_path / "d1")
     (root / "loop").symlink_to("loop")
-    report = run_audit([root], second_look_ms=0)
+    report = run_audit([root], recheck_ms=0)
     assert [finding.path for finding in report.findings] == [str(root / "loop")]
     assert len(report.replicas) == 2
-    assert set(folder_states([root])) == {root, *(each.place.path for each in report.replicas)}
+    assert set(folder_states([root])) == {
+        root,
+        *(replica.place.path for replica in report.replicas),
+    }
 
 
 def test_short_runs_of_a_broker_leave_an_offset_index_without_entries(tmp_path: Path) -> None:
@@ -97,7 +100,7 @@ def test_the_logs_of_a_killed_broker_need_no_entries_in_checkpoints(tmp_path: Pa
     recovery_points = root / "recovery-point-offset-checkpoint"
     created = max(path.stat().st_mtime for path in root.glob("*/partition.metadata"))
     os.utime(recovery_points, (created + 60, created + 60))
-    (finding,) = run_audit([root], second_look_ms=0).findings
+    (finding,) = run_audit([root], recheck_ms=0).findings
     assert (finding.kind.text, finding.path) == ("checkpoint-entry", str(recovery_points))
     assert "no entries of payments-3, which were there before it was written" in finding.evidence
 
@@ -114,14 +117,14 @@ def test_recovery_points_below_the_clean_offsets_of_an_older_file_show(tmp_path:
     os.utime(clean, (1060, 1060))
     assert kinds(root) == []
     os.utime(recovery_points, (1120, 1120))
-    (finding,) = run_audit([root], second_look_ms=0).findings
+    (finding,) = run_audit([root], recheck_ms=0).findings
     assert "the recovery points of orders-0 are below their clean offsets" in finding.evidence
 
 
 def test_the_repair_of_an_identity_keeps_the_data(tmp_path: Path) -> None:
     root = clean_directory(tmp_path / "d1")
     (root / "meta.properties").write_bytes(bytes(122))
-    (finding,) = run_audit([root], second_look_ms=0).findings
+    (finding,) = run_audit([root], recheck_ms=0).findings
     assert finding.kind.text == "meta-properties"
     assert "leave the rest of the directory as it is" in finding.sentence
     assert "format" not in finding.sentence
@@ -173,7 +176,7 @@ def test_records_that_nobody_can_read_show_when_they_are_decoded(tmp_path: Path)
     segment = sorted((root / str(PLAIN)).glob("*.log"))[0]
     data = bytearray(segment.read_bytes())
     places = [
-        next(each for each in batches(data) if bool(each[1].codec) == is_compressed)
+        next(batch for batch in batches(data) if bool(batch[1].codec) == is_compressed)
         for is_compressed in (False, True)
     ]
     for position, header in places:
@@ -181,9 +184,9 @@ def test_records_that_nobody_can_read_show_when_they_are_decoded(tmp_path: Path)
         struct.pack_into(">I", data, position + 17, computed_crc(data, position, header))
     segment.write_bytes(data)
     assert run_audit([root]).findings == ()
-    found = run_audit([root], checks_records=True).findings
-    assert {finding.kind.text for finding in found} == {"records"}
-    assert {finding.position for finding in found} == {position for position, _ in places}
+    findings = run_audit([root], checks_records=True).findings
+    assert {finding.kind.text for finding in findings} == {"records"}
+    assert {finding.position for finding in findings} == {position for position, _ in places}
 
 
 def test_a_directory_that_cannot_be_listed_is_a_finding_beside_those_of_the_others(
@@ -253,3 +256,16 @@ def test_a_segment_beyond_all_offsets_is_a_wrong_name(tmp_path: Path) -> None:
     root = clean_directory(tmp_path / "d1")
     (root / str(PLAIN) / f"{'9' * 20}.log").write_bytes(b"")
     assert kinds(root) == ["file-name"]
+
+
+def test_a_log_that_waits_for_its_deletion_shows_if_it_may_not_be_removed(tmp_path: Path) -> None:
+    root = clean_directory(tmp_path / "d1")
+    aside = root / f"{PLAIN}.0123456789abcdef0123456789abcdef-delete"
+    (root / str(PLAIN)).rename(aside)
+    before = kinds(root)
+    assert "replica-orphaned" not in before
+    (aside / "partition.metadata").write_text("version: 0")
+    assert "replica-orphaned" in kinds(root)
+    for segment in aside.glob("*.log"):
+        segment.unlink()
+    assert "replica-orphaned" not in kinds(root)

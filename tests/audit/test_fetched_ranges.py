@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from spindle.audit import fetched_replica, spark_fetch, spark_groups
-from spindle.audit.closing_state import ClosingState
 from spindle.audit.fetched_documents import fetched_document, fetched_part
 from spindle.audit.fetched_replica import ReplicaRange, fetch_range, join_ranges
 from spindle.audit.fetched_replicas import BrokerReplicas, WantedReplica
-from spindle.audit.part_folder import PartFolder
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.shutdown_state import ClosingState
+from spindle.audit.spark_checkpoint import PartFolder
 from spindle.audit.spark_fetch import SparkFetch, cut_ranges
 from spindle.client.admin.cluster import ClusterNode
-from spindle.client.cluster import BrokerAddress
+from spindle.client.blocking.settings import client_settings
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.fetching import FetchedBatches
 from spindle.client.offsets import EARLIEST
-from spindle.client.wire.settings import client_settings
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.log.formats.names import DirectoryKind
@@ -70,8 +70,8 @@ class FarLog:
 
     def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> Any:
         return {
-            each: SimpleNamespace(offset=self.start if at == EARLIEST else self.end)
-            for each, at in wanted.items()
+            partition: SimpleNamespace(offset=self.start if at == EARLIEST else self.end)
+            for partition, at in wanted.items()
         }
 
 
@@ -86,7 +86,7 @@ def in_ranges(log: Any, borders: Sequence[int | None]) -> AuditedReplica:
         ReplicaRange(low or 0, high, is_first=at == 0)
         for at, (low, high) in enumerate(pairwise(borders))
     ]
-    parts = [fetch_range(log, BROKER, PLACE, TOPIC_ID, each) for each in ranges]
+    parts = [fetch_range(log, BROKER, PLACE, TOPIC_ID, offset_range) for offset_range in ranges]
     again = [fetched_part(PLACE.path, fetched_document(part)) for part in parts]
     assert again == parts
     return join_ranges(PLACE, TOPIC_ID, ranges, parts)
@@ -116,24 +116,24 @@ def test_ranges_say_what_the_whole_replica_says(damage: str) -> None:
         assert bool(cut.findings) == bool(whole.findings) == (damage != "none")
 
 
-def test_what_retention_has_removed_is_no_finding() -> None:
+def test_records_removed_by_retention_are_no_finding() -> None:
     log = FarLog(3)
     borders = [log.start, log.start + 100, log.start + 200, log.end]
     log.start = log.batches[60][0]
     log.batches = log.batches[60:]
-    found = in_ranges(log, borders)
-    assert found.findings == ()
-    assert found.end_offset == log.end
+    ranges = in_ranges(log, borders)
+    assert ranges.findings == ()
+    assert ranges.end_offset == log.end
 
 
 def test_a_follower_that_is_behind_is_read_as_far_as_it_is() -> None:
     log = FarLog(4)
     borders = [log.start, log.start + 100, log.start + 200, log.end]
-    log.batches = [each for each in log.batches if each[1] < log.start + 150]
+    log.batches = [batch for batch in log.batches if batch[1] < log.start + 150]
     log.end = log.batches[-1][1] + 1
-    found = in_ranges(log, borders)
-    assert found.findings == ()
-    assert found.end_offset == found.place.checkpointed.high_watermark == log.end
+    ranges = in_ranges(log, borders)
+    assert ranges.findings == ()
+    assert ranges.end_offset == ranges.place.checkpointed.high_watermark == log.end
 
 
 def test_a_log_is_cut_at_the_same_offsets_when_it_has_grown() -> None:
@@ -141,7 +141,7 @@ def test_a_log_is_cut_at_the_same_offsets_when_it_has_grown() -> None:
     after = cut_ranges(10, 1_100_000, 1_180_000_000)
     assert before[:-1] == after[: len(before) - 1]
     assert len(before) > 10
-    assert [each.is_first for each in before].count(True) == 1
+    assert [problem.is_first for problem in before].count(True) == 1
     assert cut_ranges(5, 5, 0) == [ReplicaRange(5, 5, is_first=True)]
     assert cut_ranges(0, 100, -1) == [ReplicaRange(0, 100, is_first=True)]
 
@@ -156,7 +156,7 @@ def test_an_interrupted_audit_fetches_only_the_other_ranges(
     log: Any = FarLog(5)
     monkeypatch.setattr(spark_fetch, "RANGE_BYTES", 2000)
     monkeypatch.setattr(spark_fetch, "WireClient", lambda settings: _Open(log))
-    monkeypatch.setattr(spark_groups, "grouped", lambda units, cores: [[each] for each in units])
+    monkeypatch.setattr(spark_groups, "grouped", lambda units, cores: [[unit] for unit in units])
     dies_after = [3]
 
     def run_here(_: Any, read: Any, groups: Any, **__: Any) -> list[Any]:
@@ -186,8 +186,8 @@ def test_an_interrupted_audit_fetches_only_the_other_ranges(
     with pytest.raises(Killed):
         fetched()
     seen = len(log.fetches)
-    (found,) = fetched()
-    assert found == in_ranges(log, [log.start, None])
+    (replica,) = fetched()
+    assert replica == in_ranges(log, [log.start, None])
     assert min(log.fetches[seen:-40]) > log.start
 
 

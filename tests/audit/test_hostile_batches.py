@@ -8,7 +8,7 @@ from broker_directories import PLAIN, TRANSACTIONAL, BrokerDirectory, clean_dire
 from crc32c import crc32c
 from log_builders import verified
 
-from spindle.audit import odd_files, record_checks, segment_scan
+from spindle.audit import file_limits, record_checks, segment_scan
 from spindle.audit.findings import AuditFinding
 from spindle.audit.repairs import repairs_of
 from spindle.audit.run import run_audit
@@ -63,7 +63,7 @@ def test_records_that_contradict_each_other_are_found_behind_a_right_checksum(
     struct.pack_into(">h", batch, 21, header.attributes | codec)
     struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
     path.write_bytes(content[:at] + batch)
-    assert [each.kind.text for each in run_audit([directory.path]).findings] == []
+    assert [finding.kind.text for finding in run_audit([directory.path]).findings] == []
     (finding,) = found_in(directory.path)
     assert finding.kind.text == "records"
     assert (finding.position, finding.offset) == (at, 3)
@@ -79,17 +79,17 @@ def test_a_batch_beyond_the_limit_is_passed_over(
     sizes = {header.size_bytes for _, header in batches(path.read_bytes())}
     # A window holds whatever is smaller; only a batch that does not fit into one counts.
     monkeypatch.setattr(segment_scan, "WINDOW_BYTES", max(sizes))
-    monkeypatch.setattr(odd_files, "MAX_BATCH_BYTES", max(sizes))
+    monkeypatch.setattr(file_limits, "MAX_BATCH_BYTES", max(sizes))
     assert found_in(root) == []
     at = positions[number]
     path.write_bytes(with_a_longer_batch(path.read_bytes(), at, 2 * max(sizes)))
-    found = [each for each in found_in(root) if each.kind.text == "batch-too-large"]
-    assert [finding.position for finding in found] == [at]
+    result = [finding for finding in found_in(root) if finding.kind.text == "batch-too-large"]
+    assert [finding.position for finding in result] == [at]
 
 
 def with_a_longer_batch(data: bytes, position: int, more_bytes: int) -> bytes:
     """Return a segment in which bytes follow the records of a batch, and belong to it."""
-    header = next(each for at, each in batches(data) if at == position)
+    header = next(header for at, header in batches(data) if at == position)
     end = position + header.size_bytes
     longer = bytearray(data[position:end] + bytes(more_bytes))
     struct.pack_into(">i", longer, 8, len(longer) - 12)
@@ -104,18 +104,18 @@ def test_a_damaged_length_is_no_batch_of_that_size(
     root = clean_directory(tmp_path / "d1")
     path = sorted((root / str(TRANSACTIONAL)).glob("*.log"))[0]
     data = bytearray(path.read_bytes())
-    found = list(batches(data))
-    largest = max(header.size_bytes for _, header in found)
+    result = list(batches(data))
+    largest = max(header.size_bytes for _, header in result)
     monkeypatch.setattr(segment_scan, "WINDOW_BYTES", largest)
-    monkeypatch.setattr(odd_files, "MAX_BATCH_BYTES", largest)
-    at = found[1][0]
+    monkeypatch.setattr(file_limits, "MAX_BATCH_BYTES", largest)
+    at = result[1][0]
     struct.pack_into(">i", data, at + 8, 4 * largest)
     path.write_bytes(data)
     # A broker that rebuilds an index of this segment cuts it there: nothing is repaired on its own.
     findings = found_in(root)
-    assert ("batch-header", at) in [(each.kind.text, each.position) for each in findings]
+    assert ("batch-header", at) in [(finding.kind.text, finding.position) for finding in findings]
     repairs = repairs_of(run_audit([root]))
-    assert [step for each in repairs for step in each.steps if step.is_safe] == []
+    assert [step for repair in repairs for step in repair.steps if step.is_safe] == []
 
 
 def test_a_file_of_nothing_but_damage_is_not_read_to_its_end(
@@ -129,10 +129,10 @@ def test_a_file_of_nothing_but_damage_is_not_read_to_its_end(
     right = bytes(header[:16]) + b"\x02" + bytes(header[17:])
     path.write_bytes(20 * (wrong + right))
     monkeypatch.setattr(segment_scan, "MAX_BAD_SPANS", 5)
-    found = [each for each in found_in(root) if each.kind.text == "batch-header"]
+    findings = [finding for finding in found_in(root) if finding.kind.text == "batch-header"]
     size = len(wrong + right)
-    assert [each.position for each in found] == [number * size for number in range(6)]
-    assert "5 damaged places before it; 1830 bytes" in found[-1].evidence
+    assert [finding.position for finding in findings] == [number * size for number in range(6)]
+    assert "5 damaged places before it; 1830 bytes" in findings[-1].evidence
 
 
 def test_the_records_of_a_batch_may_not_leave_its_bytes(tmp_path: Path) -> None:
@@ -142,10 +142,10 @@ def test_the_records_of_a_batch_may_not_leave_its_bytes(tmp_path: Path) -> None:
     for position, header in list(batches(data)):
         struct.pack_into(">ii", data, position + 23, 2**31 - 2, 0)
         struct.pack_into(">i", data, position + 57, 2**31 - 1)
-        _, changed = next(each for each in batches(data) if each[0] == position)
+        _, changed = next(batch for batch in batches(data) if batch[0] == position)
         assert changed.size_bytes == header.size_bytes
         struct.pack_into(">I", data, position + 17, computed_crc(data, position, changed))
     path.write_bytes(data)
     count = sum(1 for _ in batches(data))
-    found = [each for each in found_in(root) if each.kind.text == "records"]
-    assert len(found) == count
+    findings = [finding for finding in found_in(root) if finding.kind.text == "records"]
+    assert len(findings) == count

@@ -88,7 +88,7 @@ def test_a_replica_that_could_not_be_read_is_tried_again(
     path = tmp_path / "progress"
     with monkeypatch.context() as patch:
         patch.setattr("spindle.audit.workers.audit_replica", refuse)
-        assert {each.kind.text for each in audited(root, path).findings} == {"unreadable"}
+        assert {finding.kind.text for finding in audited(root, path).findings} == {"unreadable"}
     assert path.exists()
     report = audited(root, path)
     assert report.resumed == 0
@@ -163,8 +163,8 @@ def test_the_processes_of_a_killed_audit_end(root: Path) -> None:
             assert audit.poll() is None
         audit.kill()
     _, alive = psutil.wait_procs(children, timeout=20)
-    for each in alive:
-        each.kill()
+    for process in alive:
+        process.kill()
     assert alive == []
 
 
@@ -204,7 +204,7 @@ def test_a_throttled_audit_reads_all_directories_at_the_same_time(
     original = workers.audit_replica
     monkeypatch.setattr(workers, "audit_replica", audit_together)
     places = [list_audit([root], None, checks_records=False).places[0] for root in roots]
-    found = workers.audit_all(
+    result = workers.audit_all(
         places, jobs=1, pause_ms=1, bytes_per_second=1 << 30, on_progress=lambda progress: None
     )
-    assert {place.path for place, _ in found} == {place.path for place in places}
+    assert {place.path for place, _ in result} == {place.path for place in places}

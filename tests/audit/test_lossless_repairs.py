@@ -51,12 +51,12 @@ def config_of(topic: str) -> LogConfig:
 
 def records_in(root: Path) -> Records:
     """Return (replica, base offset, checksum) of the batches, in each file up to a damaged one."""
-    found: Records = set()
+    records: Records = set()
     for path in root.glob("*/*.log"):
         with suppress(CorruptRecords, OSError):
             for _, header in batches(path.read_bytes()):
-                found.add((path.parent.name, header.base_offset, header.crc))
-    return found
+                records.add((path.parent.name, header.base_offset, header.crc))
+    return records
 
 
 def readable_after_start(root: Path) -> Records:
@@ -67,14 +67,14 @@ def readable_after_start(root: Path) -> Records:
     except (CorruptLog, OSError, UnexpectedDirectory, DuplicateLogDirectories, ValueError):
         return records_in(root)
     starts = {Path(log.path).name: log.log_start_offset for log in store.all_logs()}
-    store.abandon()
-    return {each for each in records_in(root) if each[1] >= starts.get(each[0], 0)}
+    store.close_without_flush()
+    return {record for record in records_in(root) if record[1] >= starts.get(record[0], 0)}
 
 
 def repaired(root: Path, quarantine: Path) -> tuple[AuditReport, bool]:
     """Apply the safe repairs; return the report before, and whether nothing was left."""
     before = folder_states([root])
-    report = run_audit([root], second_look_ms=0)
+    report = run_audit([root], recheck_ms=0)
     _, left = apply_repairs(repairs_of(report), quarantine, before)
     return report, not left
 
@@ -163,9 +163,26 @@ def test_recovery_points_stay_where_a_start_without_them_would_cut_a_log(
     assert (root / RECOVERY_POINTS).read_bytes() == content
 
 
-def test_clean_offsets_stay_where_a_log_has_gaps(compacted: Path, tmp_path: Path) -> None:
+def test_clean_offsets_are_not_needed_for_the_gaps_of_a_log(
+    compacted: Path, tmp_path: Path
+) -> None:
     root = damaged_copy(compacted, tmp_path / "d1", [], "", is_closed=False)
     (root / "cleaner-offset-checkpoint").write_text("0\n1\nstat")
+    whole = records_in(root)
     _, is_done = repaired(root, tmp_path / "q")
-    assert not is_done
-    assert (root / "cleaner-offset-checkpoint").exists()
+    assert is_done
+    assert readable_after_start(root) == whole
+
+
+def test_a_follower_that_stopped_before_it_asked_about_a_gap_needs_no_repair(
+    compacted: Path, tmp_path: Path
+) -> None:
+    root = damaged_copy(compacted, tmp_path / "d1", [], "", is_closed=False)
+    for name in (RECOVERY_POINTS, "cleaner-offset-checkpoint"):
+        (root / name).write_text("0\n0\n")
+    store = DirectoryStore(OsFileSystem(), str(root))
+    store.load(config_of, NOW_MS)
+    log = store.logs[COMPACTED]
+    assert log.recovery_point_to_store < log.log_end_offset
+    store.close(1)
+    assert [finding.sentence for finding in run_audit([root]).findings] == []

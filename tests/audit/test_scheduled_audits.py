@@ -45,7 +45,7 @@ class Clock:
 def scrubbed(root: Path, history: Path, clock: Clock, until_ms: int | None = None) -> list[str]:
     """Run a scheduled audit; return the names of the replicas that it read."""
     with scrub_history(history, Path.exists, clock, until_ms) as opened:
-        report = run_audit([root], second_look_ms=0, history=opened)
+        report = run_audit([root], recheck_ms=0, history=opened)
     return [replica.place.path.name for replica in report.replicas]
 
 
@@ -96,11 +96,11 @@ def test_files_that_were_not_read_for_long_are_named(root: Path, tmp_path: Path)
     scrubbed(root, history, clock, until_ms=0)
     clock.now_ms = 31 * DAY_MS
     with scrub_history(history, Path.exists, clock, None) as opened:
-        report = run_audit([root], second_look_ms=0)
+        report = run_audit([root], recheck_ms=0)
         places = report.directories[0].replicas
         late = opened.overdue(places, 30)
         assert len(late) == REPLICAS
-        assert [each.was_read for each in late] == [True] + [False] * (REPLICAS - 1)
+        assert [replica.was_read for replica in late] == [True] + [False] * (REPLICAS - 1)
         assert late[0].files == (f"{0:020d}.log",)
         assert late[0].days == 31
         assert opened.overdue(places, 32) == []
@@ -120,9 +120,25 @@ def test_a_replica_of_a_disk_that_is_not_mounted_keeps_its_history(
     root.rmdir()
     away.rename(root)
     with scrub_history(history, Path.exists, Clock(0), None) as opened:
-        (listed,) = run_audit([root], second_look_ms=0).directories
+        (listed,) = run_audit([root], recheck_ms=0).directories
         assert opened.overdue(listed.replicas, 1) == []
     assert "directory-empty" in capsys.readouterr().out
+
+
+def test_a_directory_of_the_history_that_a_run_was_not_given_is_named(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = BrokerDirectory(tmp_path / "d2", node_id=2)
+    other.close()
+    options = ("-j", "1", "--history", str(tmp_path / "history"))
+    assert run(["audit", str(root), str(other.path), *options]) == 0
+    assert "history" not in capsys.readouterr().out
+    assert run(["audit", str(other.path), *options]) == 0
+    text = f"{root} is in the history with {REPLICAS} replicas, but was not given to this audit"
+    assert text in capsys.readouterr().out
+    assert run(["audit", str(other.path), *options, "--json"]) == 0
+    scrub = json.loads(capsys.readouterr().out)["scrub"]
+    assert scrub["leftOut"] == [{"directory": str(root), "replicas": REPLICAS}]
 
 
 def test_findings_of_earlier_runs_are_shown_until_the_replica_is_read_again(
@@ -144,8 +160,10 @@ def test_findings_of_earlier_runs_are_shown_until_the_replica_is_read_again(
         assert run(command) == 1
         assert f"batch-checksum {segment}" in capsys.readouterr().out
         assert run([*command, "--json"]) == 1
-        found = json.loads(capsys.readouterr().out)
-        assert [each["kind"] for each in found["scrub"]["earlierFindings"]] == ["batch-checksum"]
+        result = json.loads(capsys.readouterr().out)
+        assert [finding["kind"] for finding in result["scrub"]["earlierFindings"]] == [
+            "batch-checksum"
+        ]
     assert run(command) == 0
 
 
@@ -160,7 +178,7 @@ def test_findings_of_earlier_runs_are_shown_until_the_replica_is_read_again(
 def test_contradicting_options_are_refused(
     root: Path, capsys: pytest.CaptureFixture[str], options: list[str], complaint: str
 ) -> None:
-    assert run(["audit", str(root), *(each.format(root=root) for each in options)]) == 2
+    assert run(["audit", str(root), *(option.format(root=root) for option in options)]) == 2
     assert complaint in capsys.readouterr().err
 
 

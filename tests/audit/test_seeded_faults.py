@@ -24,7 +24,7 @@ def clean_roots(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def audited(root: Path) -> AuditReport:
-    return run_audit([root], second_look_ms=0)
+    return run_audit([root], recheck_ms=0)
 
 
 def test_clean_directories_have_no_findings(clean_roots: list[Path]) -> None:
@@ -44,9 +44,9 @@ def test_the_fault_is_found(name: str, clean_roots: list[Path], tmp_path: Path) 
         shutil.copytree(rng.choice(clean_roots), root)
         seed_fault(rng, root)
         report = audited(root)
-        found = [finding for finding in report.findings if finding.kind is kind]
-        assert found, [finding.sentence for finding in report.findings]
-        assert all(Path(finding.path).is_relative_to(root) for finding in found)
+        findings = [finding for finding in report.findings if finding.kind is kind]
+        assert findings, [finding.sentence for finding in report.findings]
+        assert all(Path(finding.path).is_relative_to(root) for finding in findings)
         assert repair_plan(repairs_of(report))
 
 

@@ -59,10 +59,12 @@ def test_a_segment_that_is_removed_meanwhile_is_no_finding(
     opened = ReplicaPass(place)
     for suffix in (".log", ".index", ".timeindex"):
         opened.tasks[0].segment.path.with_suffix(suffix).unlink()
-    found = opened.join(task.run(lambda size_bytes: None) for task in opened.tasks)
-    assert found.digest is None
-    assert [each.kind.text for each in found.findings if each.kind.text != "segment-missing"] == [
+    replica = opened.join(task.run(lambda size_bytes: None) for task in opened.tasks)
+    assert replica.digest is None
+    assert [
+        finding.kind.text for finding in replica.findings if finding.kind.text != "segment-missing"
+    ] == [
         "offset-index-missing",
         "time-index-missing",
     ]
-    assert run_audit([root], second_look_ms=0).replicas
+    assert run_audit([root], recheck_ms=0).replicas

@@ -54,7 +54,7 @@ def authorizer(
     *acls: AccessControlEntry, super_users: Iterable[str] = (), allow_everyone: bool = False
 ) -> StandardAuthorizer:
     made = StandardAuthorizer(list(super_users), Denials(lambda: 0), allow_everyone=allow_everyone)
-    made.load({bytes([number]) * 16: each for number, each in enumerate(acls)})
+    made.load({bytes([number]) * 16: acl for number, acl in enumerate(acls)})
     made.complete_load()
     return made
 
@@ -80,7 +80,7 @@ def test_an_acl_that_denies_comes_before_all_that_allow() -> None:
     assert some.allows(BOB, HOST, READ, TOPIC, "t-1")
 
 
-def test_what_is_allowed_implies_that_it_may_be_described_but_no_denial_does() -> None:
+def test_an_allowed_operation_implies_describe_and_a_denial_implies_nothing() -> None:
     for operation in (READ, WRITE, Operation.DELETE, Operation.ALTER):
         assert authorizer(acl("t", operation)).allows(ALICE, HOST, DESCRIBE, TOPIC, "t")
     alters = authorizer(acl("t", Operation.ALTER_CONFIGS))
@@ -230,15 +230,15 @@ def decision(acls: list[AccessControlEntry], operation: Operation, name: str) ->
             else a.resource_name in (name, "*")
         )
     ]
-    found = set()
+    result = set()
     for a in of_resource:
         if a.principal in (ALICE, EVERYBODY) and a.host in (HOST, "*"):
             is_allowing = a.permission_type == Permission.ALLOW
             meant = IMPLYING.get(operation, (operation,)) if is_allowing else (operation,)
             if a.operation in (*meant, Operation.ALL):
-                found.add("allow" if is_allowing else "deny")
-    if found:
-        return "deny" if "deny" in found else "allow"
+                result.add("allow" if is_allowing else "deny")
+    if result:
+        return "deny" if "deny" in result else "allow"
     return "deny" if of_resource else "default"
 
 

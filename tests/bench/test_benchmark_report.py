@@ -76,7 +76,7 @@ def test_goals_against_kafka_are_not_those_against_an_earlier_spindle() -> None:
         (("before", "spindle"), [{}, {"before": 1.05}]),
         (("kafka", "before", "spindle"), [{"kafka": 1.7}, {"kafka": 0.25, "before": 1.05}]),
     ]:
-        assert [found.goals for found in Results(programs).lines([item])] == goals
+        assert [line.goals for line in Results(programs).lines([item])] == goals
 
 
 def test_the_table_has_goal_and_verdict_in_each_row() -> None:
@@ -115,7 +115,7 @@ def document(load: float, *lines: Line) -> dict[str, Any]:
             "spark_records": 10,
         },
         "programs": ["kafka", "spindle"],
-        "lines": [found.as_json() for found in lines],
+        "lines": [line.as_json() for line in lines],
         "failures": ["work on kafka: it broke"],
         "skipped": {"other": "no disk"},
     }

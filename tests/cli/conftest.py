@@ -18,7 +18,7 @@ def up() -> Iterator[dict[str, Any]]:
     ) as process:
         assert process.stdout is not None
         events = map(json.loads, process.stdout)
-        ready: dict[str, Any] = next(each for each in events if each["event"] == "ready")
+        ready: dict[str, Any] = next(event for event in events if event["event"] == "ready")
         try:
             yield ready
         finally:

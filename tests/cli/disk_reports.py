@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from spindle.cli.disks.survey import BrokerReport
+from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.client.admin.cluster import ClusterNode
 from spindle.client.disks import BrokerDisks, DiskView, DiskWork, MoveView, OperationsView
 from spindle.common.ids import TopicPartition

@@ -25,7 +25,7 @@ from spindle.client.admin.cluster import (
     QuorumReplica,
 )
 from spindle.client.admin.partitions import Reassignment
-from spindle.client.cluster import ClusterView, PartitionView, TopicView
+from spindle.client.cluster_metadata import ClusterView, PartitionView, TopicView
 from spindle.client.disks import CordonView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ApiError, ErrorCode
@@ -72,7 +72,7 @@ def test_the_life_of_a_topic(say: Say, refused: Say) -> None:
     say("topic", "alter", "life", "-p", "3", "-c", "cleanup.policy=compact", "-d", "retention.ms")
     (described,) = json.loads(say("topic", "describe", "life", "--json"))
     assert described["settings"] == {"cleanup.policy": "compact"}
-    assert [each["leader"] for each in described["partitions"]] == [1, 1, 1]
+    assert [partition["leader"] for partition in described["partitions"]] == [1, 1, 1]
     assert say("topic", "delete", "life") == "deleted life\n"
     assert refused("topic", "describe", "life") == "there is no topic 'life'\n"
 
@@ -95,8 +95,8 @@ def test_a_right_that_is_missing_is_named_with_its_topic(
 def test_internal_topics_are_shown_on_demand(say: Say) -> None:
     # The first request for a coordinator creates the topic of the groups.
     say("consume", "--topic", "absent", "--group", "g", "--timeout-ms", "0")
-    names = [each["topic"] for each in json.loads(say("topic", "list", "--json"))]
-    every = [each["topic"] for each in json.loads(say("topic", "list", "--internal", "--json"))]
+    names = [load["topic"] for load in json.loads(say("topic", "list", "--json"))]
+    every = [load["topic"] for load in json.loads(say("topic", "list", "--internal", "--json"))]
     assert "__consumer_offsets" not in names
     assert "__consumer_offsets" in every
 
@@ -107,7 +107,7 @@ def test_a_consumer_names_the_offset_that_is_gone_and_where_it_goes_on(
     say("topic", "create", "gone")
     words = ("consume", "--topic", "gone", "--partition", "0", "--offset", "7", "--timeout-ms", "0")
     assert run(words) == 0
-    told = "offset 7 of partition gone-0 is not there; the consumer goes on at offset 0\n"
+    told = "offset 7 is out of range for gone-0; the consumer goes on at offset 0\n"
     assert told in capsys.readouterr().err
 
 
@@ -183,9 +183,9 @@ def test_groups_that_cannot_be_deleted_are_a_failure_in_one_sentence(
 def test_new_positions_as_json(say: Say) -> None:
     say("topic", "create", "positions", "-p", "2", "-r", "1")
     select = ("--reset-offsets", "--group", "g", "--topic", "positions", "--to-earliest")
-    found = json.loads(say("groups", *select, "--dry-run", "--json"))
-    assert sorted(each["partition"] for each in found) == [0, 1]
-    assert {(each["group"], each["topic"], each["offset"]) for each in found} == {
+    result = json.loads(say("groups", *select, "--dry-run", "--json"))
+    assert sorted(item["partition"] for item in result) == [0, 1]
+    assert {(item["group"], item["topic"], item["offset"]) for item in result} == {
         ("g", "positions", 0)
     }
 
@@ -205,8 +205,8 @@ def test_the_directories_of_a_node(say: Say, up: dict[str, Any]) -> None:
     assert [line.split()[1] for line in lines[1:]] == up["nodes"][0]["log_dirs"]
     document = json.loads(say("log-dirs", "--describe", "--json"))
     (broker,) = document["brokers"]
-    assert all(each["totalBytes"] >= each["usableBytes"] > 0 for each in broker["logDirs"])
-    assert not any(each["isCordoned"] for each in broker["logDirs"])
+    assert all(log_dir["totalBytes"] >= log_dir["usableBytes"] > 0 for log_dir in broker["logDirs"])
+    assert not any(log_dir["isCordoned"] for log_dir in broker["logDirs"])
 
 
 def test_the_table_of_directories() -> None:
@@ -247,7 +247,7 @@ def test_the_status_counts_what_needs_attention() -> None:
         1: PartitionView(1, -1, 3, (2,), (2,), (2,)),
     }
     voter = QuorumReplica(1, ZERO_UUID, 9, -1, -1)
-    found = Status(
+    status = Status(
         ClusterDescription("id", 1, nodes),
         QuorumDescription(1, 4, 9, (voter,), (), {}),
         ClusterView(topics={"t": TopicView("t", ZERO_UUID, False, partitions)}),
@@ -260,7 +260,7 @@ def test_the_status_counts_what_needs_attention() -> None:
             silent(2),
         ),
     )
-    assert status_lines(found) == [
+    assert status_lines(status) == [
         "cluster     id",
         "controller  1 leads in epoch 4, voters 1",
         "topics      1 with 2 partitions",
@@ -295,14 +295,14 @@ def test_the_status_names_replicas_on_lost_disks_apart_from_those_of_brokers_tha
         2: PartitionView(2, -1, 3, (1,), (1,), ()),
         3: PartitionView(3, -1, 3, (1,), (), (1,)),
     }
-    found = Status(
+    status = Status(
         ClusterDescription("id", 1, nodes),
         QuorumDescription(1, 4, 9, (), (), {}),
         ClusterView(topics={"t": TopicView("t", ZERO_UUID, False, partitions)}),
         (report(disk("/d", failure="EIO")), silent(2)),
     )
-    assert found.leaderless_on_lost_disks == {TopicPartition("t", 0): (1,)}
-    lines = status_lines(found)
+    assert status.leaderless_on_lost_disks == {TopicPartition("t", 0): (1,)}
+    lines = status_lines(status)
     assert (
         "            t-0: broker 1 would lead, but the replica is on no directory that is online; "
         "bring its disk back, then run `spindle disks readmit`."
@@ -313,14 +313,14 @@ def test_the_status_names_replicas_on_lost_disks_apart_from_those_of_brokers_tha
 
 
 def test_the_status_counts_moves_between_directories() -> None:
-    found = Status(
+    status = Status(
         ClusterDescription("id", 1, (ClusterNode(1, "a", 9092, None, False),)),
         QuorumDescription(1, 4, 9, (), (), {}),
         ClusterView(),
         (report(disk("/d/1"), disk("/d/2"), moves=(move(5),)),),
     )
-    assert "moves       1 between directories" in status_lines(found)
-    assert found.problems() == []
+    assert "moves       1 between directories" in status_lines(status)
+    assert status.problems() == []
 
 
 def test_a_replica_that_a_move_adds_is_no_problem_until_it_should_be_in_sync() -> None:
@@ -329,7 +329,7 @@ def test_a_replica_that_a_move_adds_is_no_problem_until_it_should_be_in_sync() -
         1: PartitionView(1, 1, 3, (1, 2, 3), (1, 2), ()),
     }
     nodes = (ClusterNode(1, "a", 9092, None, False), ClusterNode(2, "b", 9092, None, False))
-    found = Status(
+    status = Status(
         ClusterDescription("id", 1, nodes),
         QuorumDescription(1, 4, 9, (), (), {}),
         ClusterView(topics={"t": TopicView("t", ZERO_UUID, False, partitions)}),
@@ -339,25 +339,25 @@ def test_a_replica_that_a_move_adds_is_no_problem_until_it_should_be_in_sync() -
         TopicPartition("t", 0): Reassignment((1, 2), (2,), ()),
         TopicPartition("t", 1): Reassignment((1, 2, 3), (3,), ()),
     }
-    assert len(found.under_replicated) == 2
-    moving = found._replace(reassigned=moves)
+    assert len(status.under_replicated) == 2
+    moving = status._replace(reassigned=moves)
     assert moving.problems() == []
     assert "moves       2 between brokers, 1 between directories" in status_lines(moving)
     assert status_document(moving)["reassignedPartitions"] == ["t-0", "t-1"]
 
 
 def test_throttles_without_moves_are_named_with_the_command_that_removes_them() -> None:
-    found = Status(
+    status = Status(
         ClusterDescription("id", 1, ()),
         QuorumDescription(1, 4, 9, (), (), {}),
         ClusterView(),
         (),
         throttled=(2, 3),
     )
-    lines = status_lines(found)
+    lines = status_lines(status)
     assert "throttles   brokers 2, 3 have throttles for moves, but nothing moves" in lines
     assert any("--entity-name 2 --delete-config leader.replication" in line for line in lines)
-    assert found.problems() == []
+    assert status.problems() == []
 
 
 def test_a_table_without_rows_is_its_head() -> None:
@@ -384,9 +384,9 @@ def test_a_replica_moves_to_another_directory(say: Say, up: dict[str, Any], tmp_
     say("topic", "create", "moved", "-p", "1")
     (broker,) = json.loads(say("log-dirs", "--json"))["brokers"]
     (here,) = (
-        each["logDir"]
-        for each in broker["logDirs"]
-        if any(p["partition"] == "moved-0" for p in each["partitions"])
+        log_dir["logDir"]
+        for log_dir in broker["logDirs"]
+        if any(p["partition"] == "moved-0" for p in log_dir["partitions"])
     )
     there = next(path for path in up["nodes"][0]["log_dirs"] if path != here)
     plan = tmp_path / "plan.json"

@@ -5,7 +5,7 @@ import pytest
 from spindle.cli.tools.failures import ToolFailed, UsageError
 from spindle.cli.tools.line_reader import LineFormat, key_values
 from spindle.cli.tools.record_format import DEFAULT_FORMATTER, RecordFormat, check_formatter
-from spindle.client.wire.reader import ConsumedRecord
+from spindle.client.blocking.reader import ConsumedRecord
 from spindle.common.ids import TopicPartition
 
 RECORD = ConsumedRecord(
@@ -19,11 +19,13 @@ def test_a_line_is_a_value() -> None:
 
 
 def test_headers_key_and_value() -> None:
-    found = LineFormat.of({"parse.key": "true", "parse.headers": "TRUE", "null.marker": "NULL"})
-    record = found.record("h:1,i:NULL\tk\tv", 1, 0)
+    line_format = LineFormat.of(
+        {"parse.key": "true", "parse.headers": "TRUE", "null.marker": "NULL"}
+    )
+    record = line_format.record("h:1,i:NULL\tk\tv", 1, 0)
     assert list(record.headers) == [("h", b"1"), ("i", None)]
     assert (record.key, record.value) == (b"k", b"v")
-    record = found.record("NULL\tNULL\tNULL", 1, 0)
+    record = line_format.record("NULL\tNULL\tNULL", 1, 0)
     assert (list(record.headers), record.key, record.value) == ([], None, None)
 
 
@@ -57,19 +59,29 @@ def test_properties_of_a_command_line() -> None:
 
 def test_a_record_in_full() -> None:
     names = ("timestamp", "partition", "offset", "epoch", "headers", "key")
-    found = RecordFormat.of({f"print.{name}": "true" for name in names} | {"key.separator": "|"})
-    assert found.line(RECORD) == (b"CreateTime:1500|Partition:2|Offset:7|Epoch:3|a:1,b:null|k|v\n")
+    record_format = RecordFormat.of(
+        {f"print.{name}": "true" for name in names} | {"key.separator": "|"}
+    )
+    assert record_format.line(RECORD) == (
+        b"CreateTime:1500|Partition:2|Offset:7|Epoch:3|a:1,b:null|k|v\n"
+    )
     bare = RECORD._replace(timestamp_ms=-1, headers=(), key=None)
-    assert found.line(bare) == b"NO_TIMESTAMP|Partition:2|Offset:7|Epoch:3|NO_HEADERS|null|v\n"
-    assert found.line(RECORD._replace(has_append_time=True)).startswith(b"LogAppendTime:1500|")
+    assert (
+        record_format.line(bare) == b"NO_TIMESTAMP|Partition:2|Offset:7|Epoch:3|NO_HEADERS|null|v\n"
+    )
+    assert record_format.line(RECORD._replace(has_append_time=True)).startswith(
+        b"LogAppendTime:1500|"
+    )
 
 
 def test_numbers_as_values() -> None:
     name = "org.apache.kafka.common.serialization.LongDeserializer"
-    found = RecordFormat.of({"value.deserializer": name})
-    assert found.line(RECORD._replace(value=(-2).to_bytes(8, "big", signed=True))) == b"-2\n"
+    record_format = RecordFormat.of({"value.deserializer": name})
+    assert (
+        record_format.line(RECORD._replace(value=(-2).to_bytes(8, "big", signed=True))) == b"-2\n"
+    )
     with pytest.raises(ToolFailed, match="Size of data received by LongDeserializer is not 8"):
-        found.line(RECORD)
+        record_format.line(RECORD)
 
 
 def test_classes_that_are_not_known() -> None:

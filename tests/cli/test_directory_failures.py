@@ -1,7 +1,7 @@
 """Directories that go offline during an execution are told, and named again in its last line."""
 
 from spindle.cli.execution.directory_failures import DirectoryFailures, with_failures
-from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.execution.progress_events import ProgressEvent
 
 ALL = (1, 2)
 
@@ -34,7 +34,7 @@ def test_a_broker_that_is_silent_has_not_got_its_directories_back() -> None:
 
 
 def test_the_last_line_of_an_execution_names_what_failed_meanwhile() -> None:
-    last = ExecutionStep("empty", "1:/b has no replicas and is cordoned", {"isCordoned": True})
+    last = ProgressEvent("empty", "1:/b has no replicas and is cordoned", {"isCordoned": True})
     calm = with_failures(last, [])
     assert (calm.text, calm.facts) == (last.text, {"isCordoned": True, "wentOffline": []})
     end = with_failures(last, ["2:/a", "3:/c"])

@@ -11,7 +11,7 @@ from spindle.cli.disks import readmit_command, retire_command
 from spindle.cli.disks.group import disks
 from spindle.cli.main import run
 from spindle.common.ids import TopicPartition
-from spindle.disks.alteration import DirectoryInUse, ReplicaState
+from spindle.disks.alter_disks import DirectoryInUse, ReplicaState
 
 
 def test_every_command_of_the_group_is_where_the_group_says() -> None:
@@ -28,10 +28,10 @@ def test_the_list_names_every_directory(
     assert run(("disks", "list", "--json")) == 0
     (broker,) = json.loads(capsys.readouterr().out)["brokers"]
     assert broker["broker"] == 1
-    assert [each["path"] for each in broker["directories"]] == up["nodes"][0]["log_dirs"]
+    assert [directory["path"] for directory in broker["directories"]] == up["nodes"][0]["log_dirs"]
     assert run(("disks", "list")) == 0
     shown = capsys.readouterr().out
-    assert all(each["directoryId"] in shown for each in broker["directories"])
+    assert all(directory["directoryId"] in shown for directory in broker["directories"])
 
 
 def test_a_directory_is_added_and_retired_and_a_full_one_is_not(

@@ -13,7 +13,7 @@ from spindle.cli.main import run
 from spindle.cli.tools.bootstrap import connect
 from spindle.client.admin import cordons
 from spindle.client.admin.configs import alter, describe
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.config.cordon_notes import CordonNote, parse_notes
 from spindle.config.resources import ConfigResourceType
 
@@ -29,8 +29,8 @@ def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 def stored(bootstrap: str) -> dict[str, str | None]:
     """Return the dynamic values of the node that concern cordons."""
     with connect(bootstrap, {}) as client:
-        found = describe(client, ConfigResourceType.BROKER, "1")
-    return {each.name: each.value for each in found if each.name in (CORDONS, NOTES)}
+        configs = describe(client, ConfigResourceType.BROKER, "1")
+    return {config.name: config.value for config in configs if config.name in (CORDONS, NOTES)}
 
 
 def change(bootstrap: str, values: dict[str, str], deleted: Sequence[str] = ()) -> None:
@@ -122,11 +122,11 @@ def test_of_two_cordons_at_the_same_moment_both_stay(
 
     def meanwhile(*arguments: Any) -> Any:
         """Answer with what is cordoned now; then another operator changes it."""
-        found = described(*arguments)
+        configs = described(*arguments)
         monkeypatch.setattr(cordons, "describe", described)
         with connect(bootstrap, {}) as other:
             others.pop(0)(other)
-        return found
+        return configs
 
     with connect(bootstrap, {}) as client:
         cordons.cordon(client, 1, CordonNote(third))
@@ -170,7 +170,7 @@ def test_a_change_by_another_tool_leaves_no_note_for_a_later_cordon(
     change(bootstrap, {}, [CORDONS])
 
 
-def test_what_cannot_be_cordoned_is_named(
+def test_a_directory_that_cannot_be_cordoned_is_named(
     up: dict[str, Any],
     bootstrap: str,
     directories: list[str],
@@ -196,7 +196,7 @@ def test_durations(text: str, duration_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "2", "h", "0s", "-1h", "1h 30m", "1m1h", "2 h", "1.5h"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     @click.command()
     @click.option("--for", "duration_ms", type=DurationMs())
     def command(duration_ms: int) -> None:

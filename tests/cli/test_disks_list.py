@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from disk_reports import MIB, disk, move, report, silent
 
-from spindle.cli.disks import survey
+from spindle.cli.disks import broker_poll
 from spindle.cli.disks.list_command import list_lines
 from spindle.cli.disks.state_text import cordon_text, state_text
-from spindle.cli.history.forecasts import Forecasts
-from spindle.cli.history.history_folder import RecordedHistory
 from spindle.cli.main import run
+from spindle.cli.sampling.forecasts import Forecasts
+from spindle.cli.sampling.history_folder import RecordedHistory
 from spindle.client.admin.cluster import ClusterDescription, ClusterNode
+from spindle.client.blocking.client import WireClient
 from spindle.client.disks import CordonView
 from spindle.client.errors import UnsupportedByPeer
-from spindle.client.wire.cluster import WireClient
 from spindle.disks.device_health import DeviceHealth
 
 NOW_MS = int(datetime(2026, 3, 4, 14, 5, 0).timestamp()) * 1000
@@ -110,14 +110,16 @@ def test_a_broker_that_is_down_has_a_row_and_the_exit_code_says_so(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         free_port = server.getsockname()[1]
-    real = survey.describe_brokers
+    real = broker_poll.describe_brokers
 
     def with_a_dead_one(client: WireClient) -> ClusterDescription:
-        found = real(client)
+        description = real(client)
         dead = ClusterNode(2, "127.0.0.1", free_port, None, True)
-        return ClusterDescription(found.cluster_id, found.controller_id, (*found.nodes, dead))
+        return ClusterDescription(
+            description.cluster_id, description.controller_id, (*description.nodes, dead)
+        )
 
-    monkeypatch.setattr(survey, "describe_brokers", with_a_dead_one)
+    monkeypatch.setattr(broker_poll, "describe_brokers", with_a_dead_one)
     assert run(("disks", "list")) == 1
     *_, last = capsys.readouterr().out.splitlines()
     assert last.split()[0] == "2"
@@ -141,8 +143,8 @@ def test_a_broker_without_the_private_api_is_listed_with_what_kafka_tells(
     assert run(("disks", "list", "--json")) == 0
     (broker,) = json.loads(capsys.readouterr().out)["brokers"]
     assert broker["isSpindle"] is False
-    for each in broker["directories"]:
-        assert (each["directoryId"], each["work"]) == (None, None)
-        assert (each["partitions"], each["leaders"]) == (1, 1)
-        assert each["totalBytes"] >= each["usableBytes"] > 0
+    for directory in broker["directories"]:
+        assert (directory["directoryId"], directory["work"]) == (None, None)
+        assert (directory["partitions"], directory["leaders"]) == (1, 1)
+        assert directory["totalBytes"] >= directory["usableBytes"] > 0
     assert run(("topic", "delete", "held", "-y")) == 0

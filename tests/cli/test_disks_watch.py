@@ -17,9 +17,9 @@ import pytest
 from disk_reports import GIB, MIB, NOTHING, disk, move, report, silent
 from tools import failure_code
 
+from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.cli.disks.rates import BrokerRates, quantile_ms
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
-from spindle.cli.disks.survey import BrokerReport
 from spindle.cli.durations import duration_text, span_text
 from spindle.cli.main import run
 from spindle.cli.terminal import BAD, UNUSUAL, shortened
@@ -44,9 +44,9 @@ def busy_disk(seconds: int, path: str = "/d/1") -> DiskView:
 def watched(reports: Sequence[BrokerReport]) -> BrokerPicture:
     """Return the last of several reports of one broker, with its rates."""
     rates = BrokerRates()
-    for each in reports:
-        assert each.disks is not None
-        disks, moves = rates.add(each.disks)
+    for broker in reports:
+        assert broker.disks is not None
+        disks, moves = rates.add(broker.disks)
     return BrokerPicture(reports[-1], disks, moves)
 
 
@@ -92,9 +92,9 @@ def test_a_broker_that_comes_back_has_rates_after_two_answers() -> None:
         (500, 8, 1, False),
         (1_500, 8, 2, True),
     ):
-        found = report(busy_disk(seconds), steady_ms=steady_ms, epoch=epoch).disks
-        assert found is not None
-        disks, _ = rates.add(found)
+        broker_disks = report(busy_disk(seconds), steady_ms=steady_ms, epoch=epoch).disks
+        assert broker_disks is not None
+        disks, _ = rates.add(broker_disks)
         assert bool(disks) == is_known
 
 
@@ -135,7 +135,7 @@ def test_a_directory_has_its_numbers() -> None:
     assert picture[3].split()[-2:] == ["25%", "3"]
 
 
-def test_what_is_unusual_stands_below_its_directory_in_colour() -> None:
+def test_unusual_states_are_printed_below_their_directory_in_colour() -> None:
     disks = (
         disk("/d/1", cordons=(CordonView("watermark"),)),
         disk("/d/2", failure="EIO while writing t-3/0.log"),
@@ -159,12 +159,12 @@ def test_a_move_has_progress_rate_and_time_left() -> None:
         report(disk("/d/1"), disk("/d/2"), steady_ms=ms, moves=(move(left),))
         for ms, left in ((1000, GIB), (2000, GIB * 3 // 4))
     ]
-    each = watched(reports)
-    assert texts(each)[-1] == "  t-3 from /d/1 to /d/2:  25 % of 1.0 GiB  256.0 MiB/s  0:03 left"
-    assert texts(each, 100)[-1] == (
+    picture = watched(reports)
+    assert texts(picture)[-1] == "  t-3 from /d/1 to /d/2:  25 % of 1.0 GiB  256.0 MiB/s  0:03 left"
+    assert texts(picture, 100)[-1] == (
         "  t-3 → 2  █████░░░░░░░░░░░░░░░  25 % of 1.0 GiB  256.0 MiB/s  0:03 left"
     )
-    plain = watch_lines([each], NOW_MS, 100, has_blocks=False)[-1].text
+    plain = watch_lines([picture], NOW_MS, 100, has_blocks=False)[-1].text
     assert "█" not in plain
     verifying = replace(move(0), state="verifying")
     assert texts(watched([report(disk(), moves=(verifying,))]))[-1].endswith("-/s  verifying")
@@ -173,8 +173,8 @@ def test_a_move_has_progress_rate_and_time_left() -> None:
 @pytest.mark.parametrize("width", [20, 60, 80, 100, 120, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     disks = [busy_disk(3, f"/a/rather/long/path/of/a/mounted/disk-{n}/kafka") for n in range(3)]
-    each = watched([report(*disks), report(*disks, steady_ms=12_000, moves=(move(MIB),))])
-    picture = texts(each, width)
+    result = watched([report(*disks), report(*disks, steady_ms=12_000, moves=(move(MIB),))])
+    picture = texts(result, width)
     assert max(map(len, picture)) <= width
     if width >= 80:
         assert "QUEUE" in picture[1]
@@ -233,9 +233,9 @@ def test_each_interval_prints_one_object(
     assert len(documents) == 2
     for document in documents:
         (broker,) = document["brokers"]
-        for each in broker["directories"]:
-            assert each["rates"]["busy"] >= 0
-            assert set(each["rates"]["write"]) == {"count", "meanMs", "medianMs", "p99Ms"}
+        for directory in broker["directories"]:
+            assert directory["rates"]["busy"] >= 0
+            assert set(directory["rates"]["write"]) == {"count", "meanMs", "medianMs", "p99Ms"}
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from spindle.cli.drain import drain_run
-from spindle.cli.drain.taking_out import TakingOut, take_out
+from spindle.cli.drain.after_drain import AfterDrain, take_out
 from spindle.cli.execution import cordons, planning
 from spindle.cli.execution import executor as executor_module
+from spindle.cli.execution.active_moves import ActiveMoves
 from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.moves_under_way import MovesUnderWay
-from spindle.cli.execution.plan_under_way import PlanUnderWay
-from spindle.cli.execution.steps import ExecutionStep, printing
+from spindle.cli.execution.progress_events import ProgressEvent, printing
+from spindle.cli.execution.running_plan import PlanUnderWay
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.snapshot import read_snapshot
@@ -33,16 +33,16 @@ from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.configs import ReportedSource, describe
 from spindle.client.admin.cordons import CordonRefused, cordoned_entries, uncordon
 from spindle.client.admin.partitions import list_reassignments
-from spindle.client.cluster import ClusterView, PartitionView, TopicView
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.transport import BlockingConnection
+from spindle.client.cluster_metadata import ClusterView, PartitionView, TopicView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ConfigResourceType
+from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
-from spindle.planner.plans import drain
 
 
 def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_the_file_of_a_drain_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     saved = ExecutionFile(path, "id", "drain 2:/d", ["/d"], throttled, [1, 2], '{"version":1}')
     saved.save()
     assert open_execution_file(path, "id", "drain 2:/d") == saved
-    assert [each.name for each in tmp_path.iterdir()] == ["drain.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["drain.json"]
     saved.cordoned = []
     saved.end()
     assert open_execution_file(path, "id", "drain 2:/d") == ExecutionFile(
@@ -78,7 +78,7 @@ def test_a_full_disk_leaves_the_old_file_of_a_drain_and_is_named(
         saved.save()
     assert caught.value.filename == str(path)
     assert open_execution_file(path, "id", "drain 2:/d").brokers == [1]
-    assert [each.name for each in tmp_path.iterdir()] == ["drain.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["drain.json"]
 
 
 def test_the_file_of_another_drain_is_refused(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_the_file_of_another_drain_is_refused(tmp_path: Path) -> None:
         '"cordoned": [5]}',
     )
     wrong = (
-        *(whole + each for each in inside),
+        *(whole + name for name in inside),
         whole + '"cordoned": 5}',
         whole + '"round": 5}',
         "[" * 100_000,
@@ -112,7 +112,8 @@ def directories(capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[int, bool
     assert run(("disks", "list", "--json")) == 0
     (broker,) = json.loads(capsys.readouterr().out)["brokers"]
     return {
-        each["path"]: (each["partitions"], bool(each["cordons"])) for each in broker["directories"]
+        directory["path"]: (directory["partitions"], bool(directory["cordons"]))
+        for directory in broker["directories"]
     }
 
 
@@ -183,7 +184,7 @@ def test_a_drain_that_cannot_go_on_leaves_no_throttles(
         assert run(("drain", "1", "--state", str(state))) == 1
         assert "--cancel removes them" in capsys.readouterr().err
         kept = describe(client, ConfigResourceType.BROKER, "1", BETWEEN_BROKERS)
-    assert not any(each.source is ReportedSource.DYNAMIC_BROKER_CONFIG for each in kept)
+    assert not any(item.source is ReportedSource.DYNAMIC_BROKER_CONFIG for item in kept)
     left = open_execution_file(state, cluster_id, "drain 1")
     assert (left.brokers, left.cordoned) == ([], ["/d"])
 
@@ -193,10 +194,10 @@ def test_throttles_that_another_execution_removes_are_set_again(
 ) -> None:
     looks = iter([1, 1, 0])
 
-    def moves(*_: object) -> MovesUnderWay:
+    def moves(*_: object) -> ActiveMoves:
         if (count := next(looks)) and executor.file.brokers:
             remove_throttles(client, [1], [])
-        return MovesUnderWay(
+        return ActiveMoves(
             {}, dict.fromkeys([Replica(1, TopicPartition("t", 0))] * count, 0), {}, {}
         )
 
@@ -241,35 +242,37 @@ def test_a_cordon_that_the_broker_hears_of_late_is_removed_all_the_same(
 
     monkeypatch.setattr(cordons, "uncordon", uncordon_late)
     file = ExecutionFile(tmp_path / "drain.json", "id", "drain 1:/d", ["/d"])
-    told: list[ExecutionStep] = []
+    told: list[ProgressEvent] = []
     with connect(bootstrap, {}) as client:
         cordons.remove_cordons(client, 1, file, told.append)
     assert (tries, told, file.cordoned) == (["/d"] * 3, [], [])
 
 
-def test_what_changes_after_the_plan_is_left_out_or_refused_and_planned_again(
+def test_replicas_that_change_after_the_plan_are_skipped_or_planned_again(
     bootstrap: str, tmp_path: Path
 ) -> None:
     assert run(("topic", "create", "gone", "-p", "4", "-r", "1")) == 0
     assert run(("topic", "create", "kept", "-p", "4", "-r", "1")) == 0
-    told: list[ExecutionStep] = []
+    told: list[ProgressEvent] = []
     with connect(bootstrap, {}) as client:
         model = read_snapshot(client, 2**30).model
-        place = next(each for each in model.partitions if each.name.topic == "kept").directories[0]
+        place = next(
+            partition for partition in model.partitions if partition.name.topic == "kept"
+        ).directories[0]
         plan = drain(model, [place], PlanLimits(parallel_moves=9))
         targets = {str(model.directories[move.target]) for move in plan.rounds[0].moves}
         assert run(("topic", "delete", "gone", "--yes")) == 0
-        for each in targets:
-            assert run(("disks", "cordon", *each.split(":", 1))) == 0
+        for target in targets:
+            assert run(("disks", "cordon", *target.split(":", 1))) == 0
         file = ExecutionFile(tmp_path / "drain.json", "id", "drain")
         executor = RoundExecutor(client, file, PlanLimits(), told.append)
         executor.run(plan)
         assert executor.refused
         assert {step.event for step in told} == {"round", "refused"}
-        assert not any("gone" in each for each in executor.refused)
+        assert not any("gone" in name for name in executor.refused)
         executor.unthrottle()
-    for each in targets:
-        assert run(("disks", "uncordon", *each.split(":", 1))) == 0
+    for target in targets:
+        assert run(("disks", "uncordon", *target.split(":", 1))) == 0
 
 
 def test_ctrl_c_stops_the_copies_inside_a_broker_although_the_drain_has_cordoned_their_source(
@@ -357,7 +360,7 @@ def test_the_metadata_log_directory_is_not_drained_to_be_retired(
 
 def test_a_broker_that_runs_is_not_forgotten(bootstrap: str) -> None:
     with connect(bootstrap, {}) as client, pytest.raises(CommandFailed, match="stop it, and give"):
-        take_out(client, TakingOut.UNREGISTER, "1", print)
+        take_out(client, AfterDrain.UNREGISTER, "1", print)
 
 
 def test_a_broker_that_has_replicas_again_is_not_forgotten() -> None:
@@ -370,7 +373,7 @@ def test_a_broker_that_has_replicas_again_is_not_forgotten() -> None:
 
     client = cast("WireClient", ClusterWithoutBroker3())
     with pytest.raises(CommandFailed, match="broker 3 has 1 replica again, such as new-0"):
-        take_out(client, TakingOut.UNREGISTER, "3", print)
+        take_out(client, AfterDrain.UNREGISTER, "3", print)
 
 
 def test_a_broker_is_not_forgotten_while_topics_are_hidden_from_the_user() -> None:
@@ -386,7 +389,7 @@ def test_a_broker_is_not_forgotten_while_topics_are_hidden_from_the_user() -> No
 
     client = cast("WireClient", ClusterWithSecretTopic())
     with pytest.raises(CommandFailed, match="does not show 1 topic that brokers hold, such as sec"):
-        take_out(client, TakingOut.UNREGISTER, "3", print)
+        take_out(client, AfterDrain.UNREGISTER, "3", print)
 
 
 def test_a_topic_that_is_created_just_before_the_cordon_leaves_as_well(
@@ -436,5 +439,5 @@ def test_a_drained_directory_is_retired_and_keeps_no_cordon(
 
 
 def test_names_in_steps_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    printing(as_json=False)(ExecutionStep("cordoned", "cordoned /d\x1b[2J of broker 1\nand more"))
+    printing(as_json=False)(ProgressEvent("cordoned", "cordoned /d\x1b[2J of broker 1\nand more"))
     assert capsys.readouterr().out == "cordoned /d\\x1b[2J of broker 1\nand more\n"

@@ -29,7 +29,7 @@ def started(folder: Path) -> Iterator[str]:
     with subprocess.Popen([*UP, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         events = map(json.loads, process.stdout)
-        ready = next(each for each in events if each["event"] == "ready")
+        ready = next(event for event in events if event["event"] == "ready")
         try:
             yield str(ready["bootstrap_servers"])
         finally:
@@ -78,9 +78,9 @@ def test_a_drain_does_not_fill_a_disk_that_others_fill_meanwhile(
     assert run(("produce-perf", "--topic", "t", *load)) == 0
     with connect(small_disks, {}) as client:
         ((replica, source),) = (
-            (each, path)
-            for each, path in places_of(client).directories.items()
-            if each.partition.topic == "t"
+            (item, path)
+            for item, path in places_of(client).directories.items()
+            if item.partition.topic == "t"
         )
         words = (f"1:{source}", "--throttle", "1MiB", "--state", str(tmp_path / "drain.json"))
         with subprocess.Popen([*DRAIN, *words], stdout=subprocess.PIPE, text=True) as drain:
@@ -100,5 +100,5 @@ def test_a_drain_does_not_fill_a_disk_that_others_fill_meanwhile(
         assert rest.splitlines()[-1] == f"1:{source} has no replicas and is cordoned"
         assert places_of(client).directories[replica] not in (source, target)
         (views,) = client.describe_log_dirs().values()
-        assert {each.error for each in views} == {ErrorCode.NONE}
-        assert [each.path for each in views if each.is_cordoned] == [source]
+        assert {view.error for view in views} == {ErrorCode.NONE}
+        assert [view.path for view in views if view.is_cordoned] == [source]

@@ -9,11 +9,11 @@ import pytest
 from spindle.cli.drain import drain_run
 from spindle.cli.execution import executor as executor_module
 from spindle.cli.execution import plan_rounds
+from spindle.cli.execution.active_moves import ActiveMoves
 from spindle.cli.execution.execution_file import ExecutionFile, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.cli.execution.interruption import undone_by_interrupt
-from spindle.cli.execution.moves_under_way import MovesUnderWay
-from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.execution.progress_events import ProgressEvent
 from spindle.cli.execution.topic_throttles import (
     add_entries,
     remove_entries,
@@ -29,8 +29,8 @@ from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS
 from spindle.client.admin import configs
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.partitions import Reassignment
-from spindle.client.cluster import ClusterView
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import ClusterView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
@@ -43,9 +43,11 @@ FOLLOWERS = "follower.replication.throttled.replicas"
 def throttled(client: WireClient, topic: str) -> dict[str, str | None]:
     """Return the throttled replicas that are set for a topic."""
     return {
-        each.name: each.value
-        for each in configs.describe(client, ConfigResourceType.TOPIC, topic, (LEADERS, FOLLOWERS))
-        if each.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
+        config.name: config.value
+        for config in configs.describe(
+            client, ConfigResourceType.TOPIC, topic, (LEADERS, FOLLOWERS)
+        )
+        if config.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
     }
 
 
@@ -74,14 +76,14 @@ def test_two_executions_throttle_replicas_of_one_topic(bootstrap: str) -> None:
     assert without_entries(one, both) == {"shared": {}}
 
 
-def stand_still(monkeypatch: pytest.MonkeyPatch, found: MovesUnderWay) -> None:
+def stand_still(monkeypatch: pytest.MonkeyPatch, found: ActiveMoves) -> None:
     """Let the same moves be under way until they are cancelled, and the limit be short."""
 
     def cancel(_: object, partitions: dict[TopicPartition, None]) -> dict[TopicPartition, None]:
         moves.pop()
         return partitions
 
-    moves = [MovesUnderWay({}, {}, {}, {}), found]
+    moves = [ActiveMoves({}, {}, {}, {}), found]
     monkeypatch.setattr(executor_module, "moves_under_way", lambda *_: moves[-1])
     monkeypatch.setattr(executor_module, "alter_reassignments", cancel)
     monkeypatch.setattr(executor_module, "STUCK_S", 0.0)
@@ -92,11 +94,11 @@ def test_moves_of_others_that_stand_still_are_named_and_not_waited_for(
 ) -> None:
     partition = TopicPartition("t", 0)
     copy = Replica(1, TopicPartition("u", 3))
-    moves = MovesUnderWay({partition: Reassignment((1, 3), (3,), ())}, {copy: 5}, {}, {})
+    moves = ActiveMoves({partition: Reassignment((1, 3), (3,), ())}, {copy: 5}, {}, {})
     stand_still(monkeypatch, moves)
     with connect(bootstrap, {}) as client:
         file = ExecutionFile(tmp_path / "drain.json", "id", "drain")
-        told: list[ExecutionStep] = []
+        told: list[ProgressEvent] = []
         executor = RoundExecutor(client, file, PlanLimits(), told.append)
         with pytest.raises(CommandFailed, match="t-0 to broker 3, u-3 inside broker 1"):
             executor.wait()
@@ -104,7 +106,7 @@ def test_moves_of_others_that_stand_still_are_named_and_not_waited_for(
 
 
 def test_a_second_interrupt_names_the_file_of_what_is_left(tmp_path: Path) -> None:
-    told: list[ExecutionStep] = []
+    told: list[ProgressEvent] = []
 
     def undo() -> None:
         raise KeyboardInterrupt
@@ -112,7 +114,7 @@ def test_a_second_interrupt_names_the_file_of_what_is_left(tmp_path: Path) -> No
     file = tmp_path / "drain.json"
     with pytest.raises(click.Abort), undone_by_interrupt(undo, file, told.append):
         raise KeyboardInterrupt
-    assert [each.event for each in told] == ["stopping", "notUndone"]
+    assert [event.event for event in told] == ["stopping", "notUndone"]
     assert told[-1].text == (
         f"not everything is undone: {file} has what is left, and the same command with --cancel "
         "undoes it"
@@ -123,14 +125,14 @@ def test_a_move_of_the_round_that_stands_still_is_cancelled(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     partition = TopicPartition("t", 0)
-    moves = MovesUnderWay({partition: Reassignment((1, 3, 2), (3,), (2,))}, {}, {}, {})
+    moves = ActiveMoves({partition: Reassignment((1, 3, 2), (3,), (2,))}, {}, {}, {})
     stand_still(monkeypatch, moves)
-    told: list[ExecutionStep] = []
+    told: list[ProgressEvent] = []
     plan = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,3]}]}'
     with connect(bootstrap, {}) as client:
         file = ExecutionFile(tmp_path / "drain.json", "id", "drain", round=plan)
         RoundExecutor(client, file, PlanLimits(), told.append).wait()
-    assert [each.event for each in told] == ["moving", "givenUp"]
+    assert [event.event for event in told] == ["moving", "givenUp"]
 
 
 def test_a_cluster_without_cordons_is_told_before_the_drain_which_goes_on(
@@ -207,7 +209,8 @@ def test_moves_that_are_refused_again_and_again_end_a_drain_with_the_reasons(
         described = configs.describe(client, ConfigResourceType.BROKER, "1", BETWEEN_BROKERS)
         cluster_id = describe_brokers(client).cluster_id
     assert not any(
-        each.source is configs.ReportedSource.DYNAMIC_BROKER_CONFIG for each in described
+        description.source is configs.ReportedSource.DYNAMIC_BROKER_CONFIG
+        for description in described
     )
     assert open_execution_file(state, cluster_id, f"drain {place}").brokers == []
     assert run((*words, "--cancel")) == 0

@@ -192,7 +192,7 @@ def test_ctrl_c_ends_an_export_with_a_sentence(
     monkeypatch.setattr(command, "_run", interrupted)
     assert run(["export", "t", str(tmp_path / "table"), "-b", "127.0.0.1:1"]) == 130
     assert capsys.readouterr().err == (
-        "spindle export: stopped; what was committed stays, and the next run goes on behind it\n"
+        "spindle export: stopped; committed data is kept; the next run continues after it\n"
     )
 
 

@@ -27,7 +27,7 @@ from spindle.client.admin.groups import (
     GroupOffset,
     MemberDescription,
 )
-from spindle.client.cluster import BrokerAddress, ClusterView, PartitionView, TopicView
+from spindle.client.cluster_metadata import BrokerAddress, ClusterView, PartitionView, TopicView
 from spindle.client.offsets import FoundOffset
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -78,8 +78,8 @@ def test_the_state_of_a_group() -> None:
 
 
 def test_groups() -> None:
-    found = [GroupListing("g", "consumer", "Empty", "classic")]
-    assert listing_lines(found, with_type=True, with_state=False) == [
+    groups = [GroupListing("g", "consumer", "Empty", "classic")]
+    assert listing_lines(groups, with_type=True, with_state=False) == [
         "GROUP                     TYPE                ",
         "g                         Classic             ",
     ]

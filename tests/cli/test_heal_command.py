@@ -12,17 +12,17 @@ from spindle.cli.execution.execution_file import ExecutionFile, locked
 from spindle.cli.failure import CommandFailed
 from spindle.cli.heal import heal_run
 from spindle.cli.heal.heal_run import failed_place, failure_name
-from spindle.cli.heal.hours import HoursParameter
-from spindle.cli.heal.memory import HealMemory, open_memory
+from spindle.cli.heal.heal_state import HealMemory, open_memory
+from spindle.cli.heal.time_window import HoursParameter
 from spindle.cli.main import run
 from spindle.cli.plan.snapshot import UNREADABLE
 from spindle.cli.tools.bootstrap import connect
 from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, throttle_brokers
 from spindle.client.admin.cluster import describe_brokers
+from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
 from spindle.planner.plan import PlacementPlan
-from spindle.planner.plans import drain
 
 HOUR_MS = 3_600_000
 
@@ -37,8 +37,8 @@ def test_the_memory_keeps_the_budget_of_a_day_and_the_time_of_a_failure(tmp_path
     path = tmp_path / "memory.json"
     memory = open_memory(path, "id")
     memory.see_offline(["1:/a"], 5 * HOUR_MS, HOUR_MS)
-    memory.spend(100, 5 * HOUR_MS)
-    memory.spend(10, 20 * HOUR_MS)
+    memory.record_moved(100, 5 * HOUR_MS)
+    memory.record_moved(10, 20 * HOUR_MS)
     again = open_memory(path, "id")
     assert again == memory
     assert again.spent_bytes(21 * HOUR_MS) == 110
@@ -78,7 +78,7 @@ def test_hours_of_the_day_may_include_midnight() -> None:
 
 def test_a_clock_that_was_wrong_holds_the_budget_for_a_day_at_most(tmp_path: Path) -> None:
     memory = open_memory(tmp_path / "memory.json", "id")
-    memory.spend(100, 10_000 * HOUR_MS)
+    memory.record_moved(100, 10_000 * HOUR_MS)
     assert memory.spent_bytes(5 * HOUR_MS) == 100
     again = open_memory(tmp_path / "memory.json", "id")
     assert again.spent_bytes(28 * HOUR_MS) == 100
@@ -172,10 +172,10 @@ def test_moves_begin_only_in_the_given_hours_and_a_remark_is_told_once(
     monkeypatch.setattr(heal_run, "heal", empty_first)
     later = [datetime.now() + timedelta(hours=hours) for hours in (2, 3)]
     state = ("--state", str(tmp_path), "--between")
-    found = events(capsys, *state, "-".join(f"{each:%H:%M}" for each in later))
-    assert [each["event"] for each in found] == ["fine", "remark", "outsideHours"]
-    found = events(capsys, *state, "-".join(f"{each:%H:%M}" for each in later[::-1]))
-    kinds = [each["event"] for each in found]
+    result = events(capsys, *state, "-".join(f"{moment:%H:%M}" for moment in later))
+    assert [entry["event"] for entry in result] == ["fine", "remark", "outsideHours"]
+    result = events(capsys, *state, "-".join(f"{moment:%H:%M}" for moment in later[::-1]))
+    kinds = [entry["event"] for entry in result]
     assert (kinds.count("round") > 0, kinds.count("remark")) == (True, 1)
 
 
@@ -187,12 +187,12 @@ def test_the_plan_of_a_healing_is_shown_without_moves(
     assert run(("produce-perf", "--topic", "planned", *load)) == 0
     capsys.readouterr()
     assert run(("plan", "heal", "--capacity", "10GiB", "--json")) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["goal"] == "empty failed directories, and those above 85% down to 80%"
-    assert found["rounds"] == []
+    result = json.loads(capsys.readouterr().out)
+    assert result["goal"] == "empty failed directories, and those above 85% down to 80%"
+    assert result["rounds"] == []
     limits = ("--above", "2", "--down-to", "1.5")
     assert run(("plan", "heal", "--capacity", "100MiB", *limits, "--json")) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["rounds"] or found["remarks"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["rounds"] or result["remarks"]
     assert run(("plan", "heal", "--above", "50", "--down-to", "60")) == 2
     assert "--down-to 60 is higher than --above 50" in capsys.readouterr().err

@@ -9,18 +9,18 @@ import click
 import pytest
 
 from spindle.cli.failure import CommandFailed
-from spindle.cli.history.forecast_command import forecast_command, forecast_lines
-from spindle.cli.history.forecasts import history_remarks
-from spindle.cli.history.history_folder import HistoryWriter, only_writer, read_history
-from spindle.cli.history.record_command import record_command
-from spindle.cli.history.sample_lines import broker_sample, sample_document
 from spindle.cli.main import run
 from spindle.cli.plan.group import plan
+from spindle.cli.sampling.forecast_command import forecast_command, forecast_lines
+from spindle.cli.sampling.forecasts import history_remarks
+from spindle.cli.sampling.history_folder import HistoryWriter, only_writer, read_history
+from spindle.cli.sampling.record_command import record_command
+from spindle.cli.sampling.sample_lines import broker_sample, sample_document
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.planner.history import LedSample
 from spindle.planner.model import DirectoryModel
+from spindle.planner.samples import LedSample
 from spindle.planner.time_to_full import Filling, TimeToFull
 from spindle.planner.trend import Trend
 
@@ -60,12 +60,12 @@ def test_a_sample_comes_back_as_it_was_written(tmp_path: Path) -> None:
     write(tmp_path, NOON_MS)
     history = read_history(tmp_path, "c")
     (sample,) = history.samples
-    found = sample.brokers[1]
-    assert found is not None
-    directory = found.directories["/a"]
+    broker = sample.brokers[1]
+    assert broker is not None
+    directory = broker.directories["/a"]
     assert (directory.total_bytes, directory.usable_bytes, directory.moving_bytes) == (100, 60, 3)
     assert directory.sizes == {TopicPartition("t", 0): 5}
-    assert found.led == {TopicPartition("t", 0): LedSample("id", 2, 9)}
+    assert broker.led == {TopicPartition("t", 0): LedSample("id", 2, 9)}
     assert sample.brokers[2] is None
     assert not sample.is_complete
 
@@ -105,8 +105,8 @@ def test_old_days_are_deleted_and_long_histories_are_thinned(tmp_path: Path) -> 
 
 def test_the_clock_may_jump(tmp_path: Path) -> None:
     write(tmp_path, NOON_MS + HOUR_MS, NOON_MS, NOON_MS + 2 * HOUR_MS)
-    found = [each.time_ms - NOON_MS for each in read_history(tmp_path, "c").samples]
-    assert found == [0, HOUR_MS, 2 * HOUR_MS]
+    result = [sample.time_ms - NOON_MS for sample in read_history(tmp_path, "c").samples]
+    assert result == [0, HOUR_MS, 2 * HOUR_MS]
 
 
 def test_one_wrong_clock_deletes_and_hides_nothing(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_one_wrong_clock_deletes_and_hides_nothing(tmp_path: Path) -> None:
     write(tmp_path, *days, NOON_MS + 9000 * DAY_MS, days[-1] + HOUR_MS)
     assert len(list(tmp_path.glob("*.jsonl"))) == 21
     history = read_history(tmp_path, "c")
-    assert [each.time_ms for each in history.samples] == [*days[6:], days[-1] + HOUR_MS]
+    assert [sample.time_ms for sample in history.samples] == [*days[6:], days[-1] + HOUR_MS]
     assert history.future_samples == 1
     assert "passed over 1 sample of the history from the future" in history_remarks(history)[-1]
 
@@ -168,14 +168,14 @@ def test_a_forecast_fits_into_a_terminal(width: int | None, columns: int) -> Non
         TimeToFull(Filling.NOT_FILLING, growth=growth, earliest_s=9e5),
         TimeToFull(Filling.UNKNOWN, "too few samples (2 of 6)"),
     )
-    found = [
-        (DirectoryModel(each, f"/var/lib/kafka/disk-{each}", 4 * 2**40, 2**40), full)
-        for each, full in enumerate(fulls)
+    result = [
+        (DirectoryModel(item, f"/var/lib/kafka/disk-{item}", 4 * 2**40, 2**40), full)
+        for item, full in enumerate(fulls)
     ]
-    lines = [line.text for line in forecast_lines(found, ["forecasts are " + "long " * 20], width)]
+    lines = [line.text for line in forecast_lines(result, ["forecasts are " + "long " * 20], width)]
     assert max(map(len, lines)) <= (width or 200)
     assert len(lines[-4].split()) == columns
-    assert all(f"disk-{each}" in line for each, line in enumerate(lines[-3:]))
+    assert all(f"disk-{item}" in line for item, line in enumerate(lines[-3:]))
     assert lines[-3].endswith("+80.5 GiB/d  in 4.6 d (2.3 d to never)")
     assert lines[-2].endswith("not filling (at the earliest in 10.4 d)")
     assert lines[-1].endswith("unknown: too few samples (2 of 6)")
@@ -189,22 +189,22 @@ def test_a_node_is_recorded_and_its_directories_are_forecast(
     for _ in range(6):
         assert run(("history", "record", str(folder), "--once")) == 0
     assert run(("history", "forecast", str(folder), "--json")) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert all("the history spans" in each["reason"] for each in found["directories"])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert all("the history spans" in directory["reason"] for directory in result["directories"])
     age(folder, HOUR_MS)
     assert run(("history", "forecast", str(folder), "--json")) == 0
-    found = json.loads(capsys.readouterr().out)
-    directories = found["directories"]
-    assert {"topic", "partition", "producedBytesPerSecond"} <= set(found["partitions"][0])
+    result = json.loads(capsys.readouterr().out)
+    directories = result["directories"]
+    assert {"topic", "partition", "producedBytesPerSecond"} <= set(result["partitions"][0])
     assert len(directories) == 3
-    assert {each["filling"] for each in directories} <= {"filling", "far", "not filling"}
+    assert {directory["filling"] for directory in directories} <= {"filling", "far", "not filling"}
     page = tmp_path / "page.html"
     assert run(("history", "forecast", str(folder), "--html", str(page))) == 0
     assert "6 samples" in capsys.readouterr().out
-    assert all(each["path"] in page.read_text() for each in directories)
+    assert all(directory["path"] in page.read_text() for directory in directories)
     assert run(("disks", "list", "--history", str(folder), "--json")) == 0
     (broker,) = json.loads(capsys.readouterr().out)["brokers"]
-    assert all("fullInSeconds" in each["forecast"] for each in broker["directories"])
+    assert all("fullInSeconds" in directory["forecast"] for directory in broker["directories"])
     assert run(("disks", "list", "--history", str(folder))) == 0
     assert "FULL" in capsys.readouterr().out
     looks = ("--history", str(folder), "--horizon", "2h", "--capacity", "1GiB")
@@ -212,10 +212,10 @@ def test_a_node_is_recorded_and_its_directories_are_forecast(
     assert run(("plan", "drain", place, *looks, "--json", "--html", str(page))) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["horizonMs"] == 2 * HOUR_MS
-    for each in plan["directories"]:
-        assert each["fullBefore"]["filling"] in ("far", "not filling")
-        assert each["fullAfter"]["growthBytesPerSecond"] is not None
-        assert each["usedBytesAtHorizon"] >= each["usedBytesAfter"]
+    for directory in plan["directories"]:
+        assert directory["fullBefore"]["filling"] in ("far", "not filling")
+        assert directory["fullAfter"]["growthBytesPerSecond"] is not None
+        assert directory["usedBytesAtHorizon"] >= directory["usedBytesAfter"]
     assert "Full after the plan" in page.read_text()
     assert run(("plan", "balance", *looks)) == 0
     shown = capsys.readouterr().out

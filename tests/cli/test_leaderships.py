@@ -12,9 +12,9 @@ from spindle.cli.balance import balance_run
 from spindle.cli.drain import drain_run
 from spindle.cli.execution import leaderships
 from spindle.cli.execution.leaderships import give_leaderships
-from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.execution.progress_events import ProgressEvent
 from spindle.cli.main import run
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 
@@ -41,14 +41,14 @@ class Controller:
     ) -> dict[TopicPartition, ApiError | None]:
         self.orders.update(orders)
         error = ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")
-        return {each: error if each in self.refused else None for each in orders}
+        return {order: error if order in self.refused else None for order in orders}
 
     def elect(
         self, _: object, kind: object, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ApiError | None]:
         self.elected = partitions
         late = ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "no")
-        return {each: late if each == SECOND else None for each in partitions}
+        return {partition: late if partition == SECOND else None for partition in partitions}
 
 
 def told_by(
@@ -58,9 +58,9 @@ def told_by(
     monkeypatch.setattr(leaderships, "current_replicas", controller.current)
     monkeypatch.setattr(leaderships, "alter_reassignments", controller.alter)
     monkeypatch.setattr(leaderships, "elect_leaders", controller.elect)
-    told: list[ExecutionStep] = []
+    told: list[ProgressEvent] = []
     give_leaderships(cast("WireClient", None), dict.fromkeys(partitions, (2, 1)), told.append)
-    return [each.text for each in told]
+    return [event.text for event in told]
 
 
 def test_partitions_that_have_other_replicas_meanwhile_keep_their_order(

@@ -180,9 +180,9 @@ def test_components(path: str, at: str, names: list[str]) -> None:
     ],
 )
 def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
-    found = expression(pattern)
-    assert found is not None
-    assert [name for name in (*matching, *other) if found.fullmatch(name)] == matching
+    result = expression(pattern)
+    assert result is not None
+    assert [name for name in (*matching, *other) if result.fullmatch(name)] == matching
 
 
 @pytest.mark.parametrize("name", ["plain", "a.b", "{a", "{a,{b}}", "user(x)"])

@@ -26,7 +26,7 @@ from spindle.cli.status.notification import (
     run_command,
 )
 from spindle.client.admin.cluster import ClusterDescription
-from spindle.client.cluster import ClusterView
+from spindle.client.cluster_metadata import ClusterView
 from spindle.client.errors import ClientError
 
 LIMIT_S = 0.3
@@ -37,7 +37,7 @@ def problem(key: str) -> dict[str, Problem]:
 
 
 def raised(*keys: str) -> Document:
-    now = {key: each for name in keys for key, each in problem(name).items()}
+    now = {key: item for name in keys for key, item in problem(name).items()}
     document = changes_of({}, now, "id", 5)
     assert document is not None
     return document
@@ -72,8 +72,8 @@ def test_changes_say_what_came_and_what_went() -> None:
     document = changes_of(problem("a"), problem("b"), "id", 5)
     assert document is not None
     assert document["raised"] == [{"key": "b", "kind": "kind", "text": "b is broken"}]
-    assert [each["key"] for each in document["cleared"]] == ["a"]
-    assert [each["key"] for each in document["problems"]] == ["b"]
+    assert [problem["key"] for problem in document["cleared"]] == ["a"]
+    assert [problem["key"] for problem in document["problems"]] == ["b"]
     assert changes_of(problem("a"), problem("a"), "id", 5) is None
 
 
@@ -82,7 +82,7 @@ def test_a_problem_that_ends_while_a_target_hangs_is_not_sent() -> None:
     assert gone is not None
     assert merged(raised("a"), gone)["raised"] == []
     assert merged(raised("a"), gone)["cleared"] == []
-    assert [each["key"] for each in merged(raised("a"), raised("b"))["raised"]] == ["a", "b"]
+    assert [problem["key"] for problem in merged(raised("a"), raised("b"))["raised"]] == ["a", "b"]
 
 
 def test_an_answer_of_success_is_delivered() -> None:
@@ -93,8 +93,8 @@ def test_an_answer_of_success_is_delivered() -> None:
 def drip(peer: socket.socket) -> None:
     """Send a byte of an answer again and again, until the client has gone."""
     waiting = threading.Event()
-    for each in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 10_000:
-        peer.sendall(bytes([each]))
+    for number in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 10_000:
+        peer.sendall(bytes([number]))
         waiting.wait(0.02)
 
 
@@ -151,7 +151,7 @@ def test_a_document_that_was_not_delivered_is_sent_again_with_the_next_one(tmp_p
         notifier.send(raised("b"))
         while not out.exists() or not out.read_text():
             pass
-    assert [each["key"] for each in json.loads(out.read_text())["raised"]] == ["a", "b"]
+    assert [problem["key"] for problem in json.loads(out.read_text())["raised"]] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_other_addresses_are_refused(url: str) -> None:
 
 
 def status_of(*reports: Any) -> Status:
-    nodes = tuple(each.node for each in reports)
+    nodes = tuple(item.node for item in reports)
     return Status(ClusterDescription("id", 1, nodes), "refused", ClusterView(), reports)
 
 
@@ -171,19 +171,19 @@ def test_a_failed_check_or_an_unresponsive_broker_clears_no_problem(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def take(*_: object) -> Status:
-        found = next(looks)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = next(looks)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     failed = status_of(report(disk("/d", failure="EIO")))
     looks = iter([failed, ClientError("no answer"), status_of(silent(1, is_fenced=False)), failed])
     monkeypatch.setattr(watch_module, "take_status", take)
     assert run(("status", "--watch", "--interval", "0.1", "--count", "4", "--json")) == 3
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    cleared = [each["key"] for document in documents for each in document["cleared"]]
+    cleared = [problem["key"] for document in documents for problem in document["cleared"]]
     assert cleared == ["unknown", "silent 1"]
-    assert "offline 1:/d" in [each["key"] for each in documents[0]["raised"]]
+    assert "offline 1:/d" in [problem["key"] for problem in documents[0]["raised"]]
 
 
 def test_options_of_notifications_need_the_watch(

@@ -35,9 +35,9 @@ def test_every_range_is_one_of_numbers() -> None:
     (folder,) = spindle.cli.__path__
     files = [path for path in Path(folder).rglob("*.py") if path.name != "numbers.py"]
     texts = {path: path.read_text(encoding="utf-8") for path in files}
-    found = [
+    paths = [
         path
         for path, text in texts.items()
         if re.search(r"FloatRange|click\.FLOAT|click\.IntRange", text)
     ]
-    assert not found
+    assert not paths

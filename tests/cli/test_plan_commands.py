@@ -21,15 +21,15 @@ from spindle.cli.plan.plan_text import bar_text, plan_lines
 from spindle.cli.plan.snapshot import UNREADABLE, ClusterSnapshot, refuse_moving, snapshot_of
 from spindle.cli.tools.reassignment_plan import Replica, check_plan, parse_plan
 from spindle.client.admin.cluster import ClusterNode
-from spindle.client.cluster import BrokerAddress, ClusterView, PartitionView, TopicView
+from spindle.client.cluster_metadata import BrokerAddress, ClusterView, PartitionView, TopicView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from spindle.planner.goals import decommission, drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import DirectoryModel
 from spindle.planner.plan import PlacementPlan
-from spindle.planner.plans import decommission, drain
 
 GIB = 2**30
 LIMITS = PlanLimits()
@@ -41,12 +41,12 @@ def node(node_id: int, *, is_fenced: bool = False) -> ClusterNode:
 
 def view(*partitions: Sequence[int]) -> ClusterView:
     """Return topic t with the replicas of each partition, led by the first one."""
-    found = {
+    views = {
         number: PartitionView(number, brokers[0], 1, tuple(brokers), tuple(brokers), ())
         for number, brokers in enumerate(partitions)
     }
     addresses = {number: BrokerAddress(number, "host", 9090 + number) for number in (1, 2, 3)}
-    return ClusterView("id", 1, addresses, {"t": TopicView("t", ZERO_UUID, False, found)})
+    return ClusterView("id", 1, addresses, {"t": TopicView("t", ZERO_UUID, False, views)})
 
 
 def log_dir(
@@ -78,17 +78,22 @@ def three_brokers(first: str = "/a") -> ClusterSnapshot:
 
 
 def test_answers_of_brokers_become_a_model() -> None:
-    found = three_brokers()
-    assert [str(each) for each in found.model.directories] == [
+    snapshot = three_brokers()
+    assert [str(directory) for directory in snapshot.model.directories] == [
         "1:/a",
         "1:/b",
         "2:/a",
         "3:(unreadable)",
     ]
-    assert [each.used_bytes // GIB for each in found.model.directories] == [20, 10, 4, 6]
-    assert [each.directories for each in found.model.partitions] == [(0, 2), (3, 1)]
-    assert found.model.partitions[1].size_bytes == (6 * GIB, 6 * GIB)
-    assert found.remarks == [
+    assert [directory.used_bytes // GIB for directory in snapshot.model.directories] == [
+        20,
+        10,
+        4,
+        6,
+    ]
+    assert [partition.directories for partition in snapshot.model.partitions] == [(0, 2), (3, 1)]
+    assert snapshot.model.partitions[1].size_bytes == (6 * GIB, 6 * GIB)
+    assert snapshot.remarks == [
         "broker 3 does not report its directories: cannot connect to host:9093"
     ]
 
@@ -101,7 +106,7 @@ def test_answers_that_contradict_each_other_end_with_one_line() -> None:
 
 def test_a_dead_broker_is_emptied_from_the_leaders() -> None:
     plan = decommission(three_brokers().model, 3, LIMITS)
-    ((move,),) = [each.moves for each in plan.rounds]
+    ((move,),) = [planned_round.moves for planned_round in plan.rounds]
     assert plan.cluster.directories[move.target].broker_id == 2
     (text,) = round_texts(plan)
     assert parse_plan(text).replicas == {TopicPartition("t", 1): (2, 1)}
@@ -113,10 +118,10 @@ def test_a_dead_broker_is_emptied_from_the_leaders() -> None:
 
 def test_a_capacity_replaces_what_the_brokers_say() -> None:
     answers = {1: [log_dir("/a", (0, 4)), log_dir("/b")]}
-    found = snapshot_of([node(1)], view((1,)), answers, 50 * GIB)
-    assert [each.capacity_bytes for each in found.model.directories] == [50 * GIB] * 2
-    assert [each.used_bytes for each in found.model.directories] == [4 * GIB, 0]
-    assert not found.remarks
+    snapshot = snapshot_of([node(1)], view((1,)), answers, 50 * GIB)
+    assert [directory.capacity_bytes for directory in snapshot.model.directories] == [50 * GIB] * 2
+    assert [directory.used_bytes for directory in snapshot.model.directories] == [4 * GIB, 0]
+    assert not snapshot.remarks
     shared = snapshot_of([node(1)], view((1,)), answers, None)
     (remark,) = shared.remarks
     assert remark.startswith("log directories seem to share a file system (brokers 1): each counts")
@@ -133,8 +138,8 @@ def test_an_offline_directory_and_one_of_unknown_size_receive_nothing() -> None:
     dead = LogDirView("/b", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {})
     answers = {1: [log_dir("/a", (0, 4), total_gib=-1, used_gib=0), dead]}
     model = snapshot_of([node(1)], view((1,)), answers, None).model
-    assert [each.capacity_bytes for each in model.directories] == [0, 0]
-    assert [each.is_online for each in model.directories] == [True, False]
+    assert [directory.capacity_bytes for directory in model.directories] == [0, 0]
+    assert [directory.is_online for directory in model.directories] == [True, False]
 
 
 def test_an_error_with_a_hostile_name_does_not_steer_the_terminal(
@@ -151,11 +156,12 @@ def test_a_failed_directory_is_emptied_of_all_that_its_broker_cannot_show() -> N
     answers = {1: [log_dir("/a"), dead], 2: [log_dir("/a", (0, 4))], 3: [log_dir("/a")]}
     nodes = [node(1), node(2), node(3)]
     model = snapshot_of(nodes, view((2, 1)), answers, None).model
-    names = [str(model.directories[each]) for each in find_directories(model, 1, "/b")]
+    names = [str(model.directories[directory]) for directory in find_directories(model, 1, "/b")]
     assert names == ["1:/b", "1:(unreadable)"]
     assert find_directories(model, 1, "/a") == [0]
     ((move,),) = [
-        each.moves for each in drain(model, find_directories(model, 1, "/b"), LIMITS).rounds
+        planned_round.moves
+        for planned_round in drain(model, find_directories(model, 1, "/b"), LIMITS).rounds
     ]
     assert str(model.directories[move.target]) == "3:/a"
 
@@ -171,9 +177,9 @@ def test_a_failed_directory_and_its_unknown_replicas_are_one_row() -> None:
     assert row.split()[-3:] == ["GiB", "emptied,", "offline"]
     assert not any(UNREADABLE in text for text in texts)
     document = plan_document(head_document("empty 1:/b", LIMITS, ClusterSnapshot(model), 0), plan)
-    places = [(each["broker"], each["path"]) for each in document["directories"]]
+    places = [(directory["broker"], directory["path"]) for directory in document["directories"]]
     assert sorted(places) == [(1, "/a"), (1, "/b"), (2, "/a"), (3, "/a")]
-    ((move,),) = [each["moves"] for each in document["rounds"]]
+    ((move,),) = [item["moves"] for item in document["rounds"]]
     assert (move["fromBroker"], move["fromPath"]) == (1, "/b")
 
 
@@ -190,8 +196,8 @@ def drained(first: str = "/a") -> PlacementPlan:
 def test_the_files_of_rounds_are_plans_of_kafka_and_go_back(tmp_path: Path) -> None:
     plan = drained()
     written = write_files(plan, tmp_path / "new" / "plan", LIMITS.max_fill)
-    assert [each.name for each in written] == ["round-0001.json", "rollback-0001.json"]
-    there, back = (parse_plan(each.read_text()) for each in written)
+    assert [path.name for path in written] == ["round-0001.json", "rollback-0001.json"]
+    there, back = (parse_plan(path.read_text()) for path in written)
     check_plan(there)
     check_plan(back)
     partition = TopicPartition("t", 0)
@@ -209,10 +215,10 @@ def test_the_way_back_waits_until_deleted_replicas_have_freed_their_space() -> N
     ]
     model = snapshot_of([node(1)], view((1,), (1,)), {1: disks}, None).model
     plan = drain(model, [0], PlanLimits(parallel_moves=1))
-    last, first = (parse_plan(each) for each in rollback_texts(plan, LIMITS.max_fill)[::-1])
+    last, first = (parse_plan(text) for text in rollback_texts(plan, LIMITS.max_fill)[::-1])
     assert (last.wait_ms, first.wait_ms) == (60_000, 0)
     roomy = drain(model, [0], PlanLimits(parallel_moves=1))
-    assert all(parse_plan(each).wait_ms == 0 for each in rollback_texts(roomy, 2.0))
+    assert all(parse_plan(text).wait_ms == 0 for text in rollback_texts(roomy, 2.0))
 
 
 def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
@@ -264,19 +270,19 @@ def test_topics_that_the_metadata_hides_are_named() -> None:
 
 def test_equal_disks_that_are_equally_full_are_not_one_file_system() -> None:
     one, other = log_dir("/a", (0, 4), used_gib=5), log_dir("/b", (1, 4), used_gib=5)
-    found = snapshot_of([node(1)], view((1,), (1,)), {1: [one, other]}, None)
-    assert found.remarks == []
+    snapshot = snapshot_of([node(1)], view((1,), (1,)), {1: [one, other]}, None)
+    assert snapshot.remarks == []
     empty = [log_dir("/a", used_gib=0), log_dir("/b", used_gib=0)]
     assert snapshot_of([node(1)], view(), {1: empty}, None).remarks == []
 
 
 def test_deleted_replicas_do_not_count_as_fill_and_are_named() -> None:
     space = BrokerSpace([log_dir("/a", (0, 4), used_gib=10)], {"/a": 5 * GIB}, 90_000)
-    found = snapshot_of([node(1)], view((1,)), {1: space.views}, None, {1: space})
-    (directory,) = found.model.directories
+    snapshot = snapshot_of([node(1)], view((1,)), {1: space.views}, None, {1: space})
+    (directory,) = snapshot.model.directories
     assert (directory.fill, directory.deletion_delay_ms) == (0.05, 90_000)
-    assert found.unexplained == []
-    assert found.remarks == [
+    assert snapshot.unexplained == []
+    assert snapshot.remarks == [
         "deleted files still use 5.0 GiB (5.0 GiB in 1:/a), for up to 90 s after their deletion: "
         "fills do not count them, and copies wait for that space"
     ]
@@ -288,20 +294,20 @@ def test_a_broker_that_does_not_report_deletions_counts_those_of_this_execution(
     own.add((1, "/a"), 3 * GIB, 60_000)
     own.add((1, "/b"), 3 * GIB, 60_000)
     own.add((1, "/a"), 9 * GIB, -60_000)
-    found = snapshot_of([node(1)], view((1,)), {1: space.views}, None, {1: space}, own)
-    (directory,) = found.model.directories
+    snapshot = snapshot_of([node(1)], view((1,)), {1: space.views}, None, {1: space}, own)
+    (directory,) = snapshot.model.directories
     assert directory.kept_bytes == 7 * GIB
-    assert found.unexplained == [directory]
+    assert snapshot.unexplained == [directory]
     own.add((1, "/a"), 90 * GIB, 60_000)
-    found = snapshot_of([node(1)], view((1,)), {1: space.views}, None, {1: space}, own)
-    assert found.model.directories[0].kept_bytes == 4 * GIB
-    assert found.unexplained == []
+    snapshot = snapshot_of([node(1)], view((1,)), {1: space.views}, None, {1: space}, own)
+    assert snapshot.model.directories[0].kept_bytes == 4 * GIB
+    assert snapshot.unexplained == []
 
 
 def test_a_slash_at_the_end_of_a_directory_means_the_same_directory() -> None:
     cluster = three_brokers().model
     assert find_directories(cluster, 1, "/b/") == find_directories(cluster, 1, "/b") == [1]
-    assert [plain_place(each) for each in ("2", "2:/b", "2:/b/")] == ["2", "2:/b", "2:/b"]
+    assert [plain_place(name) for name in ("2", "2:/b", "2:/b/")] == ["2", "2:/b", "2:/b"]
 
 
 def test_a_directory_of_a_broker_that_does_not_answer_is_not_called_unknown() -> None:
@@ -335,8 +341,8 @@ def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
 )
 def test_the_screen_fits_into_a_terminal(width: int, has_bars: bool, has_paths: bool) -> None:
     remarks = ["broker 3 does not report its directories: " + "there is no answer " * 9]
-    found = plan_lines("empty 1:/a", drained(f"/{'long' * 9}"), LIMITS, remarks, width)
-    lines = [line.text for line in found]
+    result = plan_lines("empty 1:/a", drained(f"/{'long' * 9}"), LIMITS, remarks, width)
+    lines = [line.text for line in result]
     assert max(map(len, lines)) <= width
     assert any("█" in line and "%" in line for line in lines) == has_bars
     assert any("/" + "long" * 9 in line for line in lines) == has_paths
@@ -358,7 +364,7 @@ def test_a_directory_of_a_running_node_is_planned_empty(
         capsys.readouterr()
         assert run(("disks", "list", "--json")) == 0
         (broker,) = json.loads(capsys.readouterr().out)["brokers"]
-        if sum(each["partitions"] for each in broker["directories"]) >= 6:
+        if sum(directory["partitions"] for directory in broker["directories"]) >= 6:
             break
     path = broker["directories"][0]["path"]
     count = broker["directories"][0]["partitions"]
@@ -366,8 +372,8 @@ def test_a_directory_of_a_running_node_is_planned_empty(
         capsys, "drain", f"1:{path}", "--capacity", "1GiB", "--json", "--out", str(tmp_path / "p")
     )
     assert code == 0
-    found = json.loads(out)
-    moves = [move for each in found["rounds"] for move in each["moves"]]
+    result = json.loads(out)
+    moves = [move for item in result["rounds"] for move in item["moves"]]
     assert len(moves) == count > 0
     assert {move["fromPath"] for move in moves} == {path}
     assert path not in {move["toPath"] for move in moves}

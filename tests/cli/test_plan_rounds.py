@@ -8,10 +8,10 @@ from spindle.cli.execution import plan_rounds
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
 from spindle.common.ids import TopicPartition
+from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
 from spindle.planner.plan import BindingLimit, Infeasible, PlacementPlan
-from spindle.planner.plans import drain
 
 
 class IdleExecutor(RoundExecutor):

@@ -27,8 +27,8 @@ TABLE = "/tmp/numbers"
 
 def blocks(language: str, text: str = README) -> list[str]:
     """Return the blocks of a text in a language, the unnamed ones for an empty string."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [text for name, text in found if name == language]
+    result = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [text for name, text in result if name == language]
 
 
 def commands() -> list[list[str]]:

@@ -9,7 +9,7 @@ from spindle.cli.tools.consume_perf import row
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.produce_perf import Latencies, percentile_ms
 from spindle.cli.tools.reassign import list_lines, spread, status_lines
-from spindle.cli.tools.reassignment_moves import Places, active_moves, move_lines
+from spindle.cli.tools.reassignment_moves import ReplicaPlaces, active_moves, move_lines
 from spindle.cli.tools.reassignment_plan import Plan, Replica, check_plan, parse_plan, plan_json
 from spindle.cli.tools.reassignment_throttles import throttled_replicas
 from spindle.client.admin.partitions import Reassignment
@@ -85,15 +85,18 @@ def test_progress() -> None:
 def test_moves_between_directories() -> None:
     replica = Replica(1, T0)
     for places, line in [
-        (Places({}, {}), "is not found in any live log dir on broker 1"),
-        (Places({replica: "/b"}, {}), "Reassignment of replica t-0-1 completed successfully."),
-        (Places({replica: "/a"}, {}), "is not being moved from log dir /a to /b."),
-        (Places({replica: "/a"}, {replica: "/b"}), "replica t-0-1 is still in progress."),
-        (Places({replica: "/a"}, {replica: "/c"}), "moved to log dir /c instead of /b."),
+        (ReplicaPlaces({}, {}), "is not found in any live log dir on broker 1"),
+        (
+            ReplicaPlaces({replica: "/b"}, {}),
+            "Reassignment of replica t-0-1 completed successfully.",
+        ),
+        (ReplicaPlaces({replica: "/a"}, {}), "is not being moved from log dir /a to /b."),
+        (ReplicaPlaces({replica: "/a"}, {replica: "/b"}), "replica t-0-1 is still in progress."),
+        (ReplicaPlaces({replica: "/a"}, {replica: "/c"}), "moved to log dir /c instead of /b."),
     ]:
-        (found,) = move_lines({replica: "/b"}, places)
-        assert line in found
-    assert active_moves({replica: "/b"}, Places({replica: "/a"}, {replica: "/b"})) == {
+        (result,) = move_lines({replica: "/b"}, places)
+        assert line in result
+    assert active_moves({replica: "/b"}, ReplicaPlaces({replica: "/a"}, {replica: "/b"})) == {
         replica: "/a"
     }
 

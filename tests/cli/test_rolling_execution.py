@@ -7,32 +7,32 @@ import pytest
 
 from spindle.cli.execution import executor as executor_module
 from spindle.cli.execution import planning as planning_module
+from spindle.cli.execution.active_moves import ActiveMoves
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.moves_under_way import MovesUnderWay
-from spindle.cli.execution.plan_under_way import PlanUnderWay
 from spindle.cli.execution.planning import DeletionWait
-from spindle.cli.execution.steps import ExecutionStep, Remarks
+from spindle.cli.execution.progress_events import ProgressEvent, Remarks
+from spindle.cli.execution.running_plan import PlanUnderWay
 from spindle.cli.execution.throttle_backoff import ThrottleBackoff, lagging_partitions
 from spindle.cli.execution.topic_throttles import entries_of
 from spindle.cli.plan.snapshot import ClusterSnapshot
-from spindle.cli.tools.reassignment_moves import Places
+from spindle.cli.tools.reassignment_moves import ReplicaPlaces
 from spindle.cli.tools.reassignment_plan import Plan, Replica, plan_json
 from spindle.client.admin.partitions import Reassignment
-from spindle.client.cluster import ClusterView, PartitionView, TopicView
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import ClusterView, PartitionView, TopicView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 from spindle.planner.plan import PlacementPlan
-from spindle.planner.plans import drain
 
 MIB = 2**20
 LIMITS = PlanLimits(parallel_moves=1)
-IDLE = MovesUnderWay({}, {}, {}, {})
+IDLE = ActiveMoves({}, {}, {}, {})
 FIRST, SECOND = (TopicPartition("t", number) for number in range(2))
 
 
@@ -50,7 +50,7 @@ def two_moves() -> PlacementPlan:
 
 
 def shown(path: str, usable: int, *partitions: TopicPartition, future: bool = False) -> LogDirView:
-    replicas = {each: ReplicaOnDisk(10 * MIB, 0, future) for each in partitions}
+    replicas = {partition: ReplicaOnDisk(10 * MIB, 0, future) for partition in partitions}
     return LogDirView(path, ErrorCode.NONE, 100 * MIB, usable, False, replicas)
 
 
@@ -60,7 +60,7 @@ def test_a_move_ends_when_the_replica_is_in_its_directory_and_the_next_one_begin
     (move,) = under_way.due(Plan({}), IDLE, before)
     assert under_way.partition(move) == FIRST
     under_way.note_begun()
-    copying = MovesUnderWay({}, {Replica(1, FIRST): 1}, {}, {})
+    copying = ActiveMoves({}, {Replica(1, FIRST): 1}, {}, {})
     assert under_way.ended(copying, before) == {}
     after = {1: [shown("/a", 70 * MIB, SECOND), shown("/b", 80 * MIB, FIRST)]}
     assert under_way.ended(IDLE, after) == {move: True}
@@ -130,7 +130,7 @@ def test_a_first_plan_waits_once_for_what_brokers_do_not_report(
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr(planning_module.time, "sleep", slept.append)
-    told: list[ExecutionStep] = []
+    told: list[ProgressEvent] = []
     plan = two_moves()
     snapshot = ClusterSnapshot(plan.cluster, unexplained=[plan.cluster.directories[0]])
     deletion_wait = DeletionWait(told.append)
@@ -147,7 +147,10 @@ def test_a_copy_that_arrives_while_it_is_ended_does_not_move_back(
 ) -> None:
     replica, sent = Replica(1, FIRST), []
     looks = iter(
-        [Places({replica: "/a"}, {replica: "/b"}), Places({replica: "/b"}, {replica: "/a"})]
+        [
+            ReplicaPlaces({replica: "/a"}, {replica: "/b"}),
+            ReplicaPlaces({replica: "/b"}, {replica: "/a"}),
+        ]
     )
 
     def move(
@@ -174,8 +177,8 @@ def test_throttled_replicas_of_ended_moves_are_found_by_their_partition() -> Non
 
 
 def test_a_remark_is_reported_again_only_after_a_plan_without_it() -> None:
-    told: list[ExecutionStep] = []
+    told: list[ProgressEvent] = []
     remarks = Remarks(told.append)
-    for each in (["a", "b"], ["a"], ["a", "b"]):
-        remarks.tell(each)
-    assert [each.text for each in told] == ["a", "b", "b"]
+    for items in (["a", "b"], ["a"], ["a", "b"]):
+        remarks.report(items)
+    assert [event.text for event in told] == ["a", "b", "b"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spindle.cli.dialect import Dialect
 from spindle.cli.main import run
+from spindle.cli.output_mode import Dialect
 from spindle.cli.storage.scram import parse_scram
 from spindle.common.errors import ConfigError
 from spindle.protocol.messages.metadata_records import UserScramCredentialRecord

@@ -6,9 +6,9 @@ import click
 import pytest
 from tools import parsed
 
-from spindle.cli.dialect import KAFKA_VERSION, Dialect
-from spindle.cli.home.kafka_dialect import run_tool
+from spindle.cli.kafka_home.kafka_mode import run_tool
 from spindle.cli.main import run
+from spindle.cli.output_mode import KAFKA_VERSION, Dialect
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
 from spindle.cli.tools.features import features
@@ -60,7 +60,7 @@ def test_an_option_takes_several_words() -> None:
 
 def test_the_order_of_the_options_is_kept() -> None:
     options = parsed(DECLARATION, ["--topic", "a", "--list", "--count", "1", "--topic", "b"])
-    assert [(each.name, each.value) for each in options.given] == [
+    assert [(option.name, option.value) for option in options.given] == [
         ("topic", "a"),
         ("list", None),
         ("count", "1"),

@@ -13,7 +13,7 @@ from spindle.cli.tools.delete_records import parse_offsets
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.features import change_lines, feature_line
 from spindle.cli.tools.get_offsets import parse_partition_ids, parse_rules, parse_time
-from spindle.cli.tools.java_order import in_map_order, partition_hash, string_hash
+from spindle.cli.tools.hashmap_order import in_map_order, partition_hash, string_hash
 from spindle.cli.tools.java_text import java_double
 from spindle.cli.tools.leader_election import outcome_lines
 from spindle.cli.tools.log_dirs import document
@@ -30,7 +30,7 @@ from spindle.client.admin.configs import ReportedConfig, ReportedSource, Reporte
 from spindle.client.admin.partitions import ElectionType, Reassignment
 from spindle.client.admin.quotas import CLIENT_ID, USER, QuotaEntry
 from spindle.client.admin.topics import PartitionDescription, TopicDescription
-from spindle.client.cluster import BrokerAddress
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.client.versions import ApiVersionRange, PeerVersions
 from spindle.common.errors import ApiError, ErrorCode
@@ -189,8 +189,8 @@ def test_keys_that_an_entity_cannot_have(
 
 
 def test_credentials() -> None:
-    found = parse_credential("SCRAM-SHA-512", "iterations=8192,password=a,b=c", b"salt")
-    assert (found.iterations, found.password, found.mechanism.hash_name) == (
+    credential = parse_credential("SCRAM-SHA-512", "iterations=8192,password=a,b=c", b"salt")
+    assert (credential.iterations, credential.password, credential.mechanism.hash_name) == (
         8192,
         "a,b=c",
         "sha512",
@@ -249,7 +249,7 @@ def test_the_document_of_log_dirs() -> None:
         LogDirView("/d2", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {}),
     ]
     shown = document({1: views}, ["t"])
-    directories = {each["logDir"]: each for each in shown["brokers"][0]["logDirs"]}
+    directories = {log_dir["logDir"]: log_dir for log_dir in shown["brokers"][0]["logDirs"]}
     assert directories["/d1"]["partitions"] == [
         {"partition": "t-0", "size": 146, "offsetLag": 0, "isFuture": False}
     ]
@@ -291,7 +291,7 @@ def test_features() -> None:
     ]
 
 
-def test_what_a_broker_serves() -> None:
+def test_api_versions_of_a_broker_are_printed() -> None:
     assert range_text(None, 3) == "UNSUPPORTED"
     assert range_text(ApiVersionRange(0, 9), 3) == "0 to 9 [usable: 3]"
     assert range_text(ApiVersionRange(2, 2), 3) == "2 [usable: 2]"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindle.cli.home.kafka_dialect import run_tool
+from spindle.cli.kafka_home.kafka_mode import run_tool
 from spindle.cli.main import run
 from spindle.cli.tools.transactions import transactions
 from spindle.cli.tools.transactions_text import producer_table, transaction_table
@@ -69,7 +69,7 @@ def test_wrong_options(words: str, reason: str, capsys: pytest.CaptureFixture[st
         ("list --transactional-id-pattern (", "this is no regular expression"),
     ],
 )
-def test_what_does_not_exist_is_named_at_once(
+def test_a_missing_transaction_is_named_at_once(
     words: str, reason: str, bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(["topic", "create", "t", "-p", "2", "--if-not-exists"])

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 from up_command import UP
 
-from spindle.cli.up import greeting
+from spindle.cli.up import start_summary
 from spindle.cli.up.folder import make_cluster
-from spindle.cli.up.greeting import things_to_try
-from spindle.cli.up.layout import Wishes
+from spindle.cli.up.layout import ClusterSpec
+from spindle.cli.up.start_summary import suggested_commands
 
 PYTHON = f"# In {sys.executable}, the records straight from the disks:"
 
@@ -90,8 +90,10 @@ def test_the_python_lines_work_when_they_are_pasted(banner: Banner, shell_output
 
 
 def test_a_killed_node_of_several_comes_back_by_the_lines(tmp_path: Path) -> None:
-    nodes = make_cluster(Wishes(nodes=3, dirs=2), tmp_path, list(range(20001, 20007)))
-    first, second, *_ = things_to_try(nodes, {1: 901, 2: 902, 3: 903}, str(tmp_path), "spindle")
+    nodes = make_cluster(ClusterSpec(nodes=3, dirs=2), tmp_path, list(range(20001, 20007)))
+    first, second, *_ = suggested_commands(
+        nodes, {1: 901, 2: 902, 3: 903}, str(tmp_path), "spindle"
+    )
     assert "spindle topic create demo -p 3 -r 3" in first
     assert second == [
         "# Node 3 dies and comes back:",
@@ -104,13 +106,15 @@ def test_a_small_terminal_shows_all_addresses(
     tmp_path: Path, is_secure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "spindle-12345678"
-    wishes = Wishes(nodes=3, dirs=3, is_secure=is_secure)
+    wishes = ClusterSpec(nodes=3, dirs=3, is_secure=is_secure)
     nodes = make_cluster(wishes, folder, list(range(20001, 20007)))
     screen = io.StringIO()
     monkeypatch.setattr(
-        greeting, "Console", partial(Console, file=screen, force_terminal=True, width=80, height=24)
+        start_summary,
+        "Console",
+        partial(Console, file=screen, force_terminal=True, width=80, height=24),
     )
-    greeting.greet(nodes, {1: 901, 2: 902, 3: 903}, str(folder), "removed at the end")
+    start_summary.greet(nodes, {1: 901, 2: 902, 3: 903}, str(folder), "removed at the end")
     lines = Text.from_ansi(screen.getvalue()).plain.splitlines()
     assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 23
     assert lines[1] == "bootstrap.servers  127.0.0.1:20001,127.0.0.1:20002,127.0.0.1:20003"

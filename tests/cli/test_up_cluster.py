@@ -28,21 +28,21 @@ from spindle.cli.up.folder import (
     make_cluster,
     nodes_in_use,
 )
-from spindle.cli.up.greeting import greet, ready_event
-from spindle.cli.up.layout import Wishes, node_properties
+from spindle.cli.up.layout import ClusterSpec, node_properties
 from spindle.cli.up.ports import free_ports, obstacle
+from spindle.cli.up.start_summary import greet, ready_event
 from spindle.common.filesystem import OsFileSystem
 from spindle.disks.identity import load_ensemble
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs, write_changed_log_dirs
 
-SMALL = Wishes(nodes=3, dirs=2)
+SMALL = ClusterSpec(nodes=3, dirs=2)
 PORTS = range(1, 100)
 
 
 # -- what a cluster looks like
 
 
-def roles(wishes: Wishes) -> dict[str, str]:
+def roles(wishes: ClusterSpec) -> dict[str, str]:
     files = node_properties(wishes, Path("/f"), PORTS)
     return {path.parent.name: p["process.roles"] for path, p in files.items()}
 
@@ -51,14 +51,14 @@ def roles(wishes: Wishes) -> dict[str, str]:
     ("nodes", "controllers"), [(1, [1]), (2, [1]), (3, [1, 2, 3]), (5, [1, 2, 3])]
 )
 def test_some_brokers_are_controllers_too(nodes: int, controllers: list[int]) -> None:
-    wishes = Wishes(nodes=nodes)
+    wishes = ClusterSpec(nodes=nodes)
     assert list(wishes.controller_ids) == controllers
     both = [role for role in roles(wishes).values() if role == "broker,controller"]
     assert len(both) == len(controllers)
 
 
 def test_controllers_apart() -> None:
-    assert roles(Wishes(nodes=2, controllers=3)) == {
+    assert roles(ClusterSpec(nodes=2, controllers=3)) == {
         "node-1": "broker",
         "node-2": "broker",
         "node-101": "controller",
@@ -68,7 +68,7 @@ def test_controllers_apart() -> None:
 
 
 def test_every_port_is_used_once() -> None:
-    for wishes in (SMALL, Wishes(nodes=4, controllers=3, with_metrics=True), Wishes()):
+    for wishes in (SMALL, ClusterSpec(nodes=4, controllers=3, with_metrics=True), ClusterSpec()):
         ports = list(range(1000, 1000 + wishes.port_count))
         texts = [
             f"{p['listeners']},{p.get('spindle.metrics.listener', '')}"
@@ -79,13 +79,13 @@ def test_every_port_is_used_once() -> None:
 
 
 def test_racks_replicas_and_overrides() -> None:
-    wishes = Wishes(nodes=4, racks=2, overrides={"num.partitions": "7", "log.dirs": "/x"})
+    wishes = ClusterSpec(nodes=4, racks=2, overrides={"num.partitions": "7", "log.dirs": "/x"})
     files = list(node_properties(wishes, Path("/f"), PORTS).values())
     assert [p["broker.rack"] for p in files] == ["rack-1", "rack-2", "rack-1", "rack-2"]
     assert {p["offsets.topic.replication.factor"] for p in files} == {"3"}
     assert {p["offsets.topic.num.partitions"] for p in files} == {"4"}
     assert {(p["num.partitions"], p["log.dirs"]) for p in files} == {("7", "/x")}
-    one = next(iter(node_properties(Wishes(), Path("/f"), PORTS).values()))
+    one = next(iter(node_properties(ClusterSpec(), Path("/f"), PORTS).values()))
     assert one["transaction.state.log.min.isr"] == "1"
 
 
@@ -95,17 +95,17 @@ def test_racks_replicas_and_overrides() -> None:
 def test_a_cluster_is_formatted_as_one_and_found_again(tmp_path: Path) -> None:
     assert find_cluster(tmp_path) == []
     made = make_cluster(SMALL, tmp_path, list(PORTS))
-    found = find_cluster(tmp_path)
-    assert [n.node_id for n in found] == [1, 2, 3]
-    assert [dict(n.config.static) for n in found] == [dict(n.config.static) for n in made]
+    cluster = find_cluster(tmp_path)
+    assert [n.node_id for n in cluster] == [1, 2, 3]
+    assert [dict(n.config.static) for n in cluster] == [dict(n.config.static) for n in made]
     identities = [
         identity
-        for node in found
+        for node in cluster
         for identity in load_ensemble(OsFileSystem(), node.config.log_dirs).formatted.values()
     ]
     assert len({identity.cluster_id for identity in identities}) == 1
     assert len({identity.directory_id for identity in identities}) == 6
-    assert bootstrap_servers(found) == "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+    assert bootstrap_servers(cluster) == "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
 
 
 def test_a_cluster_made_by_half_is_not_taken_for_new(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_port_that_somebody_took(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        nodes = make_cluster(Wishes(), tmp_path, [port, *free_ports(1)])
+        nodes = make_cluster(ClusterSpec(), tmp_path, [port, *free_ports(1)])
         with pytest.raises(CommandFailed, match=f"node 1 needs port {port}, which is in use"):
             check_can_start(nodes)
 
@@ -154,12 +154,12 @@ def test_the_user_reads_which_port_is_in_use_and_which_one_stands_in(
 ) -> None:
     taken = {9092: "is in use"}
     monkeypatch.setattr(command, "obstacle", taken.get)
-    first, second = cluster_ports(Wishes(), 9092, is_wish=False)
+    first, second = cluster_ports(ClusterSpec(), 9092, is_wish=False)
     assert first not in (9092, 9093)
     assert second == 9093
     assert capsys.readouterr().err == f"port 9092 is in use: this cluster uses {first} instead\n"
     with pytest.raises(CommandFailed, match="--port 9092: the port is in use"):
-        cluster_ports(Wishes(), 9092, is_wish=True)
+        cluster_ports(ClusterSpec(), 9092, is_wish=True)
 
 
 def test_a_port_for_root_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_a_wrong_command_line(
 
 
 def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wishes = Wishes(nodes=3, dirs=2, racks=3, with_metrics=True)
+    wishes = ClusterSpec(nodes=3, dirs=2, racks=3, with_metrics=True)
     nodes = make_cluster(wishes, tmp_path, list(range(20001, 20020)))
     greet(nodes, {1: 901, 2: 902, 3: 903}, str(tmp_path), "kept")
     out = capsys.readouterr().out
@@ -223,7 +223,7 @@ def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFix
 def test_the_greeting_names_the_directories_that_are_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nodes = make_cluster(Wishes(nodes=1, dirs=2), tmp_path, list(range(20001, 20020)))
+    nodes = make_cluster(ClusterSpec(nodes=1, dirs=2), tmp_path, list(range(20001, 20020)))
     first, second = nodes[0].config.log_dirs
     changed = ChangedLogDirs(added=("/elsewhere",), retired=(second,))
     write_changed_log_dirs(OsFileSystem(), nodes[0].config.metadata_log_dir, changed)
@@ -326,7 +326,7 @@ from types import ModuleType
 
 def run_node(config, on_ready):
     class Node:
-        before_leaving = None
+        before_quorum_stop = None
         is_active_controller = config.node_id == 2
         def when_active(self, broker_ids, then):
             assert list(broker_ids) == sorted(set(broker_ids)) != []
@@ -346,7 +346,7 @@ def run_node(config, on_ready):
         return 1
     signal.set_wakeup_fd(-1)
     print("broker stopped", time.monotonic_ns(), flush=True)
-    asyncio.run(node.before_leaving())
+    asyncio.run(node.before_quorum_stop())
     print("quorum left", time.monotonic_ns(), flush=True)
     return 143
 
@@ -392,9 +392,9 @@ class Up:
         """Return the next event of that name."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            found: dict[str, Any] = json.loads(line)
-            if found["event"] == name:
-                return found
+            event: dict[str, Any] = json.loads(line)
+            if event["event"] == name:
+                return event
         raise AssertionError(f"no {name}: {self.process.stderr and self.process.stderr.read()}")
 
     def end(self, number: int = signal.SIGINT) -> int:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from spindle.cli.up.folder import make_cluster
-from spindle.cli.up.greeting import ready_event, things_to_try
-from spindle.cli.up.layout import Wishes
-from spindle.client.wire.settings import client_settings
+from spindle.cli.up.layout import ClusterSpec
+from spindle.cli.up.start_summary import ready_event, suggested_commands
+from spindle.client.blocking.settings import client_settings
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.config.properties import parse_properties
 
@@ -19,7 +19,7 @@ def test_users_log_in_over_tls_with_passwords_that_no_other_user_of_the_machine_
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "cluster"
-    nodes = make_cluster(Wishes(nodes=2, dirs=1, is_secure=True), folder, [9091, 9092, 9093])
+    nodes = make_cluster(ClusterSpec(nodes=2, dirs=1, is_secure=True), folder, [9091, 9092, 9093])
     passwords = set()
     for user in ("admin", "app"):
         properties = parse_properties((folder / f"{user}.properties").read_text())
@@ -31,7 +31,9 @@ def test_users_log_in_over_tls_with_passwords_that_no_other_user_of_the_machine_
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in written} == {0}
     protocols = {node.config.listeners[0].security_protocol for node in nodes}
     assert protocols == {SecurityProtocol.SASL_SSL}
-    lines = [line for block in things_to_try(nodes, {}, str(folder), "spindle") for line in block]
+    lines = [
+        line for block in suggested_commands(nodes, {}, str(folder), "spindle") for line in block
+    ]
     assert f"admin={folder}/admin.properties" in lines
     assert 'spindle status --command-config "$admin"' in lines
     assert f'settings = json.load(open("{folder}/app.json"))' in lines

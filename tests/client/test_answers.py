@@ -3,7 +3,7 @@
 import pytest
 
 from spindle.client import fetching, producing
-from spindle.client.cluster import BrokerAddress, cluster_view, metadata_request
+from spindle.client.cluster_metadata import BrokerAddress, cluster_view, metadata_request
 from spindle.client.configs import describe_configs_request, described_configs
 from spindle.client.errors import (
     ConnectionLost,
@@ -100,9 +100,9 @@ def test_offsets_by_leader_request_and_answer() -> None:
     ]
     assert request.replica_id == -1
     topic = ListOffsetsResponse.ListOffsetsTopicResponse
-    each = topic.ListOffsetsPartitionResponse
+    result = topic.ListOffsetsPartitionResponse
     response = ListOffsetsResponse(
-        topics=[topic(name="orders", partitions=[each(partition_index=1, offset=17)])]
+        topics=[topic(name="orders", partitions=[result(partition_index=1, offset=17)])]
     )
     assert found_offsets(response)[ORDERS].offset == 17
     response.topics[0].partitions[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -231,5 +231,5 @@ def test_an_error_code_from_the_future_is_named_by_its_number() -> None:
         (ValueError("x"), False),
     ],
 )
-def test_what_is_worth_retrying(error: Exception, retried: bool) -> None:
+def test_only_transient_errors_are_retried(error: Exception, retried: bool) -> None:
     assert is_worth_retrying(error) is retried

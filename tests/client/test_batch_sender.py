@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from spindle.client.cluster import BrokerAddress, ClusterView, PartitionView, TopicView
+from spindle.client.blocking.batch_sender import BatchSender, GatheredRecords
+from spindle.client.blocking.settings import client_settings
+from spindle.client.cluster_metadata import BrokerAddress, ClusterView, PartitionView, TopicView
 from spindle.client.transactions import ProducerIdentity
-from spindle.client.wire.batch_sender import BatchSender, GatheredRecords
-from spindle.client.wire.settings import client_settings
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID

@@ -2,8 +2,8 @@
 
 import pytest
 
+from spindle.client.blocking.group_member import range_assignment
 from spindle.client.partitioning import murmur2, partition_of_key
-from spindle.client.wire.group_member import range_assignment
 from spindle.common.ids import TopicPartition
 
 

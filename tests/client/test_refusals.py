@@ -5,7 +5,7 @@ import pytest
 from spindle.client.admin.refusals import (
     exception_class,
     exception_text,
-    refusal,
+    optional_error,
     refusal_text,
 )
 from spindle.common.errors import ApiError, ErrorCode
@@ -26,14 +26,14 @@ def test_classes(code: ErrorCode, name: str) -> None:
 
 
 def test_texts() -> None:
-    assert refusal(0, "ignored") is None
-    told = refusal(ErrorCode.INVALID_CONFIG, "because")
+    assert optional_error(0, "ignored") is None
+    told = optional_error(ErrorCode.INVALID_CONFIG, "because")
     assert told is not None
     assert refusal_text(told) == "because"
-    silent = refusal(ErrorCode.GROUP_ID_NOT_FOUND)
+    silent = optional_error(ErrorCode.GROUP_ID_NOT_FOUND)
     assert silent is not None
     assert exception_text(silent).endswith("Exception: The group id does not exist.")
     assert refusal_text(ApiError(ErrorCode.FENCED_LEADER_EPOCH)) == "FENCED_LEADER_EPOCH"
-    unknown = refusal(9999)
+    unknown = optional_error(9999)
     assert unknown is not None
     assert unknown.code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,7 +1,8 @@
 """Promises: the listener hears the outcome once, at once, and its errors stay its own."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,25 +11,21 @@ from spindle.common.promise import Promise
 from spindle.runtime.task_promise import promise_of
 
 
-def run(test: Callable[[], Awaitable[None]]) -> list[dict[str, Any]]:
-    """Run the test; return what reached the exception handler of its loop."""
+@asynccontextmanager
+async def loop_complaints() -> AsyncIterator[list[dict[str, Any]]]:
+    """Give what reaches the exception handler of the loop meanwhile."""
     complaints: list[dict[str, Any]] = []
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(context))
-        await test()
-
-    asyncio.run(main())
-    return complaints
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    yield complaints
 
 
 def promise() -> Promise[str]:
     return Promise(asyncio.get_running_loop())
 
 
-def test_the_listener_hears_the_first_outcome_within_the_call() -> None:
-    async def test() -> None:
+async def test_the_listener_hears_the_first_outcome_within_the_call() -> None:
+    async with loop_complaints() as complaints:
         heard: list[Any] = []
         early, late = promise(), promise()
         early.on_done(lambda *outcome: heard.append(outcome))
@@ -37,12 +34,12 @@ def test_the_listener_hears_the_first_outcome_within_the_call() -> None:
         late.settle("before")
         late.on_done(lambda *outcome: heard.append(outcome))
         assert heard == [("yes", None), ("before", None)]
+    assert complaints == []
 
-    assert run(test) == []
 
+async def test_an_error_of_the_listener_does_not_reach_the_one_who_settles() -> None:
+    async with loop_complaints() as complaints:
 
-def test_an_error_of_the_listener_does_not_reach_the_one_who_settles() -> None:
-    async def test() -> None:
         def fail(*_: object) -> None:
             raise KeyError("listener")
 
@@ -50,13 +47,11 @@ def test_an_error_of_the_listener_does_not_reach_the_one_who_settles() -> None:
         asked.on_done(fail)
         asked.settle("yes")
         asked.on_done(fail)
-
-    complaints = run(test)
     assert [type(complaint["exception"]) for complaint in complaints] == [KeyError, KeyError]
 
 
-def test_a_promise_that_is_cancelled_gives_up_its_work_and_tells_nobody() -> None:
-    async def test() -> None:
+async def test_a_promise_that_is_cancelled_gives_up_its_work_and_tells_nobody() -> None:
+    async with loop_complaints() as complaints:
         heard: list[Any] = []
         asked = promise()
         asked.on_cancel = lambda: heard.append("given up")
@@ -65,12 +60,11 @@ def test_a_promise_that_is_cancelled_gives_up_its_work_and_tells_nobody() -> Non
         asked.settle("too late")
         asked.cancel()
         assert heard == ["given up"]
+    assert complaints == []
 
-    assert run(test) == []
 
-
-def test_a_coroutine_that_waits_gets_the_result_or_the_error() -> None:
-    async def test() -> None:
+async def test_a_coroutine_that_waits_gets_the_result_or_the_error() -> None:
+    async with loop_complaints() as complaints:
         kept, broken, given_up = promise(), promise(), promise()
         waiting = [asyncio.ensure_future(one) for one in (kept, broken, given_up)]
         await asyncio.sleep(0)
@@ -84,12 +78,11 @@ def test_a_coroutine_that_waits_gets_the_result_or_the_error() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting[2]
         assert given_up.is_done
+    assert complaints == []
 
-    assert run(test) == []
 
-
-def test_a_promise_of_a_task_cancels_it_and_tells_its_end() -> None:
-    async def test() -> None:
+async def test_a_promise_of_a_task_cancels_it_and_tells_its_end() -> None:
+    async with loop_complaints() as complaints:
         ends: list[str] = []
 
         async def work() -> None:
@@ -106,5 +99,4 @@ def test_a_promise_of_a_task_cancels_it_and_tells_its_end() -> None:
         with pytest.raises(asyncio.CancelledError):
             await killed
         assert ends == ["ended", "ended"]
-
-    assert run(test) == []
+    assert complaints == []

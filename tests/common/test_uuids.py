@@ -37,7 +37,7 @@ def test_round_trip_and_shape_of_random_ids() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "not-a-uuid", "A" * 21, "A" * 23, "A" * 4000, "ä" * 22])
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_an_invalid_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an id"):
         parse_uuid(text)
 

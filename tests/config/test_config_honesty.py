@@ -3,8 +3,8 @@
 from typing import Final
 
 import pytest
-from tests.config.key_readers import find_readers
-from tests.config.node_properties import COMBINED
+from key_readers import find_readers
+from node_properties import COMBINED
 
 from spindle.config.authorizer import STANDARD_AUTHORIZER
 from spindle.config.broker_keys import DYNAMIC_KEYS
@@ -158,9 +158,9 @@ def test_super_users_that_no_client_can_be_are_warned_about(
     users: str, warnings: tuple[str, ...]
 ) -> None:
     given = {**COMBINED, "authorizer.class.name": STANDARD_AUTHORIZER, "super.users": users}
-    found = NodeConfig.from_properties(given).warnings
-    assert len(found) == len(warnings)
-    for text, start in zip(found, warnings, strict=True):
+    result = NodeConfig.from_properties(given).warnings
+    assert len(result) == len(warnings)
+    for text, start in zip(result, warnings, strict=True):
         assert text.startswith(f"super.users: {start}")
 
 

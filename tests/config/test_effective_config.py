@@ -6,6 +6,7 @@ The expected values are the answers of Apache Kafka 4.3.1 to the same configurat
 import pytest
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.config.controller_config_rules import ControllerConfigRules
 from spindle.config.describe import (
     BrokerLayers,
     DescribedConfig,
@@ -15,7 +16,6 @@ from spindle.config.describe import (
     describe_group,
     describe_topic,
 )
-from spindle.config.dynamic import NodeConfigRules
 from spindle.config.node_config import NodeConfig
 from spindle.config.resources import ConfigResourceType, ConfigSource
 from spindle.config.topic_config import topic_config
@@ -48,10 +48,10 @@ LAYERS = BrokerLayers(NODE, CLUSTER, OWN)
 
 def line(described: list[DescribedConfig], name: str) -> str:
     """Return one key in the form: value source [sensitive] [read-only] type synonyms."""
-    (found,) = [config for config in described if config.name == name]
-    flags = " sensitive" * found.is_sensitive + " read-only" * found.is_read_only
-    synonyms = " ".join(f"{s.name}={s.value}@{s.source}" for s in found.synonyms)
-    return f"{found.value} {found.source}{flags} {found.type.name} {synonyms}".rstrip()
+    (entry,) = [config for config in described if config.name == name]
+    flags = " sensitive" * entry.is_sensitive + " read-only" * entry.is_read_only
+    synonyms = " ".join(f"{s.name}={s.value}@{s.source}" for s in entry.synonyms)
+    return f"{entry.value} {entry.source}{flags} {entry.type.name} {synonyms}".rstrip()
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_change_that_kafka_refuses_is_refused_with_its_error(
     code: ErrorCode | None,
     message: str | None,
 ) -> None:
-    rules = NodeConfigRules(NODE)
+    rules = ControllerConfigRules(NODE)
     if code is None:
         rules.validate(kind, resource, {name: value})
         return
@@ -355,7 +355,7 @@ def test_rules_between_keys_hold_for_dynamic_values() -> None:
 
 
 def test_the_rules_know_lists_and_defaults_for_append_and_subtract() -> None:
-    rules = NodeConfigRules(NODE)
+    rules = ControllerConfigRules(NODE)
     assert rules.is_list(TOPIC, "cleanup.policy")
     assert rules.is_list(BROKER, "cordoned.log.dirs")
     assert not rules.is_list(TOPIC, "retention.ms")
@@ -369,12 +369,12 @@ def test_the_rules_know_lists_and_defaults_for_append_and_subtract() -> None:
 
 
 def test_a_new_topic_shows_its_own_values_and_the_defaults() -> None:
-    entries = NodeConfigRules(NODE).effective_topic_configs({"retention.ms": "9"}, CLUSTER)
-    found = {entry.name: (entry.value, entry.source) for entry in entries}
-    assert found["retention.ms"] == ("9", ConfigSource.TOPIC_CONFIG)
-    assert found["max.message.bytes"] == ("2000000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
-    assert found["cleanup.policy"] == ("compact,delete", ConfigSource.STATIC_BROKER_CONFIG)
-    assert found["preallocate"] == ("false", ConfigSource.DEFAULT_CONFIG)
+    entries = ControllerConfigRules(NODE).effective_topic_configs({"retention.ms": "9"}, CLUSTER)
+    result = {entry.name: (entry.value, entry.source) for entry in entries}
+    assert result["retention.ms"] == ("9", ConfigSource.TOPIC_CONFIG)
+    assert result["max.message.bytes"] == ("2000000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert result["cleanup.policy"] == ("compact,delete", ConfigSource.STATIC_BROKER_CONFIG)
+    assert result["preallocate"] == ("false", ConfigSource.DEFAULT_CONFIG)
 
 
 @pytest.mark.parametrize(

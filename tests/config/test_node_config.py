@@ -1,7 +1,7 @@
 """The configuration of a node: values that follow from its property file, and refused files."""
 
 import pytest
-from tests.config.node_properties import COMBINED
+from node_properties import COMBINED
 
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint

@@ -36,7 +36,7 @@ def tokens(values: dict[str, str]) -> SignedTokens | UnsecuredRules | None:
 
 
 def test_kafkas_class_selects_signed_tokens() -> None:
-    found = tokens(
+    signed_tokens = tokens(
         {
             HANDLER: SIGNED,
             URL: "https://id.example/keys",
@@ -46,17 +46,17 @@ def test_kafkas_class_selects_signed_tokens() -> None:
             f"{KEYS}sub.claim.name": " email ",
         }
     )
-    assert isinstance(found, SignedTokens)
+    assert isinstance(signed_tokens, SignedTokens)
     expected = TokenRules(("kafka", "streams"), "https://id.example", 7, "scope", "email")
-    assert found.rules == expected
-    source = found.keys
+    assert signed_tokens.rules == expected
+    source = signed_tokens.keys
     assert (source.refresh_ms, source.retry_ms, source.max_retry_ms) == (3_600_000, 100, 10_000)
 
 
 def test_unsecured_tokens_are_accepted_only_by_name() -> None:
     module = f'{PACKAGE}OAuthBearerLoginModule required unsecuredValidatorRequiredScope="a b";'
-    found = tokens({HANDLER: UNSECURED, f"{OWN}sasl.jaas.config": module})
-    assert found == UnsecuredRules(required_scope=("a", "b"))
+    signed_tokens = tokens({HANDLER: UNSECURED, f"{OWN}sasl.jaas.config": module})
+    assert signed_tokens == UnsecuredRules(required_scope=("a", "b"))
     with pytest.raises(ConfigError, match=rf"{HANDLER} is missing: want {SIGNED}"):
         tokens({})
 

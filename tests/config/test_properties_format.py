@@ -59,12 +59,12 @@ def test_files_are_utf8_or_latin1(tmp_path, data: bytes) -> None:
 
 
 @given(st.dictionaries(TEXT, TEXT, max_size=5))
-def test_what_is_written_is_read_back(properties: dict[str, str]) -> None:
+def test_written_properties_are_read_back(properties: dict[str, str]) -> None:
     assert parse_properties(format_properties(properties)) == properties
 
 
 @given(st.dictionaries(TEXT, TEXT, max_size=3))
-def test_what_is_written_is_ascii_and_one_line_per_key(properties: dict[str, str]) -> None:
+def test_written_properties_are_ascii_with_one_line_per_key(properties: dict[str, str]) -> None:
     written = format_properties(properties)
     assert written.isascii()
     assert written.count("\n") == len(properties)

@@ -95,7 +95,7 @@ def test_settings_show_no_password() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_served_stops_the_start_by_name(
+def test_an_unsupported_setting_stops_the_start_and_is_named(
     changes: dict[str, str], trouble: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:

@@ -1,7 +1,7 @@
 """A controller over a quorum in memory; the test moves its clock and commits its records."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -15,9 +15,9 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, NoOpRecord
-from spindle.publication.image_publisher import ImagePublisher
 from spindle.publication.listener import QuorumListener
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
+from spindle.publication.publishers import ImagePublisher
+from spindle.raft.ready import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.host_names import FindUnresolved
 from spindle.serving.context import RequestContext
@@ -218,11 +218,11 @@ class Harness:
 
     def records(self, first_batch: int = 0) -> list[list[Message]]:
         """Return the batches that have records, without no-ops, beginning with the given one."""
-        found = [
+        messages = [
             [record for record in batch.records if not isinstance(record, NoOpRecord)]
             for batch in self.quorum.batches[first_batch:]
         ]
-        return [batch for batch in found if batch]
+        return [batch for batch in messages if batch]
 
 
 def _first_levels(metadata_version: int) -> list[Message]:
@@ -261,8 +261,3 @@ def registration(
         log_dirs=directories,
         **more,
     )
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a test's coroutine to its end."""
-    asyncio.run(scenario)

@@ -40,23 +40,23 @@ class Recorded:
 
     def changes_before(self) -> tuple[list[Message], MetadataImage]:
         """Return the partition changes right before it, and the image before the first of them."""
-        found: list[Message] = []
+        messages: list[Message] = []
         image = self.before
         for record, its_image in reversed(self.earlier):
             if not isinstance(record, PartitionChangeRecord):
                 break
-            found.insert(0, record)
+            messages.insert(0, record)
             image = its_image
-        return found, image
+        return messages, image
 
     def changes_after(self) -> list[Message]:
         """Return the partition changes right after it."""
-        found: list[Message] = []
+        messages: list[Message] = []
         for record in self.later:
             if not isinstance(record, PartitionChangeRecord):
                 break
-            found.append(record)
-        return found
+            messages.append(record)
+        return messages
 
 
 def message(cls: type[Message], content: dict[str, Any]) -> Message:

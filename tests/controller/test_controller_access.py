@@ -1,7 +1,7 @@
 """Requests to the controller are carried out for what their sender has the right to."""
 
 import pytest
-from controller_harness import Harness, run, uuid
+from controller_harness import Harness, uuid
 
 from spindle.authorization.access import Access
 from spindle.authorization.denials import Denials
@@ -97,108 +97,93 @@ def test_an_api_that_no_table_names_needs_alter_on_the_cluster() -> None:
         check_request(Access(authorizer(), ANONYMOUS, "10.0.0.1", ApiKey.PRODUCE))
 
 
-def test_topics_are_created_where_allowed_and_described_where_allowed() -> None:
-    async def scenario() -> None:
-        node = await started(
-            (Operation.CREATE, TOPIC, "mine"),
-            (Operation.CREATE, TOPIC, "seen"),
-            (Operation.DESCRIBE_CONFIGS, TOPIC, "seen"),
-            topics="old",
-        )
-        answer = await node.request(creation("mine", "seen", "old", "bad name!"))
-        results = {topic.name: topic for topic in answer.topics}
-        codes = {name: result.error_code for name, result in results.items()}
-        assert codes == {"mine": NONE, "seen": NONE, "old": DENIED, "bad name!": DENIED}
-        assert results["old"].error_message == "Authorization failed."
-        mine, seen = results["mine"], results["seen"]
-        assert (mine.topic_config_error_code, mine.num_partitions) == (DENIED, -1)
-        assert (mine.replication_factor, mine.configs) == (-1, [])
-        assert (seen.topic_config_error_code, seen.num_partitions) == (NONE, 1)
-        assert sorted(node.publisher.image.topics.by_name) == ["mine", "old", "seen"]
-
-    run(scenario())
+async def test_topics_are_created_where_allowed_and_described_where_allowed() -> None:
+    node = await started(
+        (Operation.CREATE, TOPIC, "mine"),
+        (Operation.CREATE, TOPIC, "seen"),
+        (Operation.DESCRIBE_CONFIGS, TOPIC, "seen"),
+        topics="old",
+    )
+    answer = await node.request(creation("mine", "seen", "old", "bad name!"))
+    results = {topic.name: topic for topic in answer.topics}
+    codes = {name: result.error_code for name, result in results.items()}
+    assert codes == {"mine": NONE, "seen": NONE, "old": DENIED, "bad name!": DENIED}
+    assert results["old"].error_message == "Authorization failed."
+    mine, seen = results["mine"], results["seen"]
+    assert (mine.topic_config_error_code, mine.num_partitions) == (DENIED, -1)
+    assert (mine.replication_factor, mine.configs) == (-1, [])
+    assert (seen.topic_config_error_code, seen.num_partitions) == (NONE, 1)
+    assert sorted(node.publisher.image.topics.by_name) == ["mine", "old", "seen"]
 
 
-def test_the_right_to_create_on_the_cluster_is_one_for_all_topics() -> None:
-    async def scenario() -> None:
-        node = await started((Operation.CREATE, CLUSTER, CLUSTER_NAME))
-        assert (await node.request(creation("t"))).topics[0].error_code == NONE
-
-    run(scenario())
+async def test_the_right_to_create_on_the_cluster_is_one_for_all_topics() -> None:
+    node = await started((Operation.CREATE, CLUSTER, CLUSTER_NAME))
+    assert (await node.request(creation("t"))).topics[0].error_code == NONE
 
 
-def test_topics_are_deleted_where_allowed_and_their_names_are_not_revealed() -> None:
-    async def scenario() -> None:
-        node = await started(
-            (Operation.DELETE, TOPIC, "mine"),
-            (Operation.DESCRIBE, TOPIC, "seen"),
-            (Operation.DESCRIBE, TOPIC, "absent"),
-            topics="mine seen hidden",
-        )
-        by_name = node.publisher.image.topics.by_name
-        ids = {name: topic.topic_id for name, topic in by_name.items()}
-        state = DeleteTopicsRequest.DeleteTopicState
-        names = ["mine", "seen", "hidden", "absent", "unknown"]
-        by_names = DeleteTopicsRequest(topics=[state(name=name) for name in names[1:]])
-        answer = await node.request(by_names)
-        assert {r.name: r.error_code for r in answer.responses} == {
-            "seen": DENIED,
-            "hidden": DENIED,
-            "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            "unknown": DENIED,
-        }
-        assert {bytes(r.topic_id) for r in answer.responses} == {bytes(16)}
-        wanted = [state(name=None, topic_id=ids[name]) for name in ids]
-        answer = await node.request(DeleteTopicsRequest(topics=wanted))
-        found = {bytes(r.topic_id): (r.name, r.error_code) for r in answer.responses}
-        assert found == {
-            ids["mine"]: ("mine", NONE),
-            ids["seen"]: ("seen", DENIED),
-            ids["hidden"]: (None, DENIED),
-        }
-        assert sorted(node.publisher.image.topics.by_name) == ["hidden", "seen"]
-
-    run(scenario())
+async def test_topics_are_deleted_where_allowed_and_their_names_are_not_revealed() -> None:
+    node = await started(
+        (Operation.DELETE, TOPIC, "mine"),
+        (Operation.DESCRIBE, TOPIC, "seen"),
+        (Operation.DESCRIBE, TOPIC, "absent"),
+        topics="mine seen hidden",
+    )
+    by_name = node.publisher.image.topics.by_name
+    ids = {name: topic.topic_id for name, topic in by_name.items()}
+    state = DeleteTopicsRequest.DeleteTopicState
+    names = ["mine", "seen", "hidden", "absent", "unknown"]
+    by_names = DeleteTopicsRequest(topics=[state(name=name) for name in names[1:]])
+    answer = await node.request(by_names)
+    assert {r.name: r.error_code for r in answer.responses} == {
+        "seen": DENIED,
+        "hidden": DENIED,
+        "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "unknown": DENIED,
+    }
+    assert {bytes(r.topic_id) for r in answer.responses} == {bytes(16)}
+    wanted = [state(name=None, topic_id=ids[name]) for name in ids]
+    answer = await node.request(DeleteTopicsRequest(topics=wanted))
+    result = {bytes(r.topic_id): (r.name, r.error_code) for r in answer.responses}
+    assert result == {
+        ids["mine"]: ("mine", NONE),
+        ids["seen"]: ("seen", DENIED),
+        ids["hidden"]: (None, DENIED),
+    }
+    assert sorted(node.publisher.image.topics.by_name) == ["hidden", "seen"]
 
 
-def test_partitions_are_added_where_topics_may_be_altered() -> None:
-    async def scenario() -> None:
-        node = await started((Operation.ALTER, TOPIC, "mine"), topics="mine other")
-        grow = CreatePartitionsRequest.CreatePartitionsTopic
-        names = ["mine", "other", "absent"]
-        request = CreatePartitionsRequest(
-            topics=[grow(name=name, count=2, assignments=None) for name in names]
-        )
-        answer = await node.request(request)
-        codes = {result.name: result.error_code for result in answer.results}
-        assert codes == {"mine": NONE, "other": DENIED, "absent": DENIED}
-
-    run(scenario())
+async def test_partitions_are_added_where_topics_may_be_altered() -> None:
+    node = await started((Operation.ALTER, TOPIC, "mine"), topics="mine other")
+    grow = CreatePartitionsRequest.CreatePartitionsTopic
+    names = ["mine", "other", "absent"]
+    request = CreatePartitionsRequest(
+        topics=[grow(name=name, count=2, assignments=None) for name in names]
+    )
+    answer = await node.request(request)
+    codes = {result.name: result.error_code for result in answer.results}
+    assert codes == {"mine": NONE, "other": DENIED, "absent": DENIED}
 
 
-def test_configurations_are_changed_by_the_right_to_their_kind_of_resource() -> None:
-    async def scenario() -> None:
-        node = await started(
-            (Operation.ALTER_CONFIGS, TOPIC, "mine"),
-            (Operation.ALTER_CONFIGS, ResourceType.GROUP, "g"),
-            topics="mine other",
-        )
-        change = IncrementalAlterConfigsRequest.AlterConfigsResource
-        asked = [(2, "mine"), (2, "other"), (2, "absent"), (4, ""), (16, "s"), (32, "h")]
-        request = IncrementalAlterConfigsRequest(
-            resources=[change(resource_type=kind, resource_name=name) for kind, name in asked]
-        )
-        answer = await node.request(request)
-        assert [(r.error_code, r.error_message) for r in answer.responses] == [
-            (NONE, None),
-            (DENIED, "Topic authorization failed."),
-            (DENIED, "Topic authorization failed."),
-            (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."),
-            (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."),
-            (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
-        ]
-
-    run(scenario())
+async def test_configurations_are_changed_by_the_right_to_their_kind_of_resource() -> None:
+    node = await started(
+        (Operation.ALTER_CONFIGS, TOPIC, "mine"),
+        (Operation.ALTER_CONFIGS, ResourceType.GROUP, "g"),
+        topics="mine other",
+    )
+    change = IncrementalAlterConfigsRequest.AlterConfigsResource
+    asked = [(2, "mine"), (2, "other"), (2, "absent"), (4, ""), (16, "s"), (32, "h")]
+    request = IncrementalAlterConfigsRequest(
+        resources=[change(resource_type=kind, resource_name=name) for kind, name in asked]
+    )
+    answer = await node.request(request)
+    assert [(r.error_code, r.error_message) for r in answer.responses] == [
+        (NONE, None),
+        (DENIED, "Topic authorization failed."),
+        (DENIED, "Topic authorization failed."),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+    ]
 
 
 GOOD = {
@@ -233,48 +218,44 @@ GOOD = {
         ),
     ],
 )
-def test_an_acl_that_means_nothing_is_refused_alone(changes: dict[str, int], text: str) -> None:
-    async def scenario() -> None:
-        node = Harness(has_authorizer=True)
-        node.quorum.become_leader(1, 1)
-        make = CreateAclsRequest.AclCreation
-        request = CreateAclsRequest(creations=[make(**GOOD), make(**{**GOOD, **changes})])  # type: ignore[arg-type]
-        good, bad = (await node.request(request)).results
-        assert (good.error_code, good.error_message) == (NONE, "")
-        assert (bad.error_code, bad.error_message) == (ErrorCode.INVALID_REQUEST, text)
-        assert len(node.publisher.image.security.acls) == 1
+async def test_an_acl_that_means_nothing_is_refused_alone(
+    changes: dict[str, int], text: str
+) -> None:
+    node = Harness(has_authorizer=True)
+    node.quorum.become_leader(1, 1)
+    make = CreateAclsRequest.AclCreation
+    request = CreateAclsRequest(creations=[make(**GOOD), make(**{**GOOD, **changes})])  # type: ignore[arg-type]
+    good, bad = (await node.request(request)).results
+    assert (good.error_code, good.error_message) == (NONE, "")
+    assert (bad.error_code, bad.error_message) == (ErrorCode.INVALID_REQUEST, text)
+    assert len(node.publisher.image.security.acls) == 1
 
-    run(scenario())
 
+async def test_a_request_makes_and_removes_at_most_10_000_acls() -> None:
+    node = Harness(has_authorizer=True)
+    node.quorum.become_leader(1, 1)
+    make = CreateAclsRequest.AclCreation
 
-def test_a_request_makes_and_removes_at_most_10_000_acls() -> None:
-    async def scenario() -> None:
-        node = Harness(has_authorizer=True)
-        node.quorum.become_leader(1, 1)
-        make = CreateAclsRequest.AclCreation
+    def several(first: int, count: int) -> CreateAclsRequest:
+        return CreateAclsRequest(
+            creations=[
+                make(**{**GOOD, "resource_name": f"t{n}"})  # type: ignore[arg-type]
+                for n in range(first, first + count)
+            ]
+        )
 
-        def several(first: int, count: int) -> CreateAclsRequest:
-            return CreateAclsRequest(
-                creations=[
-                    make(**{**GOOD, "resource_name": f"t{n}"})  # type: ignore[arg-type]
-                    for n in range(first, first + count)
-                ]
-            )
-
-        answer = await node.request(several(0, 10_001))
-        assert {r.error_code for r in answer.results} == {ErrorCode.POLICY_VIOLATION}
-        assert node.publisher.image.security.acls == {}
-        await node.request(several(0, 10_000))
-        await node.request(several(10_000, 1))
-        wanted = DeleteAclsRequest.DeleteAclsFilter(**AclQuery().filter_fields())
-        of_topic = AclQuery(ResourceType.TOPIC, "t7", PatternType.LITERAL)
-        other = DeleteAclsRequest.DeleteAclsFilter(**of_topic.filter_fields() | {"operation": 77})
-        answer = await node.request(DeleteAclsRequest(filters=[wanted, other]))
-        texts = [result.error_message for result in answer.filter_results]
-        assert texts == [
-            "Cannot remove more than 10000 acls in a single delete operation.",
-            "Unknown entryFilter.",
-        ]
-        assert len(node.publisher.image.security.acls) == 10_001
-
-    run(scenario())
+    answer = await node.request(several(0, 10_001))
+    assert {r.error_code for r in answer.results} == {ErrorCode.POLICY_VIOLATION}
+    assert node.publisher.image.security.acls == {}
+    await node.request(several(0, 10_000))
+    await node.request(several(10_000, 1))
+    wanted = DeleteAclsRequest.DeleteAclsFilter(**AclQuery().filter_fields())
+    of_topic = AclQuery(ResourceType.TOPIC, "t7", PatternType.LITERAL)
+    other = DeleteAclsRequest.DeleteAclsFilter(**of_topic.filter_fields() | {"operation": 77})
+    answer = await node.request(DeleteAclsRequest(filters=[wanted, other]))
+    texts = [result.error_message for result in answer.filter_results]
+    assert texts == [
+        "Cannot remove more than 10000 acls in a single delete operation.",
+        "Unknown entryFilter.",
+    ]
+    assert len(node.publisher.image.security.acls) == 10_001

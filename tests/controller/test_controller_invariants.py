@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from controller_harness import Harness, registration, run, uuid
+from controller_harness import Harness, registration, uuid
 
 from spindle.common.ids import NO_LEADER
 from spindle.metadata.image import MetadataImage
@@ -243,16 +243,13 @@ def check(before: MetadataImage, now: MetadataImage) -> None:
 
 @pytest.mark.parametrize("metadata_version", [25, 30])
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_happens_the_image_stays_sound(seed: int, metadata_version: int) -> None:
-    async def scenario() -> None:
-        cluster = RandomCluster(seed, metadata_version)
-        cluster.node.quorum.become_leader(1, 1)
-        for _ in range(120):
-            before = cluster.image
-            await cluster.step()
-            check(before, cluster.image)
-        cluster.node.quorum.commit()
-        assert cluster.node.publisher.image.topics == cluster.image.topics
-        assert cluster.node.publisher.image.cluster == cluster.image.cluster
-
-    run(scenario())
+async def test_the_image_stays_sound_under_random_events(seed: int, metadata_version: int) -> None:
+    cluster = RandomCluster(seed, metadata_version)
+    cluster.node.quorum.become_leader(1, 1)
+    for _ in range(120):
+        before = cluster.image
+        await cluster.step()
+        check(before, cluster.image)
+    cluster.node.quorum.commit()
+    assert cluster.node.publisher.image.topics == cluster.image.topics
+    assert cluster.node.publisher.image.cluster == cluster.image.cluster

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from controller_harness import Harness, run
+from controller_harness import Harness
 
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import Uuid
@@ -32,7 +32,7 @@ async def cluster(metadata_version: int = 30) -> tuple[Harness, dict[int, int]]:
     """Return three brokers, of which broker 1 is wholly and broker 2 partly cordoned."""
     node = Harness(metadata_version=metadata_version)
     node.quorum.become_leader(1, 1)
-    epochs = {each: await node.broker(each, directories(each)) for each in (1, 2, 3)}
+    epochs = {number: await node.broker(number, directories(number)) for number in (1, 2, 3)}
     await node.heartbeat(1, epochs[1], cordoned_log_dirs=directories(1))
     await node.heartbeat(2, epochs[2], cordoned_log_dirs=directories(2)[:1])
     return node, epochs
@@ -76,94 +76,79 @@ def warning_of(topic_name: str, partitions: str) -> str:
     )
 
 
-def test_automatic_placement_passes_over_a_wholly_cordoned_broker() -> None:
-    async def scenario() -> None:
-        node, epochs = await cluster()
-        (refused,) = (await node.request(topic("e1", replication_factor=3))).topics
-        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-        prefix = "Unable to replicate the partition 3 time(s): "
-        assert refused.error_message == prefix + TOO_FEW
-        (made,) = (await node.request(topic("e2", replication_factor=2))).topics
-        assert made.error_code == 0
-        partitions = node.publisher.image.topics.by_name["e2"].partitions.values()
-        assert all(sorted(partition.replicas) == [2, 3] for partition in partitions)
+async def test_automatic_placement_passes_over_a_wholly_cordoned_broker() -> None:
+    node, epochs = await cluster()
+    (refused,) = (await node.request(topic("e1", replication_factor=3))).topics
+    assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    prefix = "Unable to replicate the partition 3 time(s): "
+    assert refused.error_message == prefix + TOO_FEW
+    (made,) = (await node.request(topic("e2", replication_factor=2))).topics
+    assert made.error_code == 0
+    partitions = node.publisher.image.topics.by_name["e2"].partitions.values()
+    assert all(sorted(partition.replicas) == [2, 3] for partition in partitions)
 
-        await node.heartbeat(1, epochs[1], cordoned_log_dirs=[])
-        await node.request(topic("d", replication_factor=3))
-        await node.heartbeat(1, epochs[1], cordoned_log_dirs=directories(1))
-        (refused,) = (await node.request(grown("d", 6))).results
-        assert (refused.error_code, refused.error_message) == (
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            TOO_FEW,
-        )
-        before = node.publisher.image.topics.by_name["d"]
-        assert {p.leader for p in before.partitions.values()} == {1, 2, 3}, "existing replicas stay"
-
-    run(scenario())
+    await node.heartbeat(1, epochs[1], cordoned_log_dirs=[])
+    await node.request(topic("d", replication_factor=3))
+    await node.heartbeat(1, epochs[1], cordoned_log_dirs=directories(1))
+    (refused,) = (await node.request(grown("d", 6))).results
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        TOO_FEW,
+    )
+    before = node.publisher.image.topics.by_name["d"]
+    assert {p.leader for p in before.partitions.values()} == {1, 2, 3}, "existing replicas stay"
 
 
-def test_a_cordon_counts_for_a_broker_that_is_away_until_it_registers_again() -> None:
-    async def scenario() -> None:
-        node, epochs = await cluster()
-        await node.heartbeat(1, epochs[1], want_shut_down=True, cordoned_log_dirs=directories(1))
-        assert not node.publisher.image.cluster.brokers[1].has_uncordoned_directory()
-        await node.register(1, 77, directories(1), previous_broker_epoch=epochs[1])
-        assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
-
-    run(scenario())
+async def test_a_cordon_counts_for_a_broker_that_is_away_until_it_registers_again() -> None:
+    node, epochs = await cluster()
+    await node.heartbeat(1, epochs[1], want_shut_down=True, cordoned_log_dirs=directories(1))
+    assert not node.publisher.image.cluster.brokers[1].has_uncordoned_directory()
+    await node.register(1, 77, directories(1), previous_broker_epoch=epochs[1])
+    assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
 
 
-def test_a_cordon_stays_in_force_while_the_same_process_registers_again() -> None:
-    async def scenario() -> None:
-        node, epochs = await cluster()
-        more = [*directories(1), bytes([1, 3] * 8)]
-        for log_dirs in (directories(1), more):
-            answer: Any = await node.register(1, 101, log_dirs)
-            assert answer.broker_epoch == epochs[1]
-            own = node.publisher.image.cluster.brokers[1]
-            assert own.cordoned_directories == tuple(directories(1))
-        await node.register(1, 101, directories(1))
-        (refused,) = (await node.request(topic("e1", replication_factor=3))).topics
-        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-
-    run(scenario())
+async def test_a_cordon_stays_in_force_while_the_same_process_registers_again() -> None:
+    node, epochs = await cluster()
+    more = [*directories(1), bytes([1, 3] * 8)]
+    for log_dirs in (directories(1), more):
+        answer: Any = await node.register(1, 101, log_dirs)
+        assert answer.broker_epoch == epochs[1]
+        own = node.publisher.image.cluster.brokers[1]
+        assert own.cordoned_directories == tuple(directories(1))
+    await node.register(1, 101, directories(1))
+    (refused,) = (await node.request(topic("e1", replication_factor=3))).topics
+    assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_manual_assignment_on_a_cordoned_broker_is_accepted_with_a_warning(
+async def test_a_manual_assignment_on_a_cordoned_broker_is_accepted_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def warnings() -> list[str]:
-        found = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
         caplog.clear()
-        return found
+        return warnings
 
-    async def scenario() -> None:
-        node, _ = await cluster()
-        (made,) = (await node.request(topic("m", [1, 2], [2, 3], [3, 1]))).topics
-        assert made.error_code == 0
-        assert warnings() == [warning_of("m", "0, 2")]
-        (more,) = (await node.request(grown("m", 5, [1, 3], [2, 3]))).results
-        assert more.error_code == 0
-        assert warnings() == [warning_of("m", "3")]
-        answer = await node.request(moved("m", p0=[1, 3], p1=[2, 1]))
-        assert [p.error_code for p in answer.responses[0].partitions] == [0, 0]
-        assert warnings() == [warning_of("m", "1")], "partition 0 has its replica there already"
-        trial: Any = topic("n", [1])
-        trial.validate_only = True
-        assert (await node.request(trial)).topics[0].error_code == 0
-        assert warnings() == []
-
-    run(scenario())
+    node, _ = await cluster()
+    (made,) = (await node.request(topic("m", [1, 2], [2, 3], [3, 1]))).topics
+    assert made.error_code == 0
+    assert warnings() == [warning_of("m", "0, 2")]
+    (more,) = (await node.request(grown("m", 5, [1, 3], [2, 3]))).results
+    assert more.error_code == 0
+    assert warnings() == [warning_of("m", "3")]
+    answer = await node.request(moved("m", p0=[1, 3], p1=[2, 1]))
+    assert [p.error_code for p in answer.responses[0].partitions] == [0, 0]
+    assert warnings() == [warning_of("m", "1")], "partition 0 has its replica there already"
+    trial: Any = topic("n", [1])
+    trial.validate_only = True
+    assert (await node.request(trial)).topics[0].error_code == 0
+    assert warnings() == []
 
 
-def test_below_its_level_a_reported_cordon_is_ignored() -> None:
-    async def scenario() -> None:
-        node, _ = await cluster(metadata_version=29)
-        assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
-        (made,) = (await node.request(topic("e1", replication_factor=3))).topics
-        assert made.error_code == 0
-
-    run(scenario())
+async def test_below_its_level_a_reported_cordon_is_ignored() -> None:
+    node, _ = await cluster(metadata_version=29)
+    assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
+    (made,) = (await node.request(topic("e1", replication_factor=3))).topics
+    assert made.error_code == 0
 
 
 Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -188,18 +173,15 @@ async def set_configs(node: Harness, **values: str | None) -> dict[str, str]:
     return dict(node.publisher.image.configs.broker(1))
 
 
-def test_a_note_ends_with_its_cordon_whichever_tool_changes_the_cordons() -> None:
+async def test_a_note_ends_with_its_cordon_whichever_tool_changes_the_cordons() -> None:
     a, b = '{"path":"/a","owner":"x"}', '{"path":"/b","until_ms":5}'
 
-    async def scenario() -> None:
-        node, _ = await cluster()
-        both = {CORDONS: "/a,/b", NOTES: f"[{a},{b}]"}
-        assert await set_configs(node, cordons="/a,/b", notes=f"[{a},{b}]") == both
-        assert await set_configs(node, cordons="/b,/a,/c") == {**both, CORDONS: "/b,/a,/c"}
-        assert await set_configs(node, cordons="/b") == {CORDONS: "/b", NOTES: f"[{b}]"}
-        assert await set_configs(node, cordons="") == {CORDONS: ""}
-        assert await set_configs(node, cordons="/b") == {CORDONS: "/b"}, "a new cordon, no note"
-        await set_configs(node, notes=f"[{b}]")
-        assert await set_configs(node, cordons=None) == {}
-
-    run(scenario())
+    node, _ = await cluster()
+    both = {CORDONS: "/a,/b", NOTES: f"[{a},{b}]"}
+    assert await set_configs(node, cordons="/a,/b", notes=f"[{a},{b}]") == both
+    assert await set_configs(node, cordons="/b,/a,/c") == {**both, CORDONS: "/b,/a,/c"}
+    assert await set_configs(node, cordons="/b") == {CORDONS: "/b", NOTES: f"[{b}]"}
+    assert await set_configs(node, cordons="") == {CORDONS: ""}
+    assert await set_configs(node, cordons="/b") == {CORDONS: "/b"}, "a new cordon, no note"
+    await set_configs(node, notes=f"[{b}]")
+    assert await set_configs(node, cordons=None) == {}

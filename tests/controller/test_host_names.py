@@ -1,8 +1,6 @@
 """Names of hosts in quotas: hostile ones leave the system's resolver to others."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 from spindle.runtime.controller.host_names import HostNames
 
@@ -22,28 +20,18 @@ class Resolver:
             raise OSError(name)
 
 
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+async def test_the_resolver_is_asked_for_one_name_at_a_time() -> None:
+    resolver = Resolver()
+    hosts = HostNames(resolver.look_up, timeout_s=0.01)
+    requests = [hosts.unresolved([name]) for name in ("a", "b", "c")]
+    assert await asyncio.gather(*requests) == [["a"], ["b"], ["c"]]
+    # The look-up of the first name goes on after its request was answered.
+    assert resolver.asked == ["a"]
+    resolver.gate.set()
+    assert await HostNames(resolver.look_up).unresolved(["d"]) == ["d"]
 
 
-def test_the_resolver_is_asked_for_one_name_at_a_time() -> None:
-    async def scenario() -> None:
-        resolver = Resolver()
-        hosts = HostNames(resolver.look_up, timeout_s=0.01)
-        requests = [hosts.unresolved([name]) for name in ("a", "b", "c")]
-        assert await asyncio.gather(*requests) == [["a"], ["b"], ["c"]]
-        # The look-up of the first name goes on after its request was answered.
-        assert resolver.asked == ["a"]
-        resolver.gate.set()
-        assert await HostNames(resolver.look_up).unresolved(["d"]) == ["d"]
-
-    run(scenario)
-
-
-def test_names_with_an_address_are_resolved() -> None:
-    async def scenario() -> None:
-        resolver = Resolver("a", "c")
-        resolver.gate.set()
-        assert await HostNames(resolver.look_up).unresolved(["a", "b", "c"]) == ["b"]
-
-    run(scenario)
+async def test_names_with_an_address_are_resolved() -> None:
+    resolver = Resolver("a", "c")
+    resolver.gate.set()
+    assert await HostNames(resolver.look_up).unresolved(["a", "b", "c"]) == ["b"]

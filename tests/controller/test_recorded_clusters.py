@@ -7,8 +7,8 @@ result must be the records that stand in the log.
 import pytest
 from recorded_log import RUNS, Recorded, recorded
 
+from spindle.controller.broker_changes import BrokerChangeRecords
 from spindle.controller.decision import ControllerSettings
-from spindle.controller.leadership import LeadershipChanges
 from spindle.metadata.record_versions import record_version
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
@@ -34,7 +34,7 @@ def decided(entry: Recorded) -> tuple[list[Message], list[list[Message]]] | None
     record = entry.record
     moved, start = entry.changes_before()
     if isinstance(record, UnregisterBrokerRecord):
-        ours = LeadershipChanges(start, SETTINGS)
+        ours = BrokerChangeRecords(start, SETTINGS)
         ours.unregister(record.broker_id)
         return [*moved, record], [ours.records]
     if isinstance(record, RegisterBrokerRecord):
@@ -43,17 +43,17 @@ def decided(entry: Recorded) -> tuple[list[Message], list[list[Message]]] | None
             return None
         candidates = []
         for is_clean in (True, False):
-            ours = LeadershipChanges(start, SETTINGS)
+            ours = BrokerChangeRecords(start, SETTINGS)
             ours.forget_previous_incarnation(record.broker_id, is_clean=is_clean)
             candidates.append(ours.records)
         return moved, candidates
     if not isinstance(record, BrokerRegistrationChangeRecord):
         return None
     if record.fenced == 1:
-        ours = LeadershipChanges(start, SETTINGS)
+        ours = BrokerChangeRecords(start, SETTINGS)
         ours.fence(record.broker_id)
         return [*moved, record], [ours.records]
-    ours = LeadershipChanges(entry.before, SETTINGS)
+    ours = BrokerChangeRecords(entry.before, SETTINGS)
     if record.fenced == -1:
         ours.unfence(record.broker_id)
         return [record, *entry.changes_after()], [ours.records]
@@ -61,7 +61,7 @@ def decided(entry: Recorded) -> tuple[list[Message], list[list[Message]]] | None
         ours.begin_controlled_shutdown(record.broker_id)
         return [record, *entry.changes_after()], [ours.records]
     if record.log_dirs:
-        ours = LeadershipChanges(start, SETTINGS)
+        ours = BrokerChangeRecords(start, SETTINGS)
         for directory in start.cluster.brokers[record.broker_id].directories:
             if directory not in record.log_dirs:
                 ours.directory_failed(record.broker_id, directory)

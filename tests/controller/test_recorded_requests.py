@@ -14,9 +14,9 @@ from recorded_log import Recorded, recorded
 
 from spindle.common.errors import ApiError
 from spindle.common.ids import NO_LEADER
+from spindle.controller.broker_sessions import BrokerHeartbeatManager
 from spindle.controller.decision import ControllerContext, ControllerSettings
 from spindle.controller.delegation_tokens import Requester
-from spindle.controller.heartbeats import Heartbeats
 from spindle.controller.operations import OPERATIONS, OperationContext
 from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
@@ -62,7 +62,7 @@ def decide(image: MetadataImage, request: Request, topic_id: bytes = b"", at: in
     key, message = request
     situation = OperationContext(
         image=image,
-        heartbeats=Heartbeats(9000),
+        heartbeats=BrokerHeartbeatManager(9000),
         context=context,
         api_version=message.LAST_VERSION,
         next_write_offset=at,

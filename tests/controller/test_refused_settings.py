@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
-from controller_harness import Harness, run, uuid
+from controller_harness import Harness, uuid
 
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -72,19 +72,16 @@ def as_a_whole(edits: Edits) -> AlterConfigsRequest:
         ),
     ],
 )
-def test_topics_that_cannot_be(name: str, code: ErrorCode, text: str) -> None:
-    async def scenario() -> None:
-        node = await started()
-        for request in (
-            one_by_one([("retention.ms", "1", SET)]),
-            as_a_whole([("retention.ms", "1", SET)]),
-        ):
-            request.resources[0].resource_type = 2
-            request.resources[0].resource_name = name
-            (answer,) = (await node.request(request)).responses
-            assert (answer.error_code, answer.error_message) == (code, text)
-
-    run(scenario())
+async def test_topics_that_cannot_be(name: str, code: ErrorCode, text: str) -> None:
+    node = await started()
+    for request in (
+        one_by_one([("retention.ms", "1", SET)]),
+        as_a_whole([("retention.ms", "1", SET)]),
+    ):
+        request.resources[0].resource_type = 2
+        request.resources[0].resource_name = name
+        (answer,) = (await node.request(request)).responses
+        assert (answer.error_code, answer.error_message) == (code, text)
 
 
 @pytest.mark.parametrize(
@@ -95,26 +92,20 @@ def test_topics_that_cannot_be(name: str, code: ErrorCode, text: str) -> None:
         ([("a", None, SET), ("b", "1", SET), ("c", None, SET)], NULLS + "a, c"),
     ],
 )
-def test_keys_twice_and_values_that_are_null(edits: Edits, text: str) -> None:
-    async def scenario() -> None:
-        node = await started()
-        done = len(node.quorum.batches)
-        for request in (one_by_one(edits), as_a_whole(edits)):
-            (answer,) = (await node.request(request)).responses
-            assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, text)
-        assert node.records(done) == []
-
-    run(scenario())
-
-
-def test_a_key_that_is_removed_needs_no_value() -> None:
-    async def scenario() -> None:
-        node = await started()
-        request = one_by_one([("log.retention.ms", None, DELETE)])
+async def test_keys_twice_and_values_that_are_null(edits: Edits, text: str) -> None:
+    node = await started()
+    done = len(node.quorum.batches)
+    for request in (one_by_one(edits), as_a_whole(edits)):
         (answer,) = (await node.request(request)).responses
-        assert answer.error_code == ErrorCode.NONE
+        assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, text)
+    assert node.records(done) == []
 
-    run(scenario())
+
+async def test_a_key_that_is_removed_needs_no_value() -> None:
+    node = await started()
+    request = one_by_one([("log.retention.ms", None, DELETE)])
+    (answer,) = (await node.request(request)).responses
+    assert answer.error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -132,43 +123,34 @@ def test_a_key_that_is_removed_needs_no_value() -> None:
         ),
     ],
 )  # fmt: skip
-def test_values_of_quotas(kind: str, key: str, value: float, text: str) -> None:
-    async def scenario() -> None:
-        node = await started()
-        entity = [ENTRY.EntityData(entity_type=kind, entity_name="127.0.0.1")]
-        ops = [ENTRY.OpData(key=key, value=value)]
+async def test_values_of_quotas(kind: str, key: str, value: float, text: str) -> None:
+    node = await started()
+    entity = [ENTRY.EntityData(entity_type=kind, entity_name="127.0.0.1")]
+    ops = [ENTRY.OpData(key=key, value=value)]
+    request = AlterClientQuotasRequest(entries=[ENTRY(entity=entity, ops=ops)])
+    (answer,) = (await node.request(request)).entries
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, text)
+
+
+async def test_fractions_where_they_make_sense() -> None:
+    node = await started()
+    entity = [ENTRY.EntityData(entity_type="user", entity_name="u")]
+    ops = [
+        ENTRY.OpData(key="request_percentage", value=12.5),
+        ENTRY.OpData(key="producer_byte_rate", value=2.0**31),
+    ]
+    request = AlterClientQuotasRequest(entries=[ENTRY(entity=entity, ops=ops)])
+    assert (await node.request(request)).entries[0].error_code == ErrorCode.NONE
+
+
+async def test_a_quota_for_a_host_name_without_an_address_is_refused() -> None:
+    node = await started(unresolved=NoAddress("nowhere.example"))
+    codes = []
+    for name in ("somewhere.example", "nowhere.example", "10.0.0.1", "no name", "::::"):
+        entity = [ENTRY.EntityData(entity_type="ip", entity_name=name)]
+        ops = [ENTRY.OpData(key="connection_creation_rate", value=5.0)]
         request = AlterClientQuotasRequest(entries=[ENTRY(entity=entity, ops=ops)])
         (answer,) = (await node.request(request)).entries
-        assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, text)
-
-    run(scenario())
-
-
-def test_fractions_where_they_make_sense() -> None:
-    async def scenario() -> None:
-        node = await started()
-        entity = [ENTRY.EntityData(entity_type="user", entity_name="u")]
-        ops = [
-            ENTRY.OpData(key="request_percentage", value=12.5),
-            ENTRY.OpData(key="producer_byte_rate", value=2.0**31),
-        ]
-        request = AlterClientQuotasRequest(entries=[ENTRY(entity=entity, ops=ops)])
-        assert (await node.request(request)).entries[0].error_code == ErrorCode.NONE
-
-    run(scenario())
-
-
-def test_a_quota_for_a_host_name_without_an_address_is_refused() -> None:
-    async def scenario() -> None:
-        node = await started(unresolved=NoAddress("nowhere.example"))
-        codes = []
-        for name in ("somewhere.example", "nowhere.example", "10.0.0.1", "no name", "::::"):
-            entity = [ENTRY.EntityData(entity_type="ip", entity_name=name)]
-            ops = [ENTRY.OpData(key="connection_creation_rate", value=5.0)]
-            request = AlterClientQuotasRequest(entries=[ENTRY(entity=entity, ops=ops)])
-            (answer,) = (await node.request(request)).entries
-            codes.append(ErrorCode(answer.error_code))
-        refused = ErrorCode.INVALID_REQUEST
-        assert codes == [ErrorCode.NONE, refused, ErrorCode.NONE, refused, refused]
-
-    run(scenario())
+        codes.append(ErrorCode(answer.error_code))
+    refused = ErrorCode.INVALID_REQUEST
+    assert codes == [ErrorCode.NONE, refused, ErrorCode.NONE, refused, refused]

@@ -48,7 +48,7 @@ class Consumer:
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
-        return sorted((topic, p) for topic, found in self.owned.items() for p in found)
+        return sorted((topic, p) for topic, item in self.owned.items() for p in item)
 
 
 class ConsumerScenario(Scenario):

@@ -1,7 +1,7 @@
 """A log of `__consumer_offsets` in memory, and the cluster's metadata, for tests of the runtime."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from spindle.protocol.records.batch import batches, patch_offset_and_epoch
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 from spindle.serving.context import RequestContext
-from spindle.serving.refusal_log import RefusalLog
+from spindle.serving.unsupported_feature_log import RefusalLog
 
 CONFIG = replace(GroupCoordinatorConfig(), initial_rebalance_delay_ms=0)
 
@@ -210,15 +210,3 @@ async def settle() -> None:
     """Let every task that is ready run."""
     for _ in range(10):
         await asyncio.sleep(0)
-
-
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a story on its own event loop and assert that it leaves no task behind."""
-
-    async def whole() -> None:
-        before = asyncio.all_tasks()
-        await asyncio.wait_for(story(), 20)
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == before
-
-    asyncio.run(whole())

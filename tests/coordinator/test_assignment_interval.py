@@ -40,7 +40,7 @@ def test_members_that_join_within_the_interval_get_one_assignment_together() -> 
     assert s.consumer_group().state is ConsumerGroupState.ASSIGNING
     s.advance(1)
     s.settle(a, b, c)
-    assert [len(each.partitions) for each in (a, b, c)] == [2, 2, 2]
+    assert [len(consumer.partitions) for consumer in (a, b, c)] == [2, 2, 2]
     group = s.consumer_group()
     assert group.epoch == group.assignment_epoch == a.epoch == 4
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from coordinator_log import CONFIG, Broker, run, settle, start_broker, topic
+from coordinator_log import CONFIG, Broker, settle, start_broker, topic
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
@@ -82,7 +82,7 @@ async def appended(broker: Broker, *requests: Coroutine[Any, Any, Any]) -> list[
     broker.log.gate = asyncio.Event()
     hanging = asyncio.ensure_future(commit_of_another_group(broker))
     await settle()
-    tasks = [asyncio.ensure_future(each) for each in requests]
+    tasks = [asyncio.ensure_future(request) for request in requests]
     await settle()
     broker.log.gate.set()
     await asyncio.gather(hanging, *tasks)
@@ -90,50 +90,38 @@ async def appended(broker: Broker, *requests: Coroutine[Any, Any, Any]) -> list[
     return [read_header(batch).record_count for batch in batches][1:]
 
 
-def test_steps_of_several_members_share_an_append() -> None:
-    async def story() -> None:
-        broker = await start_group()
-        assert await appended(broker, step(broker, "b"), step(broker, "c")) == [2]
-        assert {member(broker, each).epoch for each in "abc"} == {6}
-        owned = [p for each in "abc" for p in member(broker, each).assigned[TOPIC_ID]]
-        assert sorted(owned) == [0, 1, 2, 3, 4, 5]
-        broker.groups.close()
-
-    run(story)
+async def test_steps_of_several_members_share_an_append() -> None:
+    broker = await start_group()
+    assert await appended(broker, step(broker, "b"), step(broker, "c")) == [2]
+    assert {member(broker, name).epoch for name in "abc"} == {6}
+    owned = [p for name in "abc" for p in member(broker, name).assigned[TOPIC_ID]]
+    assert sorted(owned) == [0, 1, 2, 3, 4, 5]
+    broker.groups.close()
 
 
-def test_member_takes_one_step_at_a_time() -> None:
-    async def story() -> None:
-        broker = await start_group()
-        assert await appended(broker, step(broker, "b"), step(broker, "b")) == [1]
-        broker.groups.close()
-
-    run(story)
+async def test_member_takes_one_step_at_a_time() -> None:
+    broker = await start_group()
+    assert await appended(broker, step(broker, "b"), step(broker, "b")) == [1]
+    broker.groups.close()
 
 
-def test_change_of_the_group_waits_for_the_steps_before_it() -> None:
-    async def story() -> None:
-        broker = await start_group()
-        leaving = beat(broker, "c", -1)
-        first, last = await appended(broker, step(broker, "b"), leaving)
-        assert first == 1
-        assert last > 1
-        assert "c" not in broker.groups.shards[0].shard.groups.consumer[GROUP].members
-        broker.groups.close()
-
-    run(story)
+async def test_change_of_the_group_waits_for_the_steps_before_it() -> None:
+    broker = await start_group()
+    leaving = beat(broker, "c", -1)
+    first, last = await appended(broker, step(broker, "b"), leaving)
+    assert first == 1
+    assert last > 1
+    assert "c" not in broker.groups.shards[0].shard.groups.consumer[GROUP].members
+    broker.groups.close()
 
 
-def test_step_that_was_not_appended_is_taken_again() -> None:
-    async def story() -> None:
-        broker = await start_group()
-        broker.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
-        with pytest.raises(ApiError):
-            await step(broker, "b")
-        broker.log.failure = None
-        assert member(broker, "b").epoch == 5
-        assert await appended(broker, step(broker, "b"), step(broker, "c")) == [2]
-        assert member(broker, "b").epoch == 6
-        broker.groups.close()
-
-    run(story)
+async def test_step_that_was_not_appended_is_taken_again() -> None:
+    broker = await start_group()
+    broker.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(ApiError):
+        await step(broker, "b")
+    broker.log.failure = None
+    assert member(broker, "b").epoch == 5
+    assert await appended(broker, step(broker, "b"), step(broker, "c")) == [2]
+    assert member(broker, "b").epoch == 6
+    broker.groups.close()

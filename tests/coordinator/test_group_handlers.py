@@ -12,7 +12,6 @@ from coordinator_log import (
     Broker,
     context,
     image_of,
-    run,
     start_broker,
     topic,
 )
@@ -32,8 +31,8 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest
+from spindle.serving.handlers import committed_offsets
 from spindle.serving.handlers import groups as handlers
-from spindle.serving.handlers import offsets
 
 R = TypeVar("R", bound=Message)
 Handler = Callable[[Any, Any, Any], Awaitable[R]]
@@ -71,145 +70,121 @@ def told(code: ErrorCode) -> Callable[[Any], bool]:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_coordinator_is_the_leader_of_the_groups_partition(version: int) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        request = FindCoordinatorRequest()
-        if version < 4:
-            request.key = "orders"
-        else:
-            request.coordinator_keys = ["orders"]
-        response = await ask(broker, handlers.handle_find_coordinator, version, request)
-        found = response if version < 4 else response.coordinators[0]
-        assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)
-        assert (found.host, found.port) == ("broker-1", 9092)
-        assert broker.created == []
-        broker.groups.close()
-
-    run(story)
+async def test_coordinator_is_the_leader_of_the_groups_partition(version: int) -> None:
+    broker = await loaded()
+    request = FindCoordinatorRequest()
+    if version < 4:
+        request.key = "orders"
+    else:
+        request.coordinator_keys = ["orders"]
+    response = await ask(broker, handlers.handle_find_coordinator, version, request)
+    result = response if version < 4 else response.coordinators[0]
+    assert (result.error_code, result.node_id) == (ErrorCode.NONE, 1)
+    assert (result.host, result.port) == ("broker-1", 9092)
+    assert broker.created == []
+    broker.groups.close()
 
 
-def test_coordinator_is_named_for_the_listener_of_the_request() -> None:
-    async def story() -> None:
-        broker = await loaded()
-        request = FindCoordinatorRequest(coordinator_keys=["orders"])
-        inside = context(4, listener="INSIDE")
-        response = await handlers.handle_find_coordinator(broker, inside, request)
-        assert (response.coordinators[0].host, response.coordinators[0].port) == ("inner", 9093)
-        elsewhere = context(4, listener="OTHER")
-        response = await handlers.handle_find_coordinator(broker, elsewhere, request)
-        assert told(ErrorCode.COORDINATOR_NOT_AVAILABLE)(response.coordinators[0])
-        broker.groups.close()
-
-    run(story)
+async def test_coordinator_is_named_for_the_listener_of_the_request() -> None:
+    broker = await loaded()
+    request = FindCoordinatorRequest(coordinator_keys=["orders"])
+    inside = context(4, listener="INSIDE")
+    response = await handlers.handle_find_coordinator(broker, inside, request)
+    assert (response.coordinators[0].host, response.coordinators[0].port) == ("inner", 9093)
+    elsewhere = context(4, listener="OTHER")
+    response = await handlers.handle_find_coordinator(broker, elsewhere, request)
+    assert told(ErrorCode.COORDINATOR_NOT_AVAILABLE)(response.coordinators[0])
+    broker.groups.close()
 
 
 @pytest.mark.parametrize("is_quick", [True, False])
 @pytest.mark.parametrize("version", [0, 1, 4, 6])
-def test_first_look_up_creates_the_topic(version: int, is_quick: bool) -> None:
-    async def story() -> None:
-        broker = await loaded(elect=False)
-        broker.metadata.image = image_of()
+async def test_first_look_up_creates_the_topic(version: int, is_quick: bool) -> None:
+    broker = await loaded(elect=False)
+    broker.metadata.image = image_of()
 
-        def create(name: str) -> None:
-            broker.metadata.image = image_of(topic(name, b"o" * 16, 2))
+    def create(name: str) -> None:
+        broker.metadata.image = image_of(topic(name, b"o" * 16, 2))
 
-        broker.on_create = create if is_quick else None
-        request = FindCoordinatorRequest()
-        if version < 4:
-            request.key = "orders"
-        else:
-            request.coordinator_keys = ["orders"]
-        response = await ask(broker, handlers.handle_find_coordinator, version, request)
-        found = response if version < 4 else response.coordinators[0]
-        assert broker.created == [OFFSETS_TOPIC]
-        code = ErrorCode.NONE if is_quick else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert (found.error_code, found.node_id) == (code, 1 if is_quick else -1)
-        broker.groups.close()
-
-    run(story)
+    broker.on_create = create if is_quick else None
+    request = FindCoordinatorRequest()
+    if version < 4:
+        request.key = "orders"
+    else:
+        request.coordinator_keys = ["orders"]
+    response = await ask(broker, handlers.handle_find_coordinator, version, request)
+    result = response if version < 4 else response.coordinators[0]
+    assert broker.created == [OFFSETS_TOPIC]
+    code = ErrorCode.NONE if is_quick else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (result.error_code, result.node_id) == (code, 1 if is_quick else -1)
+    broker.groups.close()
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_a_transactional_producer_that_finds_no_coordinator_is_named_in_the_log(
+async def test_a_transactional_producer_that_finds_no_coordinator_is_named_in_the_log(
     version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        request = FindCoordinatorRequest(key_type=1)
-        if version < 4:
-            request.key = "tx-1"
-        else:
-            request.coordinator_keys = ["tx-1"]
-        await ask(broker, handlers.handle_find_coordinator, version, request)
-        broker.groups.close()
-
-    run(story)
+    broker = await loaded()
+    request = FindCoordinatorRequest(key_type=1)
+    if version < 4:
+        request.key = "tx-1"
+    else:
+        request.coordinator_keys = ["tx-1"]
+    await ask(broker, handlers.handle_find_coordinator, version, request)
+    broker.groups.close()
     assert (
         "transactions have no coordinator: __transaction_state cannot be created, so "
         "init_transactions of transactional.id 'tx-1' times out"
     ) in caplog.text
 
 
-def test_a_group_named_again_is_described_once_and_its_offsets_are_told_once() -> None:
-    async def story() -> None:
-        broker = await loaded()
-        described = await ask(
-            broker,
-            handlers.handle_describe_groups,
-            5,
-            DescribeGroupsRequest(groups=["a", "b", "a"]),
-        )
-        assert [group.group_id for group in described.groups] == ["a", "b"]
-        groups = [FetchGroup(group_id=name, topics=None) for name in ("a", "a")]
-        fetched = await ask(
-            broker, offsets.handle_offset_fetch, 9, OffsetFetchRequest(groups=groups)
-        )
-        assert [group.error_code for group in fetched.groups] == [0, ErrorCode.INVALID_REQUEST]
-        broker.groups.close()
-
-    run(story)
+async def test_a_group_named_again_is_described_once_and_its_offsets_are_told_once() -> None:
+    broker = await loaded()
+    described = await ask(
+        broker,
+        handlers.handle_describe_groups,
+        5,
+        DescribeGroupsRequest(groups=["a", "b", "a"]),
+    )
+    assert [group.group_id for group in described.groups] == ["a", "b"]
+    groups = [FetchGroup(group_id=name, topics=None) for name in ("a", "a")]
+    fetched = await ask(
+        broker, committed_offsets.handle_offset_fetch, 9, OffsetFetchRequest(groups=groups)
+    )
+    assert [group.error_code for group in fetched.groups] == [0, ErrorCode.INVALID_REQUEST]
+    broker.groups.close()
 
 
-def test_the_topic_is_asked_for_once_however_many_keys_there_are() -> None:
-    async def story() -> None:
-        broker = await loaded(elect=False)
-        broker.metadata.image = image_of()
-        request = FindCoordinatorRequest(coordinator_keys=["a", "b", "c"])
-        response = await ask(broker, handlers.handle_find_coordinator, 4, request)
-        assert len(response.coordinators) == 3
-        assert broker.created == [OFFSETS_TOPIC]
-        broker.groups.close()
-
-    run(story)
+async def test_the_topic_is_asked_for_once_however_many_keys_there_are() -> None:
+    broker = await loaded(elect=False)
+    broker.metadata.image = image_of()
+    request = FindCoordinatorRequest(coordinator_keys=["a", "b", "c"])
+    response = await ask(broker, handlers.handle_find_coordinator, 4, request)
+    assert len(response.coordinators) == 3
+    assert broker.created == [OFFSETS_TOPIC]
+    broker.groups.close()
 
 
 @pytest.mark.parametrize("leader", [-1, 2])
-def test_partition_without_a_live_leader_has_no_coordinator(leader: int) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2, leader=leader))
-        request = FindCoordinatorRequest(coordinator_keys=["a", "b"])
-        response = await ask(broker, handlers.handle_find_coordinator, 4, request)
-        assert [c.key for c in response.coordinators] == ["a", "b"]
-        assert all(map(told(ErrorCode.COORDINATOR_NOT_AVAILABLE), response.coordinators))
-        broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2), is_fenced=True)
-        response = await ask(broker, handlers.handle_find_coordinator, 4, request)
-        assert all(map(told(ErrorCode.COORDINATOR_NOT_AVAILABLE), response.coordinators))
-        broker.groups.close()
-
-    run(story)
+async def test_partition_without_a_live_leader_has_no_coordinator(leader: int) -> None:
+    broker = await loaded()
+    broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2, leader=leader))
+    request = FindCoordinatorRequest(coordinator_keys=["a", "b"])
+    response = await ask(broker, handlers.handle_find_coordinator, 4, request)
+    assert [c.key for c in response.coordinators] == ["a", "b"]
+    assert all(map(told(ErrorCode.COORDINATOR_NOT_AVAILABLE), response.coordinators))
+    broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2), is_fenced=True)
+    response = await ask(broker, handlers.handle_find_coordinator, 4, request)
+    assert all(map(told(ErrorCode.COORDINATOR_NOT_AVAILABLE), response.coordinators))
+    broker.groups.close()
 
 
-def test_share_groups_have_no_coordinator() -> None:
-    async def story() -> None:
-        broker = await loaded()
-        request = FindCoordinatorRequest(coordinator_keys=["a"], key_type=2)
-        response = await ask(broker, handlers.handle_find_coordinator, 6, request)
-        assert told(ErrorCode.INVALID_REQUEST)(response.coordinators[0])
-        broker.groups.close()
-
-    run(story)
+async def test_share_groups_have_no_coordinator() -> None:
+    broker = await loaded()
+    request = FindCoordinatorRequest(coordinator_keys=["a"], key_type=2)
+    response = await ask(broker, handlers.handle_find_coordinator, 6, request)
+    assert told(ErrorCode.INVALID_REQUEST)(response.coordinators[0])
+    broker.groups.close()
 
 
 # ---------------------------------------------------------------- members
@@ -238,84 +213,75 @@ async def become_member(broker: Broker, version: int) -> str:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_member_of_every_version_joins_syncs_beats_and_leaves(version: int) -> None:
-    async def story() -> None:
-        moving = iter(range(10**12, 10**13, 1))
-        broker = await loaded(clock=lambda: next(moving))
-        member_id = await become_member(broker, version)
-        timeouts = {
-            m.rebalance_timeout_ms
-            for shard in broker.groups.shards.values()
-            for group in shard.shard.groups
-            for m in group.members.values()
-        }
-        assert timeouts == {60_000 if version else 10_000}
-        sync = SyncGroupRequest(
-            group_id="orders",
-            generation_id=1,
-            member_id=member_id,
-            assignments=[
-                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"p")
-            ],
-        )
-        sync_version = min(version, 5)
-        if sync_version >= 5:
-            refused = await ask(broker, handlers.handle_sync_group, sync_version, sync)
-            assert told(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)(refused)
-            sync.protocol_type, sync.protocol_name = "consumer", "range"
-        synced = await ask(broker, handlers.handle_sync_group, sync_version, sync)
-        assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"p")
-        beat = HeartbeatRequest(group_id="orders", generation_id=1, member_id=member_id)
-        beaten = await ask(broker, handlers.handle_heartbeat, min(version, 4), beat)
-        assert told(ErrorCode.NONE)(beaten)
-        leave_version = min(version, 5)
-        leave = LeaveGroupRequest(group_id="orders")
-        if leave_version < 3:
-            leave.member_id = member_id
-        else:
-            leave.members = [LeaveGroupRequest.MemberIdentity(member_id=member_id)]
-        left = await ask(broker, handlers.handle_leave_group, leave_version, leave)
-        assert told(ErrorCode.NONE)(left)
-        assert len(left.members) == (1 if leave_version >= 3 else 0)
-        again = await ask(broker, handlers.handle_leave_group, leave_version, leave)
-        person = again if leave_version < 3 else again.members[0]
-        assert told(ErrorCode.UNKNOWN_MEMBER_ID)(person)
-        beaten = await ask(broker, handlers.handle_heartbeat, min(version, 4), beat)
-        assert told(ErrorCode.UNKNOWN_MEMBER_ID)(beaten)
-        broker.groups.close()
-
-    run(story)
+async def test_member_of_every_version_joins_syncs_beats_and_leaves(version: int) -> None:
+    moving = iter(range(10**12, 10**13, 1))
+    broker = await loaded(clock=lambda: next(moving))
+    member_id = await become_member(broker, version)
+    timeouts = {
+        m.rebalance_timeout_ms
+        for shard in broker.groups.shards.values()
+        for group in shard.shard.groups
+        for m in group.members.values()
+    }
+    assert timeouts == {60_000 if version else 10_000}
+    sync = SyncGroupRequest(
+        group_id="orders",
+        generation_id=1,
+        member_id=member_id,
+        assignments=[
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"p")
+        ],
+    )
+    sync_version = min(version, 5)
+    if sync_version >= 5:
+        refused = await ask(broker, handlers.handle_sync_group, sync_version, sync)
+        assert told(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)(refused)
+        sync.protocol_type, sync.protocol_name = "consumer", "range"
+    synced = await ask(broker, handlers.handle_sync_group, sync_version, sync)
+    assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"p")
+    beat = HeartbeatRequest(group_id="orders", generation_id=1, member_id=member_id)
+    beaten = await ask(broker, handlers.handle_heartbeat, min(version, 4), beat)
+    assert told(ErrorCode.NONE)(beaten)
+    leave_version = min(version, 5)
+    leave = LeaveGroupRequest(group_id="orders")
+    if leave_version < 3:
+        leave.member_id = member_id
+    else:
+        leave.members = [LeaveGroupRequest.MemberIdentity(member_id=member_id)]
+    left = await ask(broker, handlers.handle_leave_group, leave_version, leave)
+    assert told(ErrorCode.NONE)(left)
+    assert len(left.members) == (1 if leave_version >= 3 else 0)
+    again = await ask(broker, handlers.handle_leave_group, leave_version, leave)
+    person = again if leave_version < 3 else again.members[0]
+    assert told(ErrorCode.UNKNOWN_MEMBER_ID)(person)
+    beaten = await ask(broker, handlers.handle_heartbeat, min(version, 4), beat)
+    assert told(ErrorCode.UNKNOWN_MEMBER_ID)(beaten)
+    broker.groups.close()
 
 
 @pytest.mark.parametrize("version", [2, 5])
-def test_leaving_a_group_that_does_not_exist(version: int) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        request = LeaveGroupRequest(group_id="nope")
-        if version < 3:
-            request.member_id = "x"
-        else:
-            request.members = [LeaveGroupRequest.MemberIdentity(member_id="x")]
-        response = await ask(broker, handlers.handle_leave_group, version, request)
-        top = ErrorCode.UNKNOWN_MEMBER_ID if version < 3 else ErrorCode.NONE
-        assert told(top)(response)
-        assert [m.error_code for m in response.members] == [25] * (version >= 3)
-        broker.groups.close()
-
-    run(story)
+async def test_leaving_a_group_that_does_not_exist(version: int) -> None:
+    broker = await loaded()
+    request = LeaveGroupRequest(group_id="nope")
+    if version < 3:
+        request.member_id = "x"
+    else:
+        request.members = [LeaveGroupRequest.MemberIdentity(member_id="x")]
+    response = await ask(broker, handlers.handle_leave_group, version, request)
+    top = ErrorCode.UNKNOWN_MEMBER_ID if version < 3 else ErrorCode.NONE
+    assert told(top)(response)
+    assert [m.error_code for m in response.members] == [25] * (version >= 3)
+    broker.groups.close()
 
 
-def test_heartbeat_of_a_loading_group_is_taken_on_trust() -> None:
-    async def story() -> None:
-        broker = start_broker(*TOPICS)
-        request = HeartbeatRequest(group_id="orders", generation_id=1, member_id="x")
-        assert told(ErrorCode.NONE)(await ask(broker, handlers.handle_heartbeat, 4, request))
-        await broker.groups.wait_loaded()
-        response = await ask(broker, handlers.handle_heartbeat, 4, request)
-        assert told(ErrorCode.UNKNOWN_MEMBER_ID)(response)
-        broker.groups.close()
-
-    run(story)
+async def test_heartbeat_of_a_loading_group_is_taken_on_trust() -> None:
+    broker = start_broker(*TOPICS)
+    request = HeartbeatRequest(group_id="orders", generation_id=1, member_id="x")
+    assert told(ErrorCode.NONE)(await ask(broker, handlers.handle_heartbeat, 4, request))
+    await broker.groups.wait_loaded()
+    response = await ask(broker, handlers.handle_heartbeat, 4, request)
+    assert told(ErrorCode.UNKNOWN_MEMBER_ID)(response)
+    broker.groups.close()
 
 
 @pytest.mark.parametrize(
@@ -325,17 +291,14 @@ def test_heartbeat_of_a_loading_group_is_taken_on_trust() -> None:
         (handlers.handle_sync_group, 4, SyncGroupRequest()),
         (handlers.handle_heartbeat, 4, HeartbeatRequest()),
         (handlers.handle_leave_group, 5, LeaveGroupRequest()),
-        (offsets.handle_offset_delete, 0, OffsetDeleteRequest()),
+        (committed_offsets.handle_offset_delete, 0, OffsetDeleteRequest()),
     ],
 )
-def test_empty_group_id_is_invalid(handler: Any, version: int, request_: Message) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        response = await ask(broker, handler, version, request_)
-        assert told(ErrorCode.INVALID_GROUP_ID)(response)
-        broker.groups.close()
-
-    run(story)
+async def test_empty_group_id_is_invalid(handler: Any, version: int, request_: Message) -> None:
+    broker = await loaded()
+    response = await ask(broker, handler, version, request_)
+    assert told(ErrorCode.INVALID_GROUP_ID)(response)
+    broker.groups.close()
 
 
 @pytest.mark.parametrize(
@@ -348,23 +311,20 @@ def test_empty_group_id_is_invalid(handler: Any, version: int, request_: Message
         (ErrorCode.NOT_COORDINATOR, ""),
     ],
 )
-def test_a_refused_join_names_its_member_only_if_no_group_has_seen_it(
+async def test_a_refused_join_names_its_member_only_if_no_group_has_seen_it(
     monkeypatch: pytest.MonkeyPatch, code: ErrorCode, named: str
 ) -> None:
-    async def story() -> None:
-        broker = await loaded()
+    broker = await loaded()
 
-        async def refuse(*_: object) -> None:
-            raise ApiError(code)
+    async def refuse(*_: object) -> None:
+        raise ApiError(code)
 
-        monkeypatch.setattr(broker.groups, "join_group", refuse)
-        request = JoinGroupRequest(group_id="orders", member_id="m")
-        response = await ask(broker, handlers.handle_join_group, 9, request)
-        assert told(code)(response)
-        assert response.member_id == named
-        broker.groups.close()
-
-    run(story)
+    monkeypatch.setattr(broker.groups, "join_group", refuse)
+    request = JoinGroupRequest(group_id="orders", member_id="m")
+    response = await ask(broker, handlers.handle_join_group, 9, request)
+    assert told(code)(response)
+    assert response.member_id == named
+    broker.groups.close()
 
 
 # ---------------------------------------------------------------- offsets
@@ -404,281 +364,240 @@ def fetch_request(version: int) -> OffsetFetchRequest:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_commit_of_every_version(version: int) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        request = commit_request(version)
-        response = await ask(broker, offsets.handle_offset_commit, version, request)
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        missing = unknown if version < 10 else ErrorCode.UNKNOWN_TOPIC_ID
-        codes = {
-            (topic.name if version < 10 else topic.topic_id, p.partition_index): p.error_code
-            for topic in response.topics
-            for p in topic.partitions
-        }
-        t, gone = ("t", "gone") if version < 10 else (ID_T, ID_GONE)
-        assert codes == {(t, 0): 0, (t, 9): unknown, (gone, 0): missing}
-        assert len(response.topics) == 2
-        fetched = await ask(broker, offsets.handle_offset_fetch, 9, fetch_request(9))
-        partition = fetched.groups[0].topics[0].partitions[0]
-        assert (partition.committed_offset, partition.metadata) == (7, "note")
-        broker.groups.close()
-
-    run(story)
+async def test_commit_of_every_version(version: int) -> None:
+    broker = await loaded()
+    request = commit_request(version)
+    response = await ask(broker, committed_offsets.handle_offset_commit, version, request)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    missing = unknown if version < 10 else ErrorCode.UNKNOWN_TOPIC_ID
+    codes = {
+        (topic.name if version < 10 else topic.topic_id, p.partition_index): p.error_code
+        for topic in response.topics
+        for p in topic.partitions
+    }
+    t, gone = ("t", "gone") if version < 10 else (ID_T, ID_GONE)
+    assert codes == {(t, 0): 0, (t, 9): unknown, (gone, 0): missing}
+    assert len(response.topics) == 2
+    fetched = await ask(broker, committed_offsets.handle_offset_fetch, 9, fetch_request(9))
+    partition = fetched.groups[0].topics[0].partitions[0]
+    assert (partition.committed_offset, partition.metadata) == (7, "note")
+    broker.groups.close()
 
 
-def test_commit_stores_the_topics_id_also_for_clients_that_name_it() -> None:
-    async def story() -> None:
-        broker = await loaded()
-        await ask(broker, offsets.handle_offset_commit, 2, commit_request(2))
-        (stored,) = [
-            committed
-            for shard in broker.groups.shards.values()
-            for committed in shard.shard.offsets.of_group("orders").values()
+async def test_commit_stores_the_topics_id_also_for_clients_that_name_it() -> None:
+    broker = await loaded()
+    await ask(broker, committed_offsets.handle_offset_commit, 2, commit_request(2))
+    (stored,) = [
+        committed
+        for shard in broker.groups.shards.values()
+        for committed in shard.shard.offsets.of_group("orders").values()
+    ]
+    assert stored.topic_id == ID_T
+    # The topic is created again under the same name; the offset belongs to the deleted one.
+    broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2), topic("t", ID_GONE, 2))
+    request = OffsetFetchRequest(
+        groups=[
+            FetchGroup(
+                group_id="orders",
+                topics=[FetchTopic(topic_id=ID_GONE, partition_indexes=[0])],
+            )
         ]
-        assert stored.topic_id == ID_T
-        # The topic is created again under the same name; the offset belongs to the deleted one.
-        broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2), topic("t", ID_GONE, 2))
-        request = OffsetFetchRequest(
-            groups=[
-                FetchGroup(
-                    group_id="orders",
-                    topics=[FetchTopic(topic_id=ID_GONE, partition_indexes=[0])],
-                )
-            ]
-        )
-        response = await ask(broker, offsets.handle_offset_fetch, 10, request)
-        assert response.groups[0].topics[0].partitions[0].committed_offset == -1
-        broker.groups.close()
-
-    run(story)
+    )
+    response = await ask(broker, committed_offsets.handle_offset_fetch, 10, request)
+    assert response.groups[0].topics[0].partitions[0].committed_offset == -1
+    broker.groups.close()
 
 
-def test_commit_of_nothing_that_exists_asks_nobody() -> None:
-    async def story() -> None:
-        broker = start_broker(topic("another", ID_T, 1), elect=False)
-        response = await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-        codes = {p.error_code for topic in response.topics for p in topic.partitions}
-        assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-
-    run(story)
+async def test_commit_of_nothing_that_exists_asks_nobody() -> None:
+    broker = start_broker(topic("another", ID_T, 1), elect=False)
+    response = await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    codes = {p.error_code for topic in response.topics for p in topic.partitions}
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_refused_commit_has_its_error_on_every_partition() -> None:
-    async def story() -> None:
-        broker = await loaded(elect=False)
-        response = await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-        codes = [p.error_code for topic in response.topics for p in topic.partitions]
-        assert sorted(codes) == [3, 3, ErrorCode.NOT_COORDINATOR]
-
-    run(story)
+async def test_refused_commit_has_its_error_on_every_partition() -> None:
+    broker = await loaded(elect=False)
+    response = await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    codes = [p.error_code for topic in response.topics for p in topic.partitions]
+    assert sorted(codes) == [3, 3, ErrorCode.NOT_COORDINATOR]
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_fetch_of_every_version(version: int) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-        response = await ask(broker, offsets.handle_offset_fetch, version, fetch_request(version))
-        topics: Any = response.topics if version < 8 else response.groups[0].topics
-        found = {
-            (topic.name or topic.topic_id, p.partition_index): (p.committed_offset, p.error_code)
-            for topic in topics
-            for p in topic.partitions
-        }
-        if version < 10:
-            assert found == {("t", 0): (7, 0), ("t", 1): (-1, 0), ("gone", 0): (-1, 0)}
-        else:
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-            assert found == {(ID_T, 0): (7, 0), (ID_T, 1): (-1, 0), (ID_GONE, 0): (-1, unknown)}
-        broker.groups.close()
-
-    run(story)
+async def test_fetch_of_every_version(version: int) -> None:
+    broker = await loaded()
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    response = await ask(
+        broker, committed_offsets.handle_offset_fetch, version, fetch_request(version)
+    )
+    topics: Any = response.topics if version < 8 else response.groups[0].topics
+    result = {
+        (topic.name or topic.topic_id, p.partition_index): (p.committed_offset, p.error_code)
+        for topic in topics
+        for p in topic.partitions
+    }
+    if version < 10:
+        assert result == {("t", 0): (7, 0), ("t", 1): (-1, 0), ("gone", 0): (-1, 0)}
+    else:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        assert result == {(ID_T, 0): (7, 0), (ID_T, 1): (-1, 0), (ID_GONE, 0): (-1, unknown)}
+    broker.groups.close()
 
 
 @pytest.mark.parametrize("version", [2, 7, 9, 10])
 @pytest.mark.parametrize("asks_for_all", [True, False])
-def test_topic_that_is_created_anew_takes_over_no_offsets(version: int, asks_for_all: bool) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-        broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2), topic("t", ID_GONE, 2))
-        request = fetch_request(version)
-        if asks_for_all:
-            request.topics = None
-            for group in request.groups:
-                group.topics = None
-        response = await ask(broker, offsets.handle_offset_fetch, version, request)
-        topics: Any = response.topics if version < 8 else response.groups[0].topics
-        assert asks_for_all or topics
-        assert {p.committed_offset for t in topics for p in t.partitions} <= {-1}
-        broker.groups.close()
-
-    run(story)
+async def test_topic_that_is_created_anew_takes_over_no_offsets(
+    version: int, asks_for_all: bool
+) -> None:
+    broker = await loaded()
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2), topic("t", ID_GONE, 2))
+    request = fetch_request(version)
+    if asks_for_all:
+        request.topics = None
+        for group in request.groups:
+            group.topics = None
+    response = await ask(broker, committed_offsets.handle_offset_fetch, version, request)
+    topics: Any = response.topics if version < 8 else response.groups[0].topics
+    assert asks_for_all or topics
+    assert {p.committed_offset for t in topics for p in t.partitions} <= {-1}
+    broker.groups.close()
 
 
 @pytest.mark.parametrize("version", [2, 7, 8, 10])
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_fetch_of_all_offsets(version: int, is_gone: bool) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-        if is_gone:
-            broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2))
-        if version < 8:
-            request = OffsetFetchRequest(group_id="orders", topics=None)
-        else:
-            request = OffsetFetchRequest(groups=[FetchGroup(group_id="orders", topics=None)])
-        response = await ask(broker, offsets.handle_offset_fetch, version, request)
-        topics: Any = response.topics if version < 8 else response.groups[0].topics
-        shown = [(t.name or t.topic_id, t.partitions[0].committed_offset) for t in topics]
-        name = "t" if version < 10 else ID_T
-        assert shown == ([] if is_gone and version >= 10 else [(name, 7)])
-        broker.groups.close()
-
-    run(story)
+async def test_fetch_of_all_offsets(version: int, is_gone: bool) -> None:
+    broker = await loaded()
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    if is_gone:
+        broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2))
+    if version < 8:
+        request = OffsetFetchRequest(group_id="orders", topics=None)
+    else:
+        request = OffsetFetchRequest(groups=[FetchGroup(group_id="orders", topics=None)])
+    response = await ask(broker, committed_offsets.handle_offset_fetch, version, request)
+    topics: Any = response.topics if version < 8 else response.groups[0].topics
+    shown = [(t.name or t.topic_id, t.partitions[0].committed_offset) for t in topics]
+    name = "t" if version < 10 else ID_T
+    assert shown == ([] if is_gone and version >= 10 else [(name, 7)])
+    broker.groups.close()
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
-def test_fetch_error_is_where_the_version_has_it(version: int) -> None:
-    async def story() -> None:
-        broker = await loaded(elect=False)
-        request = fetch_request(version)
-        response = await ask(broker, offsets.handle_offset_fetch, version, request)
-        code = ErrorCode.NOT_COORDINATOR
-        if version == 1:
-            codes = [p.error_code for topic in response.topics for p in topic.partitions]
-            assert codes == [code] * 3
-        else:
-            assert told(code)(response if version < 8 else response.groups[0])
-
-    run(story)
+async def test_fetch_error_is_where_the_version_has_it(version: int) -> None:
+    broker = await loaded(elect=False)
+    request = fetch_request(version)
+    response = await ask(broker, committed_offsets.handle_offset_fetch, version, request)
+    code = ErrorCode.NOT_COORDINATOR
+    if version == 1:
+        codes = [p.error_code for topic in response.topics for p in topic.partitions]
+        assert codes == [code] * 3
+    else:
+        assert told(code)(response if version < 8 else response.groups[0])
 
 
-def test_fetch_of_several_groups() -> None:
-    async def story() -> None:
-        broker = await loaded()
-        await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-        asked = [FetchTopic(name="t", partition_indexes=[0])]
-        request = OffsetFetchRequest(
-            groups=[FetchGroup(group_id=g, topics=asked) for g in ("orders", "nope")],
-            require_stable=True,
-        )
-        response = await ask(broker, offsets.handle_offset_fetch, 8, request)
-        offsets_ = [g.topics[0].partitions[0].committed_offset for g in response.groups]
-        assert offsets_ == [7, -1]
-        broker.groups.close()
-
-    run(story)
+async def test_fetch_of_several_groups() -> None:
+    broker = await loaded()
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    asked = [FetchTopic(name="t", partition_indexes=[0])]
+    request = OffsetFetchRequest(
+        groups=[FetchGroup(group_id=g, topics=asked) for g in ("orders", "nope")],
+        require_stable=True,
+    )
+    response = await ask(broker, committed_offsets.handle_offset_fetch, 8, request)
+    offsets_ = [g.topics[0].partitions[0].committed_offset for g in response.groups]
+    assert offsets_ == [7, -1]
+    broker.groups.close()
 
 
-def test_offset_deletion_is_answered_for_every_partition() -> None:
-    async def story() -> None:
-        broker = await loaded()
-        await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-        request = OffsetDeleteRequest(
-            group_id="orders",
-            topics=[
-                DeleteTopic(
-                    name=name,
-                    partitions=[
-                        DeleteTopic.OffsetDeleteRequestPartition(partition_index=i) for i in indexes
-                    ],
-                )
-                for name, indexes in (("t", (0, 9)), ("gone", (0,)))
-            ],
-        )
-        response = await ask(broker, offsets.handle_offset_delete, 0, request)
-        codes = {
-            (topic.name, p.partition_index): p.error_code
-            for topic in response.topics
-            for p in topic.partitions
-        }
-        assert codes == {("t", 0): 0, ("t", 9): 3, ("gone", 0): 3}
-        request.group_id = "nope"
-        response = await ask(broker, offsets.handle_offset_delete, 0, request)
-        assert told(ErrorCode.GROUP_ID_NOT_FOUND)(response)
-        assert response.topics == []
-        broker.groups.close()
-
-    run(story)
+async def test_offset_deletion_is_answered_for_every_partition() -> None:
+    broker = await loaded()
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    request = OffsetDeleteRequest(
+        group_id="orders",
+        topics=[
+            DeleteTopic(
+                name=name,
+                partitions=[
+                    DeleteTopic.OffsetDeleteRequestPartition(partition_index=i) for i in indexes
+                ],
+            )
+            for name, indexes in (("t", (0, 9)), ("gone", (0,)))
+        ],
+    )
+    response = await ask(broker, committed_offsets.handle_offset_delete, 0, request)
+    codes = {
+        (topic.name, p.partition_index): p.error_code
+        for topic in response.topics
+        for p in topic.partitions
+    }
+    assert codes == {("t", 0): 0, ("t", 9): 3, ("gone", 0): 3}
+    request.group_id = "nope"
+    response = await ask(broker, committed_offsets.handle_offset_delete, 0, request)
+    assert told(ErrorCode.GROUP_ID_NOT_FOUND)(response)
+    assert response.topics == []
+    broker.groups.close()
 
 
 # ---------------------------------------------------------------- groups
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_groups_are_described(version: int) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        member_id = await become_member(broker, 3)
-        request = DescribeGroupsRequest(
-            groups=["orders", "nope"], include_authorized_operations=version >= 3
-        )
-        response = await ask(broker, handlers.handle_describe_groups, version, request)
-        orders, nope = response.groups
-        assert (orders.group_state, orders.protocol_type) == ("CompletingRebalance", "consumer")
-        assert [m.member_id for m in orders.members] == [member_id]
-        assert nope.group_state == "Dead"
-        assert nope.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
-        operations = 0b1101_0100_1000 if version >= 3 else -(1 << 31)
-        assert orders.authorized_operations == operations
-        broker.groups.close()
-
-    run(story)
+async def test_groups_are_described(version: int) -> None:
+    broker = await loaded()
+    member_id = await become_member(broker, 3)
+    request = DescribeGroupsRequest(
+        groups=["orders", "nope"], include_authorized_operations=version >= 3
+    )
+    response = await ask(broker, handlers.handle_describe_groups, version, request)
+    orders, nope = response.groups
+    assert (orders.group_state, orders.protocol_type) == ("CompletingRebalance", "consumer")
+    assert [m.member_id for m in orders.members] == [member_id]
+    assert nope.group_state == "Dead"
+    assert nope.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+    operations = 0b1101_0100_1000 if version >= 3 else -(1 << 31)
+    assert orders.authorized_operations == operations
+    broker.groups.close()
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_groups_are_listed(version: int) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-        response = await ask(broker, handlers.handle_list_groups, version, ListGroupsRequest())
-        (group,) = response.groups
-        assert (group.group_id, group.protocol_type) == ("orders", "")
-        assert group.group_state == ("Empty" if version >= 4 else "")
-        assert group.group_type == ("classic" if version >= 5 else "")
-        broker.groups.close()
-
-    run(story)
+async def test_groups_are_listed(version: int) -> None:
+    broker = await loaded()
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    response = await ask(broker, handlers.handle_list_groups, version, ListGroupsRequest())
+    (group,) = response.groups
+    assert (group.group_id, group.protocol_type) == ("orders", "")
+    assert group.group_state == ("Empty" if version >= 4 else "")
+    assert group.group_type == ("classic" if version >= 5 else "")
+    broker.groups.close()
 
 
-def test_listing_says_that_groups_are_loading() -> None:
-    async def story() -> None:
-        broker = start_broker(*TOPICS)
-        response = await ask(broker, handlers.handle_list_groups, 5, ListGroupsRequest())
-        assert told(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)(response)
-        await broker.groups.wait_loaded()
-        broker.groups.close()
-
-    run(story)
+async def test_listing_says_that_groups_are_loading() -> None:
+    broker = start_broker(*TOPICS)
+    response = await ask(broker, handlers.handle_list_groups, 5, ListGroupsRequest())
+    assert told(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)(response)
+    await broker.groups.wait_loaded()
+    broker.groups.close()
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_groups_are_deleted_once(version: int) -> None:
-    async def story() -> None:
-        broker = await loaded()
-        await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
-        request = DeleteGroupsRequest(groups_names=["orders", "nope", "orders"])
-        response = await ask(broker, handlers.handle_delete_groups, version, request)
-        codes = {result.group_id: result.error_code for result in response.results}
-        assert codes == {"orders": 0, "nope": ErrorCode.GROUP_ID_NOT_FOUND}
-        assert len(response.results) == 2
-        broker.groups.close()
-
-    run(story)
+async def test_groups_are_deleted_once(version: int) -> None:
+    broker = await loaded()
+    await ask(broker, committed_offsets.handle_offset_commit, 9, commit_request(9))
+    request = DeleteGroupsRequest(groups_names=["orders", "nope", "orders"])
+    response = await ask(broker, handlers.handle_delete_groups, version, request)
+    codes = {result.group_id: result.error_code for result in response.results}
+    assert codes == {"orders": 0, "nope": ErrorCode.GROUP_ID_NOT_FOUND}
+    assert len(response.results) == 2
+    broker.groups.close()
 
 
-def test_describing_and_deleting_say_when_the_coordinator_is_elsewhere() -> None:
-    async def story() -> None:
-        broker = start_broker(elect=False)
-        described = await ask(
-            broker, handlers.handle_describe_groups, 6, DescribeGroupsRequest(groups=["a"])
-        )
-        deleted = await ask(
-            broker, handlers.handle_delete_groups, 2, DeleteGroupsRequest(groups_names=["a"])
-        )
-        assert told(ErrorCode.NOT_COORDINATOR)(described.groups[0])
-        assert told(ErrorCode.NOT_COORDINATOR)(deleted.results[0])
-
-    run(story)
+async def test_describing_and_deleting_say_when_the_coordinator_is_elsewhere() -> None:
+    broker = start_broker(elect=False)
+    described = await ask(
+        broker, handlers.handle_describe_groups, 6, DescribeGroupsRequest(groups=["a"])
+    )
+    deleted = await ask(
+        broker, handlers.handle_delete_groups, 2, DeleteGroupsRequest(groups_names=["a"])
+    )
+    assert told(ErrorCode.NOT_COORDINATOR)(described.groups[0])
+    assert told(ErrorCode.NOT_COORDINATOR)(deleted.results[0])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from coordinator_log import Broker, context, run, start_broker, topic
+from coordinator_log import Broker, context, start_broker, topic
 from rights import Rights
 
 from spindle.authorization.operations import Operation
@@ -15,7 +15,7 @@ from spindle.protocol.messages.list_groups import ListGroupsRequest
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
-from spindle.serving.handlers import groups, offsets
+from spindle.serving.handlers import committed_offsets, groups
 
 GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -42,7 +42,7 @@ async def commit(broker: Broker) -> dict[str, int]:
         generation_id_or_member_epoch=-1,
         topics=[CommitTopic(name=name, partitions=[partition]) for name in "tu"],
     )
-    response = await offsets.handle_offset_commit(broker, context(9), request)
+    response = await committed_offsets.handle_offset_commit(broker, context(9), request)
     return {t.name: t.partitions[0].error_code for t in response.topics}
 
 
@@ -50,92 +50,74 @@ async def fetched(broker: Broker, *names: str) -> Any:
     """Return the answer for the named topics of group "g", for all if none is named."""
     topics = [FetchGroup.OffsetFetchRequestTopics(name=n, partition_indexes=[0]) for n in names]
     request = OffsetFetchRequest(groups=[FetchGroup(group_id="g", topics=topics or None)])
-    return (await offsets.handle_offset_fetch(broker, context(9), request)).groups[0]
+    return (await committed_offsets.handle_offset_fetch(broker, context(9), request)).groups[0]
 
 
-def test_offsets_are_committed_only_for_topics_that_the_client_may_read() -> None:
-    async def story() -> None:
-        broker = await guarded((Operation.READ, "g"), (Operation.READ, "t"))
-        assert await commit(broker) == {"t": ErrorCode.NONE, "u": TOPIC_DENIED}
-        broker.authorizer = Rights((Operation.READ, "t"))
-        assert await commit(broker) == {"t": GROUP_DENIED, "u": GROUP_DENIED}
-        broker.groups.close()
-
-    run(story)
+async def test_offsets_are_committed_only_for_topics_that_the_client_may_read() -> None:
+    broker = await guarded((Operation.READ, "g"), (Operation.READ, "t"))
+    assert await commit(broker) == {"t": ErrorCode.NONE, "u": TOPIC_DENIED}
+    broker.authorizer = Rights((Operation.READ, "t"))
+    assert await commit(broker) == {"t": GROUP_DENIED, "u": GROUP_DENIED}
+    broker.groups.close()
 
 
-def test_offsets_of_hidden_topics_are_refused_by_name_and_left_out_of_all() -> None:
-    async def story() -> None:
-        broker = await guarded((Operation.DESCRIBE, "g"), (Operation.DESCRIBE, "t"))
-        named = await fetched(broker, "t", "u")
-        found = {t.name: t.partitions[0] for t in named.topics}
-        assert (found["t"].error_code, found["t"].committed_offset) == (ErrorCode.NONE, 1)
-        assert (found["u"].error_code, found["u"].committed_offset) == (TOPIC_DENIED, -1)
-        assert [t.name for t in (await fetched(broker)).topics] == ["t"]
-        broker.authorizer = Rights((Operation.DESCRIBE, "t"))
-        assert (await fetched(broker, "t")).error_code == GROUP_DENIED
-        broker.groups.close()
-
-    run(story)
+async def test_offsets_of_hidden_topics_are_refused_by_name_and_left_out_of_all() -> None:
+    broker = await guarded((Operation.DESCRIBE, "g"), (Operation.DESCRIBE, "t"))
+    named = await fetched(broker, "t", "u")
+    result = {t.name: t.partitions[0] for t in named.topics}
+    assert (result["t"].error_code, result["t"].committed_offset) == (ErrorCode.NONE, 1)
+    assert (result["u"].error_code, result["u"].committed_offset) == (TOPIC_DENIED, -1)
+    assert [t.name for t in (await fetched(broker)).topics] == ["t"]
+    broker.authorizer = Rights((Operation.DESCRIBE, "t"))
+    assert (await fetched(broker, "t")).error_code == GROUP_DENIED
+    broker.groups.close()
 
 
-def test_offsets_are_deleted_only_for_topics_that_the_client_may_read() -> None:
-    async def story() -> None:
-        broker = await guarded((Operation.DELETE, "g"), (Operation.READ, "t"))
-        partition = DeleteTopic.OffsetDeleteRequestPartition(partition_index=0)
-        request = OffsetDeleteRequest(
-            group_id="g", topics=[DeleteTopic(name=name, partitions=[partition]) for name in "tu"]
-        )
-        response = await offsets.handle_offset_delete(broker, context(0), request)
-        codes = {t.name: t.partitions[0].error_code for t in response.topics}
-        assert codes == {"t": ErrorCode.NONE, "u": TOPIC_DENIED}
-        broker.groups.close()
-
-    run(story)
+async def test_offsets_are_deleted_only_for_topics_that_the_client_may_read() -> None:
+    broker = await guarded((Operation.DELETE, "g"), (Operation.READ, "t"))
+    partition = DeleteTopic.OffsetDeleteRequestPartition(partition_index=0)
+    request = OffsetDeleteRequest(
+        group_id="g", topics=[DeleteTopic(name=name, partitions=[partition]) for name in "tu"]
+    )
+    response = await committed_offsets.handle_offset_delete(broker, context(0), request)
+    codes = {t.name: t.partitions[0].error_code for t in response.topics}
+    assert codes == {"t": ErrorCode.NONE, "u": TOPIC_DENIED}
+    broker.groups.close()
 
 
-def test_groups_that_may_not_be_described_are_refused_by_name_and_not_listed() -> None:
-    async def story() -> None:
-        broker = await guarded()
-        asked = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
-        (group,) = (await groups.handle_describe_groups(broker, context(5), asked)).groups
-        assert group.error_code == GROUP_DENIED
-        listing = ListGroupsRequest()
-        assert (await groups.handle_list_groups(broker, context(5), listing)).groups == []
-        broker.authorizer = Rights((Operation.DESCRIBE, "g"), (Operation.READ, "g"))
-        (group,) = (await groups.handle_describe_groups(broker, context(5), asked)).groups
-        assert group.authorized_operations == 1 << Operation.DESCRIBE | 1 << Operation.READ
-        (listed,) = (await groups.handle_list_groups(broker, context(5), listing)).groups
-        assert listed.group_id == "g"
-        broker.groups.close()
-
-    run(story)
+async def test_groups_that_may_not_be_described_are_refused_by_name_and_not_listed() -> None:
+    broker = await guarded()
+    asked = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+    (group,) = (await groups.handle_describe_groups(broker, context(5), asked)).groups
+    assert group.error_code == GROUP_DENIED
+    listing = ListGroupsRequest()
+    assert (await groups.handle_list_groups(broker, context(5), listing)).groups == []
+    broker.authorizer = Rights((Operation.DESCRIBE, "g"), (Operation.READ, "g"))
+    (group,) = (await groups.handle_describe_groups(broker, context(5), asked)).groups
+    assert group.authorized_operations == 1 << Operation.DESCRIBE | 1 << Operation.READ
+    (listed,) = (await groups.handle_list_groups(broker, context(5), listing)).groups
+    assert listed.group_id == "g"
+    broker.groups.close()
 
 
-def test_members_and_deletions_need_a_right_on_the_group() -> None:
-    async def story() -> None:
-        broker = await guarded()
-        joining = JoinGroupRequest(group_id="g", protocol_type="consumer")
-        joined = await groups.handle_join_group(broker, context(9), joining)
-        assert joined.error_code == GROUP_DENIED
-        deletion = DeleteGroupsRequest(groups_names=["g"])
-        (deleted,) = (await groups.handle_delete_groups(broker, context(2), deletion)).results
-        assert deleted.error_code == GROUP_DENIED
-        broker.groups.close()
-
-    run(story)
+async def test_members_and_deletions_need_a_right_on_the_group() -> None:
+    broker = await guarded()
+    joining = JoinGroupRequest(group_id="g", protocol_type="consumer")
+    joined = await groups.handle_join_group(broker, context(9), joining)
+    assert joined.error_code == GROUP_DENIED
+    deletion = DeleteGroupsRequest(groups_names=["g"])
+    (deleted,) = (await groups.handle_delete_groups(broker, context(2), deletion)).results
+    assert deleted.error_code == GROUP_DENIED
+    broker.groups.close()
 
 
-def test_no_coordinator_is_told_and_no_topic_created_for_a_hidden_group() -> None:
-    async def story() -> None:
-        broker = await guarded((Operation.DESCRIBE, "g"))
-        asked = FindCoordinatorRequest(coordinator_keys=["hidden", "g"])
-        found = (await groups.handle_find_coordinator(broker, context(4), asked)).coordinators
-        assert [c.error_code for c in found] == [GROUP_DENIED, ErrorCode.NONE]
-        assert (found[0].node_id, found[0].host, found[0].port) == (-1, "", -1)
-        asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["hidden"])
-        await groups.handle_find_coordinator(broker, context(4), asked)
-        assert broker.created == []
-        broker.groups.close()
-
-    run(story)
+async def test_no_coordinator_is_told_and_no_topic_created_for_a_hidden_group() -> None:
+    broker = await guarded((Operation.DESCRIBE, "g"))
+    asked = FindCoordinatorRequest(coordinator_keys=["hidden", "g"])
+    coordinators = (await groups.handle_find_coordinator(broker, context(4), asked)).coordinators
+    assert [c.error_code for c in coordinators] == [GROUP_DENIED, ErrorCode.NONE]
+    assert (coordinators[0].node_id, coordinators[0].host, coordinators[0].port) == (-1, "", -1)
+    asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["hidden"])
+    await groups.handle_find_coordinator(broker, context(4), asked)
+    assert broker.created == []
+    broker.groups.close()

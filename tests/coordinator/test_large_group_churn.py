@@ -48,7 +48,7 @@ class Crowd:
         self.born += 1
         kind = self.kinds[self.born % len(self.kinds)]
         instance_id = f"i{self.born}" if self.born % 4 == 0 else None
-        returning = [found for found in self.free_instances if found[0] == kind]
+        returning = [instance for instance in self.free_instances if instance[0] == kind]
         if instance_id is not None and returning:
             self.free_instances.remove(returning[0])
             instance_id = returning[0][1]

@@ -26,17 +26,24 @@ Step = Callable[[TransactionScenario], object]
 
 def of_producer(s: TransactionScenario) -> tuple[int, int]:
     """Return the producer id and epoch that the last client was told."""
-    found = s.shard.ids.find(TX)
+    transaction = s.shard.ids.find(TX)
     return (
-        (-1, -1) if found is None else (found.metadata.producer_id, found.metadata.producer_epoch)
+        (-1, -1)
+        if transaction is None
+        else (transaction.metadata.producer_id, transaction.metadata.producer_epoch)
     )
 
 
 def exhaust(s: TransactionScenario) -> None:
     """Let the producer come close to its last epoch, unless a change is under way."""
-    found = s.shard.ids.find(TX)
-    if found is not None and found.pending is None and s.held is None and s.log[-1].metadata:
-        s.set_epoch(max(found.metadata.producer_epoch, LAST_EPOCH - 1))
+    transaction = s.shard.ids.find(TX)
+    if (
+        transaction is not None
+        and transaction.pending is None
+        and s.held is None
+        and s.log[-1].metadata
+    ):
+        s.set_epoch(max(transaction.metadata.producer_epoch, LAST_EPOCH - 1))
 
 
 STEPS: dict[str, Step] = {
@@ -84,27 +91,27 @@ def state(
     ids: Iterable[tuple[str, TransactionMetadata]], version: int
 ) -> dict[str, TransactionMetadata]:
     """Return the states as records of this version hold them."""
-    found = {}
+    state = {}
     for name, metadata in ids:
         record = TransactionRecord(name, metadata, version)
         parsed = parse_transaction(*encode_transaction(record), 0)
         assert parsed is not None
         assert parsed.metadata is not None
-        found[name] = parsed.metadata
-    return found
+        state[name] = parsed.metadata
+    return state
 
 
 def known(shard: TransactionShard) -> list[tuple[str, TransactionMetadata]]:
     """Return the committed states. The epoch that fences a producer counts once it is stored."""
     return [
         (
-            found.name,
-            replace(found.metadata, producer_epoch=found.metadata.producer_epoch - 1)
-            if found.has_unstored_fence
-            else found.metadata,
+            transaction.name,
+            replace(transaction.metadata, producer_epoch=transaction.metadata.producer_epoch - 1)
+            if transaction.has_unstored_fence
+            else transaction.metadata,
         )
-        for found in shard.ids
-        if found.metadata.producer_epoch >= 0
+        for transaction in shard.ids
+        if transaction.metadata.producer_epoch >= 0
     ]
 
 

@@ -2,13 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from coordinator_log import MemoryLog, View, image_of, run, settle, standing_clock, topic
+from coordinator_log import MemoryLog, View, image_of, settle, standing_clock, topic
 from prometheus_client import Metric
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -88,13 +87,13 @@ class Leaders:
                     producer_id=marker.producer_id,
                     topics=[
                         topic_type(
-                            name=each.name,
+                            name=item.name,
                             partitions=[
                                 partition(partition_index=index, error_code=code)
-                                for index in each.partition_indexes
+                                for index in item.partition_indexes
                             ],
                         )
-                        for each in marker.topics
+                        for item in marker.topics
                     ],
                 )
                 for marker in message.markers
@@ -170,18 +169,16 @@ def fired(shard: TransactionShard, timer: TransactionTimer, after_ms: int) -> Op
     return operation
 
 
-def with_broker(story: Callable[[TransactionBroker], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
-        broker = TransactionBroker()
-        await story(broker)
-        await broker.transactions.close()
-        assert broker.leaders.is_closed
-
-    run(whole)
+@asynccontextmanager
+async def transaction_broker() -> AsyncIterator[TransactionBroker]:
+    broker = TransactionBroker()
+    yield broker
+    await broker.transactions.close()
+    assert broker.leaders.is_closed
 
 
-def test_a_transaction_from_its_producer_id_to_its_completion() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_a_transaction_from_its_producer_id_to_its_completion() -> None:
+    async with transaction_broker() as broker:
         producer = await broker.begin()
         assert producer == (0, 0)
         assert await broker.end(producer) == (0, 1)
@@ -193,11 +190,9 @@ def test_a_transaction_from_its_producer_id_to_its_completion() -> None:
         assert marker.transaction_result
         assert [(t.name, t.partition_indexes) for t in marker.topics] == [("t", [0, 1])]
 
-    with_broker(story)
 
-
-def test_markers_of_many_transactions_share_a_request() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_markers_of_many_transactions_share_a_request() -> None:
+    async with transaction_broker() as broker:
         broker.leaders.gate = asyncio.Event()
         names = [f"tx{n}" for n in range(5)]
         producers = {name: await broker.begin(name) for name in names}
@@ -210,35 +205,29 @@ def test_markers_of_many_transactions_share_a_request() -> None:
             await broker.until("CompleteCommit", name)
         assert [len(request.markers) for request in broker.leaders.requests] == [1, 4]
 
-    with_broker(story)
-
 
 @pytest.mark.parametrize(
     "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR, None]
 )
-def test_markers_are_sent_until_they_are_written(code: int | None) -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_markers_are_sent_until_they_are_written(code: int | None) -> None:
+    async with transaction_broker() as broker:
         broker.leaders.codes = [code, code]
         await broker.end(await broker.begin())
         await broker.until("CompleteCommit")
         assert len(broker.leaders.requests) == 3
 
-    with_broker(story)
 
-
-def test_an_unexpected_failure_loses_no_marker() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_an_unexpected_failure_loses_no_marker() -> None:
+    async with transaction_broker() as broker:
         broker.leaders.failure = RuntimeError("unexpected")
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         await broker.end(await broker.begin())
         await broker.until("CompleteCommit")
         assert len(broker.leaders.requests) == 2
 
-    with_broker(story)
 
-
-def test_markers_wait_for_a_leader() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_markers_wait_for_a_leader() -> None:
+    async with transaction_broker() as broker:
         producer = await broker.begin()
         broker.view.image = broker.image(data_leader=-1)
         await broker.end(producer)
@@ -246,8 +235,6 @@ def test_markers_wait_for_a_leader() -> None:
         assert broker.leaders.requests == []
         broker.view.image = broker.image()
         await broker.until("CompleteCommit")
-
-    with_broker(story)
 
 
 def values(metrics: Iterable[Metric]) -> dict[str, float]:
@@ -260,12 +247,13 @@ def values(metrics: Iterable[Metric]) -> dict[str, float]:
     }
 
 
-def test_metrics_follow_markers_on_their_way() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_metrics_follow_markers_on_their_way() -> None:
+    async with transaction_broker() as broker:
+
         async def now(**expected: float) -> None:
             states = await count_transactions(broker.transactions)
-            found = values(transaction_metrics(broker.transactions, states))
-            assert {name: found[name.replace("__", " ")] for name in expected} == expected
+            result = values(transaction_metrics(broker.transactions, states))
+            assert {name: result[name.replace("__", " ")] for name in expected} == expected
 
         producer = await broker.begin()
         await now(
@@ -294,56 +282,47 @@ def test_metrics_follow_markers_on_their_way() -> None:
         await broker.until("CompleteCommit")
         await now(transactional_id_count__CompleteCommit=1, log_append_retry_queue_size=0)
 
-    with_broker(story)
 
-
-def test_deleted_partitions_need_no_marker() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_deleted_partitions_need_no_marker() -> None:
+    async with transaction_broker() as broker:
         producer = await broker.begin()
         broker.view.image = broker.image(data_partitions=0)
         await broker.end(producer)
         await broker.until("CompleteCommit")
         assert broker.leaders.requests == []
 
-    with_broker(story)
 
-
-def test_a_fenced_coordinator_sends_no_more_markers() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_a_fenced_coordinator_sends_no_more_markers() -> None:
+    async with transaction_broker() as broker:
         broker.leaders.codes = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
         await broker.end(await broker.begin())
         await settle()
         assert broker.transactions.describe("tx").transaction_state == "PrepareCommit"
         assert len(broker.leaders.requests) == 1
 
-    with_broker(story)
+
+async def test_markers_whose_report_had_to_wait_for_too_long_are_reported_again() -> None:
+    broker = TransactionBroker(settings=ShardSettings(commit_timeout_ms=20))
+    await broker.transactions.shards.wait_loaded()
+    broker.leaders.gate = asyncio.Event()
+    await broker.end(await broker.begin())
+    driver = broker.transactions.shards.of("tx")
+    broker.log.gate = asyncio.Event()
+    stuck = TransactionRecord("other", None)
+    driver.submit(lambda _, out: out.records.append(stuck), is_exclusive=True)
+    broker.leaders.gate.set()
+    await settle()
+    # The report waits behind the exclusive operation, as this does.
+    with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
+        await driver.submit(lambda *_: None)
+    broker.log.gate.set()
+    await broker.until("CompleteCommit")
+    assert len(broker.leaders.requests) == 1  # a leader may refuse the same marker again
+    await broker.transactions.close()
 
 
-def test_markers_whose_report_had_to_wait_for_too_long_are_reported_again() -> None:
-    async def story() -> None:
-        broker = TransactionBroker(settings=ShardSettings(commit_timeout_ms=20))
-        await broker.transactions.shards.wait_loaded()
-        broker.leaders.gate = asyncio.Event()
-        await broker.end(await broker.begin())
-        driver = broker.transactions.shards.of("tx")
-        broker.log.gate = asyncio.Event()
-        stuck = TransactionRecord("other", None)
-        driver.submit(lambda _, out: out.records.append(stuck), is_exclusive=True)
-        broker.leaders.gate.set()
-        await settle()
-        # The report waits behind the exclusive operation, as this does.
-        with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
-            await driver.submit(lambda *_: None)
-        broker.log.gate.set()
-        await broker.until("CompleteCommit")
-        assert len(broker.leaders.requests) == 1  # a leader may refuse the same marker again
-        await broker.transactions.close()
-
-    run(story)
-
-
-def test_a_new_coordinator_writes_the_markers_that_are_missing() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_a_new_coordinator_writes_the_markers_that_are_missing() -> None:
+    async with transaction_broker() as broker:
         broker.leaders.gate = asyncio.Event()
         await broker.end(await broker.begin())
         for partition in range(2):
@@ -356,11 +335,9 @@ def test_a_new_coordinator_writes_the_markers_that_are_missing() -> None:
         await second.transactions.close()
         broker.leaders.gate.set()
 
-    with_broker(story)
 
-
-def test_a_new_epoch_of_the_same_coordinator_loads_again() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_a_new_epoch_of_the_same_coordinator_loads_again() -> None:
+    async with transaction_broker() as broker:
         broker.leaders.gate = asyncio.Event()
         await broker.end(await broker.begin())
         for partition in range(2):
@@ -370,11 +347,9 @@ def test_a_new_epoch_of_the_same_coordinator_loads_again() -> None:
         epochs = [request.markers[0].coordinator_epoch for request in broker.leaders.requests]
         assert epochs[-1] == 4
 
-    with_broker(story)
 
-
-def test_producer_ids_come_in_blocks() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_producer_ids_come_in_blocks() -> None:
+    async with transaction_broker() as broker:
         ids = [(await broker.init(f"tx{n}"))[0] for n in range(5)]
         assert ids == [0, 1, 2, 3, 4]
         broker.controller.is_down = True
@@ -384,19 +359,15 @@ def test_producer_ids_come_in_blocks() -> None:
         broker.controller.is_down = False
         assert await broker.init("tx6") == (6, 0)
 
-    with_broker(story)
 
-
-def test_a_burst_of_new_transactional_ids_outlasts_a_block_of_producer_ids() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_a_burst_of_new_transactional_ids_outlasts_a_block_of_producer_ids() -> None:
+    async with transaction_broker() as broker:
         producers = await asyncio.gather(*[broker.init(f"tx{n}") for n in range(7)])
         assert sorted(producers) == [(n, 0) for n in range(7)]
 
-    with_broker(story)
 
-
-def test_an_append_that_fails_is_told_and_changes_nothing() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_an_append_that_fails_is_told_and_changes_nothing() -> None:
+    async with transaction_broker() as broker:
         producer = await broker.begin()
         broker.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
         with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
@@ -404,11 +375,9 @@ def test_an_append_that_fails_is_told_and_changes_nothing() -> None:
         broker.log.failure = None
         assert await broker.end(producer) == (0, 1)
 
-    with_broker(story)
 
-
-def test_transactions_that_time_out_together_may_need_several_batches() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_transactions_that_time_out_together_may_need_several_batches() -> None:
+    async with transaction_broker() as broker:
         names = [f"tx{n}" for n in range(40)]
         for name in names:
             await broker.begin(name)
@@ -422,21 +391,17 @@ def test_transactions_that_time_out_together_may_need_several_batches() -> None:
         for name in names:
             await broker.until("CompleteAbort", name)
 
-    with_broker(story)
 
-
-def test_a_name_that_no_record_can_hold_is_refused() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_a_name_that_no_record_can_hold_is_refused() -> None:
+    async with transaction_broker() as broker:
         name = "x" * 40_000
         for _ in range(2):
             with pytest.raises(ApiError, match="UNKNOWN_SERVER_ERROR"):
                 await broker.init(name)
 
-    with_broker(story)
 
-
-def test_a_name_that_no_record_can_hold_does_not_keep_others_from_expiring() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_a_name_that_no_record_can_hold_does_not_keep_others_from_expiring() -> None:
+    async with transaction_broker() as broker:
         for name in ("x" * 40_000, "y" * 40_000, "tx0", "tx1"):
             with suppress(ApiError):
                 await broker.init(name)
@@ -445,18 +410,14 @@ def test_a_name_that_no_record_can_hold_does_not_keep_others_from_expiring() -> 
         await settle()
         assert [len(driver.shard.ids) for driver in broker.transactions.shards] == [0, 0]
 
-    with_broker(story)
 
-
-def test_questions_while_a_partition_is_loading() -> None:
-    async def story(broker: TransactionBroker) -> None:
+async def test_questions_while_a_partition_is_loading() -> None:
+    async with transaction_broker() as broker:
         with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
             broker.transactions.list_transactions(ListTransactionsRequest())
         loading = broker.transactions.describe("tx")
         assert loading.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await broker.begin()
         listed = broker.transactions.list_transactions(ListTransactionsRequest())
-        assert [each.transactional_id for each in listed.transaction_states] == ["tx"]
+        assert [state.transactional_id for state in listed.transaction_states] == ["tx"]
         assert broker.transactions.describe("").error_code == ErrorCode.INVALID_REQUEST
-
-    with_broker(story)

@@ -1,9 +1,10 @@
 """Operations whose batch belongs to a producer's transaction, through driver and log and back."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from coordinator_log import CONFIG, MemoryLog, run, standing_clock
+from coordinator_log import CONFIG, MemoryLog, standing_clock
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
@@ -55,26 +56,24 @@ async def load(log: MemoryLog) -> ShardDriver[GroupShard]:
 def offsets(shard: GroupShard) -> dict[int, bool]:
     """Return the partitions with an offset; the value is True if it is still pending."""
     shard.check()
-    found = {at.partition: False for at in shard.offsets.of_group("g")}
-    return found | {at.partition: True for at in shard.offsets.open_partitions("g")}
+    result = {at.partition: False for at in shard.offsets.of_group("g")}
+    return result | {at.partition: True for at in shard.offsets.open_partitions("g")}
 
 
 def headers(log: MemoryLog) -> list[BatchHeader]:
     return [read_header(batch, 0) for batch in log.batches[AT]]
 
 
-def with_driver(story: Callable[[ShardDriver[GroupShard], MemoryLog], object]) -> None:
-    async def whole() -> None:
-        log = MemoryLog()
-        driver = await load(log)
-        await story(driver, log)  # type: ignore[misc]
-        driver.close()
-
-    run(whole)
+@asynccontextmanager
+async def loaded_driver() -> AsyncIterator[tuple[ShardDriver[GroupShard], MemoryLog]]:
+    log = MemoryLog()
+    driver = await load(log)
+    yield driver, log  # type: ignore[misc]
+    driver.close()
 
 
-def test_records_of_a_transaction_are_pending_until_its_marker() -> None:
-    async def story(driver: ShardDriver[GroupShard], log: MemoryLog) -> None:
+async def test_records_of_a_transaction_are_pending_until_its_marker() -> None:
+    async with loaded_driver() as (driver, log):
         await driver.submit(operation(OF_SEVEN, 0))
         await driver.submit(operation(OF_EIGHT, 1))
         assert offsets(driver.shard) == {0: True, 1: True}
@@ -86,25 +85,21 @@ def test_records_of_a_transaction_are_pending_until_its_marker() -> None:
         assert offsets(again.shard) == {0: False}
         again.close()
 
-    with_driver(story)
 
-
-def test_batches_carry_the_producer_and_the_marker() -> None:
-    async def story(driver: ShardDriver[GroupShard], log: MemoryLog) -> None:
+async def test_batches_carry_the_producer_and_the_marker() -> None:
+    async with loaded_driver() as (driver, log):
         await driver.submit(operation(OF_SEVEN, 0))
         await driver.submit(operation(COMMIT_OF_SEVEN))
         await driver.submit(operation(None, 0))
-        found = [
+        result = [
             (h.producer_id, h.producer_epoch, h.base_sequence, h.is_transactional, h.is_control)
             for h in headers(log)
         ]
-        assert found == [(7, 3, 0, True, False), (7, 3, -1, True, True), (-1, -1, 0, False, False)]
-
-    with_driver(story)
+        assert result == [(7, 3, 0, True, False), (7, 3, -1, True, True), (-1, -1, 0, False, False)]
 
 
-def test_only_writes_of_one_transaction_share_a_batch() -> None:
-    async def story(driver: ShardDriver[GroupShard], log: MemoryLog) -> None:
+async def test_only_writes_of_one_transaction_share_a_batch() -> None:
+    async with loaded_driver() as (driver, log):
         log.gate = asyncio.Event()
         steps = [
             operation(None, 9),
@@ -122,11 +117,9 @@ def test_only_writes_of_one_transaction_share_a_batch() -> None:
         assert [h.record_count for h in headers(log)] == [1, 2, 1, 1, 1, 2]
         assert offsets(driver.shard) == {0: False, 1: False, 3: False, 4: False, 9: False}
 
-    with_driver(story)
 
-
-def test_a_marker_that_is_not_appended_changes_nothing() -> None:
-    async def story(driver: ShardDriver[GroupShard], log: MemoryLog) -> None:
+async def test_a_marker_that_is_not_appended_changes_nothing() -> None:
+    async with loaded_driver() as (driver, log):
         await driver.submit(operation(OF_SEVEN, 0))
         log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
         (error,) = await asyncio.gather(
@@ -134,5 +127,3 @@ def test_a_marker_that_is_not_appended_changes_nothing() -> None:
         )
         assert "COORDINATOR_NOT_AVAILABLE" in str(error)
         assert offsets(driver.shard) == {0: True}
-
-    with_driver(story)

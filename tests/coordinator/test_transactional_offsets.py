@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 from consumer_group_scenario import ConsumerScenario, topic_id
-from coordinator_log import Broker, MemoryLog, context, run, start_broker, topic
+from coordinator_log import Broker, MemoryLog, context, start_broker, topic
 from group_scenario import Scenario, with_config
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -18,7 +18,7 @@ from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from spindle.protocol.records.batch import read_header
-from spindle.serving.handlers.offsets import handle_offset_fetch
+from spindle.serving.handlers.committed_offsets import handle_offset_fetch
 from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
 
 T0 = {("t", 0): 5}
@@ -171,60 +171,48 @@ UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_offsets_become_visible_with_the_marker(version: int) -> None:
-    async def story() -> None:
-        client = Client(start(), version)
-        assert await client.add({("t", 0): 5, ("u", 0): 6}) == {
-            ("t", 0): ErrorCode.NONE,
-            ("u", 0): ErrorCode.NONE,
-        }
-        assert await client.fetch() == {("t", 0): UNSTABLE, ("u", 0): UNSTABLE}
-        await client.end(is_commit=True)
-        assert await client.fetch() == {("t", 0): 5, ("u", 0): 6}
-
-    run(story)
+async def test_offsets_become_visible_with_the_marker(version: int) -> None:
+    client = Client(start(), version)
+    assert await client.add({("t", 0): 5, ("u", 0): 6}) == {
+        ("t", 0): ErrorCode.NONE,
+        ("u", 0): ErrorCode.NONE,
+    }
+    assert await client.fetch() == {("t", 0): UNSTABLE, ("u", 0): UNSTABLE}
+    await client.end(is_commit=True)
+    assert await client.fetch() == {("t", 0): 5, ("u", 0): 6}
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_another_broker_goes_on_with_an_open_transaction(is_commit: bool) -> None:
-    async def story() -> None:
-        first = Client(start())
-        await first.add({("t", 0): 5})
-        second = Client(start(first.broker.log))
-        assert await second.fetch() == {("t", 0): UNSTABLE, ("u", 0): -1}
-        await second.end(is_commit=is_commit)
-        third = Client(start(first.broker.log))
-        expected = {("t", 0): 5 if is_commit else -1, ("u", 0): -1}
-        assert await second.fetch() == await third.fetch() == expected
-
-    run(story)
+async def test_another_broker_goes_on_with_an_open_transaction(is_commit: bool) -> None:
+    first = Client(start())
+    await first.add({("t", 0): 5})
+    second = Client(start(first.broker.log))
+    assert await second.fetch() == {("t", 0): UNSTABLE, ("u", 0): -1}
+    await second.end(is_commit=is_commit)
+    third = Client(start(first.broker.log))
+    expected = {("t", 0): 5 if is_commit else -1, ("u", 0): -1}
+    assert await second.fetch() == await third.fetch() == expected
 
 
-def test_the_batch_belongs_to_the_producer() -> None:
-    async def story() -> None:
-        client = Client(start())
-        await client.add({("t", 0): 5})
-        await client.end(is_commit=True)
-        log = client.broker.log.batches
-        batches = [batch for found in log.values() for batch in found]
-        headers = [read_header(batch, 0) for batch in batches]
-        assert all(h.is_transactional for h in headers)
-        assert {(h.producer_id, h.producer_epoch) for h in headers} == {(7, 3)}
-        assert sorted(h.is_control for h in headers) == [False, True, True]
-
-    run(story)
+async def test_the_batch_belongs_to_the_producer() -> None:
+    client = Client(start())
+    await client.add({("t", 0): 5})
+    await client.end(is_commit=True)
+    log = client.broker.log.batches
+    batches = [batch for items in log.values() for batch in items]
+    headers = [read_header(batch, 0) for batch in batches]
+    assert all(h.is_transactional for h in headers)
+    assert {(h.producer_id, h.producer_epoch) for h in headers} == {(7, 3)}
+    assert sorted(h.is_control for h in headers) == [False, True, True]
 
 
-def test_partitions_that_do_not_exist_are_refused_alone() -> None:
-    async def story() -> None:
-        client = Client(start())
-        assert await client.add({("t", 0): 5, ("t", 9): 5, ("gone", 0): 5}) == {
-            ("t", 0): ErrorCode.NONE,
-            ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        }
-
-    run(story)
+async def test_partitions_that_do_not_exist_are_refused_alone() -> None:
+    client = Client(start())
+    assert await client.add({("t", 0): 5, ("t", 9): 5, ("gone", 0): 5}) == {
+        ("t", 0): ErrorCode.NONE,
+        ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
 
 
 @pytest.mark.parametrize(
@@ -234,77 +222,62 @@ def test_partitions_that_do_not_exist_are_refused_alone() -> None:
         (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_old_producers_do_not_know_that_a_coordinator_loads(version: int, code: ErrorCode) -> None:
-    async def story() -> None:
-        broker = start()
+async def test_old_producers_do_not_know_that_a_coordinator_loads(
+    version: int, code: ErrorCode
+) -> None:
+    broker = start()
 
-        async def refuse(*_: object) -> TxnOffsetCommitResponse:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    async def refuse(*_: object) -> TxnOffsetCommitResponse:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-        broker.groups.commit_transactional_offsets = refuse  # type: ignore[method-assign]
-        assert await Client(broker, version).add({("t", 0): 5}) == {("t", 0): code}
-        await broker.groups.wait_loaded()
-
-    run(story)
-
-
-def test_an_append_that_fails_adds_no_offset() -> None:
-    async def story() -> None:
-        client = Client(start())
-        await client.broker.groups.wait_loaded()
-        client.broker.log.failure = ErrorCode.INVALID_PRODUCER_EPOCH
-        refused = {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
-        assert await client.add({("t", 0): 5}) == refused
-        with pytest.raises(ApiError, match="INVALID_PRODUCER_EPOCH"):
-            await client.end(is_commit=True)
-        assert await client.fetch() == {("t", 0): -1, ("u", 0): -1}
-
-    run(story)
+    broker.groups.commit_transactional_offsets = refuse  # type: ignore[method-assign]
+    assert await Client(broker, version).add({("t", 0): 5}) == {("t", 0): code}
+    await broker.groups.wait_loaded()
 
 
-def test_a_marker_for_a_partition_of_another_broker_is_refused() -> None:
-    async def story() -> None:
-        broker = start()
-        await broker.groups.wait_loaded()
-        with pytest.raises(ApiError, match="NOT_COORDINATOR"):
-            await broker.groups.complete_transaction(9, 7, 3, 1, True, 2)
+async def test_an_append_that_fails_adds_no_offset() -> None:
+    client = Client(start())
+    await client.broker.groups.wait_loaded()
+    client.broker.log.failure = ErrorCode.INVALID_PRODUCER_EPOCH
+    refused = {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert await client.add({("t", 0): 5}) == refused
+    with pytest.raises(ApiError, match="INVALID_PRODUCER_EPOCH"):
+        await client.end(is_commit=True)
+    assert await client.fetch() == {("t", 0): -1, ("u", 0): -1}
 
-    run(story)
+
+async def test_a_marker_for_a_partition_of_another_broker_is_refused() -> None:
+    broker = start()
+    await broker.groups.wait_loaded()
+    with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+        await broker.groups.complete_transaction(9, 7, 3, 1, True, 2)
 
 
-def test_a_stable_fetch_waits_for_a_marker_that_is_being_appended() -> None:
-    async def story() -> None:
-        client = Client(start())
-        await client.add({("t", 0): 5})
-        gate = client.broker.log.gate = asyncio.Event()
-        at = partition_for("g", 2)
-        ending = asyncio.ensure_future(
-            client.broker.groups.complete_transaction(at, 7, 3, 1, True, 2)
-        )
-        await asyncio.sleep(0)
-        fetching = asyncio.ensure_future(client.fetch())
-        await asyncio.sleep(0)
-        assert not fetching.done()
-        gate.set()
-        await ending
-        assert await fetching == {("t", 0): 5, ("u", 0): -1}
-
-    run(story)
+async def test_a_stable_fetch_waits_for_a_marker_that_is_being_appended() -> None:
+    client = Client(start())
+    await client.add({("t", 0): 5})
+    gate = client.broker.log.gate = asyncio.Event()
+    at = partition_for("g", 2)
+    ending = asyncio.ensure_future(client.broker.groups.complete_transaction(at, 7, 3, 1, True, 2))
+    await asyncio.sleep(0)
+    fetching = asyncio.ensure_future(client.fetch())
+    await asyncio.sleep(0)
+    assert not fetching.done()
+    gate.set()
+    await ending
+    assert await fetching == {("t", 0): 5, ("u", 0): -1}
 
 
 # ---------------------------------------------------------------- verification (KIP-890)
 
 
 @pytest.mark.parametrize(("version", "adds"), [(3, False), (4, False), (5, True)])
-def test_the_coordinator_of_the_transaction_is_asked(version: int, adds: bool) -> None:
-    async def story() -> None:
-        client = Client(start(), version)
-        await client.add({("t", 0): 5})
-        where = TopicPartition(OFFSETS_TOPIC, partition_for("g", 2))
-        (question,) = client.broker.verification.asked
-        assert question[1:] == (7, 3, where, adds)
-
-    run(story)
+async def test_the_coordinator_of_the_transaction_is_asked(version: int, adds: bool) -> None:
+    client = Client(start(), version)
+    await client.add({("t", 0): 5})
+    where = TopicPartition(OFFSETS_TOPIC, partition_for("g", 2))
+    (question,) = client.broker.verification.asked
+    assert question[1:] == (7, 3, where, adds)
 
 
 @pytest.mark.parametrize(
@@ -317,107 +290,92 @@ def test_the_coordinator_of_the_transaction_is_asked(version: int, adds: bool) -
         (5, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_offsets_outside_of_a_transaction_are_refused(
+async def test_offsets_outside_of_a_transaction_are_refused(
     version: int, code: ErrorCode, told: ErrorCode
 ) -> None:
-    async def story() -> None:
-        client = Client(start(), version)
-        client.broker.verification.code = code
-        assert await client.add({("t", 0): 5}) == {("t", 0): told}
-        assert await client.fetch() == {("t", 0): -1, ("u", 0): -1}
-
-    run(story)
+    client = Client(start(), version)
+    client.broker.verification.code = code
+    assert await client.add({("t", 0): 5}) == {("t", 0): told}
+    assert await client.fetch() == {("t", 0): -1, ("u", 0): -1}
 
 
-def test_a_transaction_is_verified_once_in_each_partition() -> None:
-    async def story() -> None:
-        client = Client(start())
-        groups, asked = client.broker.groups, client.broker.verification.asked
+async def test_a_transaction_is_verified_once_in_each_partition() -> None:
+    client = Client(start())
+    groups, asked = client.broker.groups, client.broker.verification.asked
 
-        async def add_twice() -> int:
-            before = len(asked)
-            for offset in (5, 6):
-                added = await client.add({("t", 0): offset})
-                assert added == {("t", 0): ErrorCode.NONE}
-            return len(asked) - before
+    async def add_twice() -> int:
+        before = len(asked)
+        for offset in (5, 6):
+            added = await client.add({("t", 0): offset})
+            assert added == {("t", 0): ErrorCode.NONE}
+        return len(asked) - before
 
-        assert await add_twice() == 1
-        assert await add_twice() == 0
-        await client.end(is_commit=True)
-        assert await add_twice() == 1
-        await client.add({("t", 0): 7}, producer_id=8)
-        assert len(asked) == 3
-        at = partition_for("g", 2)
-        groups.on_elected(at, 1)  # markers may have been written elsewhere
-        assert await add_twice() == 1
-        groups.on_resigned(at)
-        groups.on_elected(at, 3)
-        assert await add_twice() == 1
-
-    run(story)
+    assert await add_twice() == 1
+    assert await add_twice() == 0
+    await client.end(is_commit=True)
+    assert await add_twice() == 1
+    await client.add({("t", 0): 7}, producer_id=8)
+    assert len(asked) == 3
+    at = partition_for("g", 2)
+    groups.on_elected(at, 1)  # markers may have been written elsewhere
+    assert await add_twice() == 1
+    groups.on_resigned(at)
+    groups.on_elected(at, 3)
+    assert await add_twice() == 1
 
 
-def test_a_verification_that_outlasts_the_leadership_is_not_remembered() -> None:
-    async def story() -> None:
-        client = Client(start())
-        groups, verification = client.broker.groups, client.broker.verification
-        await groups.wait_loaded()
-        at = partition_for("g", 2)
-        verification.on_question = lambda: groups.on_resigned(at)
-        assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
-        verification.on_question = None
-        asked = len(verification.asked)
-        # Another coordinator may have ended the transaction meanwhile.
-        groups.on_elected(at, 3)
-        assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NONE}
-        assert len(verification.asked) == asked + 1
-
-    run(story)
+async def test_a_verification_that_outlasts_the_leadership_is_not_remembered() -> None:
+    client = Client(start())
+    groups, verification = client.broker.groups, client.broker.verification
+    await groups.wait_loaded()
+    at = partition_for("g", 2)
+    verification.on_question = lambda: groups.on_resigned(at)
+    assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
+    verification.on_question = None
+    asked = len(verification.asked)
+    # Another coordinator may have ended the transaction meanwhile.
+    groups.on_elected(at, 3)
+    assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NONE}
+    assert len(verification.asked) == asked + 1
 
 
-def test_a_verification_that_failed_is_repeated() -> None:
-    async def story() -> None:
-        client = Client(start())
-        client.broker.verification.code = ErrorCode.CONCURRENT_TRANSACTIONS
-        refused = await client.add({("t", 0): 5})
-        assert refused == {("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}
-        client.broker.verification.code = ErrorCode.NONE
-        assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NONE}
-
-    run(story)
+async def test_a_verification_that_failed_is_repeated() -> None:
+    client = Client(start())
+    client.broker.verification.code = ErrorCode.CONCURRENT_TRANSACTIONS
+    refused = await client.add({("t", 0): 5})
+    assert refused == {("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}
+    client.broker.verification.code = ErrorCode.NONE
+    assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NONE}
 
 
-def test_a_marker_during_the_verification_makes_the_answer_worthless() -> None:
+async def test_a_marker_during_the_verification_makes_the_answer_worthless() -> None:
     """The marker may have ended the verified transaction; its offsets would stay pending."""
 
-    async def story() -> None:
-        broker = start()
-        await broker.groups.wait_loaded()
-        at = partition_for("g", 2)
-        verification = broker.verification
-        endings: list[asyncio.Future[None]] = []
+    broker = start()
+    await broker.groups.wait_loaded()
+    at = partition_for("g", 2)
+    verification = broker.verification
+    endings: list[asyncio.Future[None]] = []
 
-        def end() -> None:
-            if not endings:
-                ending = broker.groups.complete_transaction(at, 7, 3, 1, False, 2)
-                endings.append(asyncio.ensure_future(ending))
-                verification.on_question = refuse
+    def end() -> None:
+        if not endings:
+            ending = broker.groups.complete_transaction(at, 7, 3, 1, False, 2)
+            endings.append(asyncio.ensure_future(ending))
+            verification.on_question = refuse
 
-        def refuse() -> None:
-            verification.code = ErrorCode.INVALID_TXN_STATE
+    def refuse() -> None:
+        verification.code = ErrorCode.INVALID_TXN_STATE
 
-        answer = verification.verify
+    answer = verification.verify
 
-        async def slow(*args: object, **options: object) -> dict[TopicPartition, ErrorCode]:
-            codes = await answer(*args, **options)  # type: ignore[arg-type]
-            await asyncio.sleep(0)
-            return codes
+    async def slow(*args: object, **options: object) -> dict[TopicPartition, ErrorCode]:
+        codes = await answer(*args, **options)  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        return codes
 
-        verification.verify = slow  # type: ignore[method-assign,assignment]
-        verification.on_question = end
-        client = Client(broker, 5)
-        assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
-        await asyncio.gather(*endings)
-        assert len(verification.asked) == 2
-
-    run(story)
+    verification.verify = slow  # type: ignore[method-assign,assignment]
+    verification.on_question = end
+    client = Client(broker, 5)
+    assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
+    await asyncio.gather(*endings)
+    assert len(verification.asked) == 2

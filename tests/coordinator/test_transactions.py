@@ -179,8 +179,8 @@ def test_verification_adds_nothing() -> None:
     s = started()
     s.add((100, 0), P0)
     abortable = ErrorCode.TRANSACTION_ABORTABLE
-    found = s.shard.verify_partitions(TX, (100, 0), [P0, P1])
-    assert found == {P0: ErrorCode.NONE, P1: abortable}
+    verify_partitions = s.shard.verify_partitions(TX, (100, 0), [P0, P1])
+    assert verify_partitions == {P0: ErrorCode.NONE, P1: abortable}
     for name, producer, code in [
         (TX, (100, 1), FENCED),
         (TX, (101, 0), NO_MAPPING),
@@ -398,10 +398,17 @@ def test_unused_ids_expire() -> None:
 
 def test_description() -> None:
     s = ongoing()
-    found = describe_transaction(s.shard.ids, TX)
-    assert (found.transaction_state, found.producer_id, found.producer_epoch) == ("Ongoing", 100, 0)
-    assert (found.transaction_timeout_ms, found.transaction_start_time_ms) == (60_000, START_MS)
-    assert [(topic.topic, topic.partitions) for topic in found.topics] == [("t", [0, 1])]
+    transaction = describe_transaction(s.shard.ids, TX)
+    assert (transaction.transaction_state, transaction.producer_id, transaction.producer_epoch) == (
+        "Ongoing",
+        100,
+        0,
+    )
+    assert (transaction.transaction_timeout_ms, transaction.transaction_start_time_ms) == (
+        60_000,
+        START_MS,
+    )
+    assert [(topic.topic, topic.partitions) for topic in transaction.topics] == [("t", [0, 1])]
     missing = describe_transaction(s.shard.ids, "other")
     assert missing.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 

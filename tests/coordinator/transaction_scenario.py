@@ -171,10 +171,10 @@ class TransactionScenario:
     def add(
         self, producer: Producer, *partitions: TopicPartition, version: int = 2
     ) -> ErrorCode | Producer:
-        found = self._result(
+        code = self._result(
             lambda out: self.shard.add_partitions(TX, producer, partitions, version, out)
         )
-        return found if isinstance(found, ErrorCode) else ErrorCode.NONE
+        return code if isinstance(code, ErrorCode) else ErrorCode.NONE
 
     def end(
         self, producer: Producer, *, is_commit: bool = True, version: int = 2
@@ -209,9 +209,9 @@ class TransactionScenario:
 
     @property
     def id(self) -> TransactionalId:
-        found = self.shard.ids.find(TX)
-        assert found is not None
-        return found
+        result = self.shard.ids.find(TX)
+        assert result is not None
+        return result
 
     @property
     def metadata(self) -> TransactionMetadata:

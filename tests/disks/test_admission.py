@@ -43,8 +43,8 @@ class Disks(MemoryFileSystem):
 
 
 def admit(files: MemoryFileSystem, path: str) -> Uuid:
-    found = examine_directory(files, path, OWNER, may_make=True)
-    return format_directory(files, path, found, OWNER, lambda: B, NOW_MS)
+    properties = examine_directory(files, path, OWNER, may_make=True)
+    return format_directory(files, path, properties, OWNER, lambda: B, NOW_MS)
 
 
 def formatted(files: MemoryFileSystem, path: str, properties: MetaProperties) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spindle.config.cordon_notes import CordonNote
-from spindle.disks.cordons import Cordon, CordonCause, cordons_of, entries_in_force
+from spindle.disks.cordons import Cordon, CordonCause, entries_in_force, read_cordons
 
 PATHS = ("/a", "/b", "/c")
 CONFIGURED = Cordon(CordonCause.CONFIGURATION)
@@ -29,9 +29,9 @@ FULL = Cordon(CordonCause.WATERMARK)
 def test_the_dynamic_value_counts_before_the_property_file(
     dynamic: str | None, cordoned: list[str]
 ) -> None:
-    found = cordons_of(PATHS, entries_in_force(["/c"], dynamic), (), ())
-    assert list(found) == cordoned
-    assert all(cordons == [CONFIGURED] for cordons in found.values())
+    result = read_cordons(PATHS, entries_in_force(["/c"], dynamic), (), ())
+    assert list(result) == cordoned
+    assert all(cordons == [CONFIGURED] for cordons in result.values())
 
 
 @pytest.mark.parametrize("form", ["plain", "slash", "dots", "relative", "link", "link-in-log-dirs"])
@@ -54,17 +54,17 @@ def test_a_path_names_the_directory_to_which_it_leads(
     paths = [str(other), configured]
     note = CordonNote(written, "worn", "ops", 1, 9)
     expected = {configured: [Cordon(CordonCause.CONFIGURATION, "worn", "ops", 9)]}
-    assert cordons_of(paths, [written], [note], ()) == expected
-    assert cordons_of(paths, [written, str(disk)], [note], ()) == expected, "counts once"
+    assert read_cordons(paths, [written], [note], ()) == expected
+    assert read_cordons(paths, [written, str(disk)], [note], ()) == expected, "counts once"
 
 
 def test_a_full_directory_is_cordoned_apart_from_the_cordon_of_an_operator() -> None:
-    assert cordons_of(PATHS, ["/b"], (), ["/b", "/c", "/gone"]) == {
+    assert read_cordons(PATHS, ["/b"], (), ["/b", "/c", "/gone"]) == {
         "/b": [CONFIGURED, FULL],
         "/c": [FULL],
     }
     noted = Cordon(CordonCause.CONFIGURATION, owner="ops")
-    assert cordons_of(PATHS, ["*"], [CordonNote("*", owner="ops")], ["/a"]) == {
+    assert read_cordons(PATHS, ["*"], [CordonNote("*", owner="ops")], ["/a"]) == {
         "/a": [noted, FULL],
         "/b": [noted],
         "/c": [noted],

@@ -86,9 +86,9 @@ def test_the_file_is_written_as_kafka_writes_it() -> None:
 
 
 def test_a_zookeeper_era_file() -> None:
-    found = parse_meta_properties(b"broker.id=3\n", "f")
-    assert found == MetaProperties(0, None, 3, None)
-    assert str(found) == "{broker.id=3, version=0}"
+    meta_properties = parse_meta_properties(b"broker.id=3\n", "f")
+    assert meta_properties == MetaProperties(0, None, 3, None)
+    assert str(meta_properties) == "{broker.id=3, version=0}"
 
 
 @pytest.mark.parametrize(
@@ -236,9 +236,9 @@ class BrokenDisk(OsFileSystem):
 
 
 def test_a_directory_that_cannot_be_read_is_offline(disks: Disks) -> None:
-    found = disks.identify(file_system=BrokenDisk(disks.paths[1]))
-    assert found.directory_ids == {disks.paths[0]: FIRST}
-    assert found.offline == {
+    identities = disks.identify(file_system=BrokenDisk(disks.paths[1]))
+    assert identities.directory_ids == {disks.paths[0]: FIRST}
+    assert identities.offline == {
         disks.paths[1]: f"{disks.paths[1]}/meta.properties: Input/output error"
     }
 

@@ -63,8 +63,10 @@ def test_a_new_partition_has_kafkas_files() -> None:
     log = directory.create(A0, IDS["a"], LogConfig(), NOW_MS)
     directory.new_epochs.begin([(log, 0)])
     directory.new_epochs.store_all()
-    found = {name: files.size(f"{ROOT}/a-0/{name}") for name in files.list_directory(f"{ROOT}/a-0")}
-    assert found == {
+    result = {
+        name: files.size(f"{ROOT}/a-0/{name}") for name in files.list_directory(f"{ROOT}/a-0")
+    }
+    assert result == {
         "00000000000000000000.index": 10485760,
         "00000000000000000000.log": 0,
         "00000000000000000000.timeindex": 10485756,
@@ -198,7 +200,7 @@ def test_a_new_log_does_not_inherit_how_far_an_earlier_one_was_clean_at_the_star
     assert files.read_bytes(f"{ROOT}/cleaner-offset-checkpoint") == b"0\n0\n"
 
 
-def test_what_else_lies_there() -> None:
+def test_only_known_directories_may_lie_in_a_log_directory() -> None:
     files = MemoryFileSystem()
     opened(files)
     files.make_directories(f"{ROOT}/__cluster_metadata-0")
@@ -252,7 +254,7 @@ class TestDeletion:
         log = directory.logs[A0]
         log.update_high_watermark(2)
         log.increment_log_start_offset(1)
-        directory.set_aside(log, f"/other/a-0.{'0' * 32}-future")
+        directory.rename_to_stray(log, f"/other/a-0.{'0' * 32}-future")
         directory.close(1)
         for _ in range(2):
             again = DirectoryStore(files, ROOT)
@@ -306,9 +308,9 @@ class TestDeletion:
         for deleted in list(again.deleted_at_start):
             again.remove_deleted(deleted, NOW_MS)
         assert again.storage.deleted_bytes >= size_bytes
-        for each in (directory, again):
-            each.delete_expired(NOW_MS + 100)
-            assert each.storage.deleted_bytes == 0
+        for store in (directory, again):
+            store.delete_expired(NOW_MS + 100)
+            assert store.storage.deleted_bytes == 0
 
     def test_work_that_comes_after_the_files_are_gone_is_refused(self) -> None:
         """A dead disk would report a missing file as well; this one is fine."""
@@ -539,9 +541,9 @@ def test_a_dead_disk_is_left_alone() -> None:
     files.faults.append(Fault(ROOT))
     with pytest.raises(OSError, match="injected"):
         append(directory.logs[A0], "x")
-    directory.abandon()
+    directory.close_without_flush()
     before = len(files.operations)
-    directory.abandon()
+    directory.close_without_flush()
     assert (directory.logs, len(files.operations)) == ({}, before)
 
 

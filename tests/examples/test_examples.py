@@ -36,7 +36,7 @@ def node() -> Iterator[dict[str, Any]]:
         assert process.stdout is not None
         events = map(json.loads, process.stdout)
         try:
-            yield next(each for each in events if each["event"] == "ready")
+            yield next(event for event in events if event["event"] == "ready")
         finally:
             process.terminate()
             process.stdout.read()

@@ -1,6 +1,5 @@
 """Mistakes in the handling of hostile records are found: each one put back as a mutant."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -24,11 +23,13 @@ SECONDS = 90.0
         ),
     ],
 )
-def test_a_mistake_with_hostile_records_is_found(tmp_path: Path, mutant: str, finding: str) -> None:
+async def test_a_mistake_with_hostile_records_is_found(
+    tmp_path: Path, mutant: str, finding: str
+) -> None:
     node = TargetNode(tmp_path, mutant=mutant)
     node.start()
     try:
-        outcome = asyncio.run(run(FuzzPlan(node.host, node.port, SEED, SECONDS, 1), node))
+        outcome = await run(FuzzPlan(node.host, node.port, SEED, SECONDS, 1), node)
     finally:
         node.stop()
     assert outcome.finding is not None

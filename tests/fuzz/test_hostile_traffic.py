@@ -1,6 +1,5 @@
 """A node under hostile input for a few seconds, or for a minute; `make fuzz` takes longer."""
 
-import asyncio
 import os
 from collections.abc import Callable
 
@@ -15,9 +14,11 @@ SEED = int(os.environ.get("SPINDLE_FUZZ_SEED", "2026"))
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seconds", SECONDS)
-def test_hostile_input_harms_nobody(start_node: Callable[..., TargetNode], seconds: float) -> None:
+async def test_hostile_input_harms_nobody(
+    start_node: Callable[..., TargetNode], seconds: float
+) -> None:
     node = start_node()
-    outcome = asyncio.run(run(FuzzPlan(node.host, node.port, SEED, seconds, attackers=6), node))
+    outcome = await run(FuzzPlan(node.host, node.port, SEED, seconds, attackers=6), node)
     assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
     assert outcome.cases > 100
     assert outcome.answers > 20
@@ -26,11 +27,11 @@ def test_hostile_input_harms_nobody(start_node: Callable[..., TargetNode], secon
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seconds", SECONDS)
-def test_hostile_input_to_a_controller_ends_nothing(
+async def test_hostile_input_to_a_controller_ends_nothing(
     start_node: Callable[..., TargetNode], seconds: float
 ) -> None:
     node = start_node()
     plan = FuzzPlan(node.host, node.controller_port, SEED, seconds / 3, is_controller=True)
-    outcome = asyncio.run(run(plan, node))
+    outcome = await run(plan, node)
     assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
     assert outcome.cases > 100

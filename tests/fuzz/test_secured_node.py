@@ -22,10 +22,10 @@ from spindle.protocol.messages.delete_groups import DeleteGroupsRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.testing.fuzz.run import FuzzPlan
-from spindle.testing.fuzz.secured.planting import Right, grant, plant
+from spindle.testing.fuzz.secured.fixtures import Right, create_fixtures, grant
 from spindle.testing.fuzz.secured.port import SecuredPort
 from spindle.testing.fuzz.secured.run import run_secured
-from spindle.testing.fuzz.secured.stock import differences, take_stock
+from spindle.testing.fuzz.secured.state_snapshot import differences, take_snapshot
 from spindle.testing.fuzz.secured.target import SecuredNode
 from spindle.testing.fuzz.secured.users import ADMIN, STRANGER
 from spindle.testing.fuzz.wire import Finding, RawConnection
@@ -59,12 +59,12 @@ def finding(node: SecuredNode, seconds: float = 20.0) -> str:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seconds", SECONDS)
-def test_nobody_without_a_right_sees_or_changes_anything(
+async def test_nobody_without_a_right_sees_or_changes_anything(
     start_secured: StartSecured, seconds: float
 ) -> None:
     node = start_secured()
     plan = FuzzPlan(node.host, node.port, SEED, seconds, attackers=4)
-    outcome = asyncio.run(run_secured(plan, node))
+    outcome = await run_secured(plan, node)
     assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
     assert outcome.cases > 100
     assert outcome.answers > 100
@@ -75,8 +75,8 @@ def test_nobody_without_a_right_sees_or_changes_anything(
 @pytest.mark.full
 def test_a_node_without_an_authorizer_is_found(start_secured: StartSecured) -> None:
     node = start_secured(authorizer_class_name="")
-    found = finding(node)
-    assert "an answer shows" in found or "as the stranger gave" in found
+    result = finding(node)
+    assert "an answer shows" in result or "as the stranger gave" in result
 
 
 @pytest.mark.full
@@ -93,8 +93,8 @@ def test_a_node_without_an_authorizer_is_found(start_secured: StartSecured) -> N
 def test_a_right_of_the_stranger_is_found(start_secured: StartSecured, right: Right) -> None:
     node = start_secured()
     as_admin(node, lambda admin: grant(admin, STRANGER, [right]))
-    found = finding(node)
-    assert "an answer shows" in found or "as the stranger gave" in found
+    result = finding(node)
+    assert "an answer shows" in result or "as the stranger gave" in result
 
 
 def changes() -> dict[str, Message]:
@@ -137,23 +137,23 @@ def test_every_change_is_a_difference_of_the_stock(start_secured: StartSecured) 
     node = start_secured()
 
     async def story(admin: RawConnection) -> list[str]:
-        await plant(admin)
-        before = await take_stock(admin)
-        assert differences(before, await take_stock(admin)) == []
+        await create_fixtures(admin)
+        before = await take_snapshot(admin)
+        assert differences(before, await take_snapshot(admin)) == []
         for request in changes().values():
             await admin.ask(request)
         await grant(admin, STRANGER, [(ResourceType.TOPIC, "fuzz-0", Operation.READ)])
         wanted = len(changes()) + 1
         for _ in range(200):
-            found = differences(before, await take_stock(admin))
-            if len(found) >= wanted:
+            result = differences(before, await take_snapshot(admin))
+            if len(result) >= wanted:
                 break
             await asyncio.sleep(0.05)
-        return found
+        return result
 
-    found = as_admin(node, story)
+    result = as_admin(node, story)
     for beginning in (*changes(), "ACLs"):
-        assert any(line.startswith(beginning) for line in found), found
+        assert any(line.startswith(beginning) for line in result), result
 
 
 def test_a_secret_in_the_log_is_found(start_secured: StartSecured) -> None:
@@ -162,6 +162,6 @@ def test_a_secret_in_the_log_is_found(start_secured: StartSecured) -> None:
     password = node.users.passwords[ADMIN].text
     with node.output.open("a") as log:
         log.write(f"user admin has {password.encode().hex()}\n")
-    with pytest.raises(Finding, match="contains the password of admin") as found:
+    with pytest.raises(Finding, match="contains the password of admin") as exception_info:
         node.check()
-    assert password not in str(found.value)
+    assert password not in str(exception_info.value)

@@ -12,7 +12,7 @@ from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node, SpindleNode
 from peers.paths import PeerUnavailable, java, kafka_libs
 
-_LONGEST = (
+_SLOWEST_FIRST = (
     "test_kafkas_group_suites.py",
     "test_spark_streams.py",
     "test_sink_exactly_once.py",
@@ -64,8 +64,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.full)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(_LIMIT_S))
-    place = {name: number for number, name in enumerate(_LONGEST)}
-    items.sort(key=lambda item: place.get(item.path.name, len(_LONGEST)))
+    place = {name: number for number, name in enumerate(_SLOWEST_FIRST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(_SLOWEST_FIRST)))
 
 
 @pytest.fixture(scope="session", autouse=True)

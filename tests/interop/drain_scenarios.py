@@ -35,8 +35,8 @@ def drained_cluster(folder: Path, programs: Sequence[str]) -> Iterator[DrainedCl
 
 def _fullest(drained: DrainedCluster, *, without: str = "") -> str:
     """Return the directory of broker 2 that has the most replicas."""
-    found = drained.held(2)
-    return max(set(found) - {without}, key=lambda path: (len(found[path]), path))
+    result = drained.held(2)
+    return max(set(result) - {without}, key=lambda path: (len(result[path]), path))
 
 
 def kill_the_drain_and_a_broker(drained: DrainedCluster) -> None:
@@ -78,19 +78,19 @@ def fail_the_receiving_disk(drained: DrainedCluster) -> None:
     partitions that it had there, until a restart, and a move to it would not end.
     """
     path, disk = drained.gather(), drained.disks[3]
-    own = [each for each in drained.held(2) if each != path]
-    others = [each for each in drained.held(3) if each != str(disk.path)]
-    for seat, each in [*((2, each) for each in own), *((3, each) for each in others)]:
-        drained.disks_command("cordon", str(seat), each)
+    own = [directory for directory in drained.held(2) if directory != path]
+    others = [directory for directory in drained.held(3) if directory != str(disk.path)]
+    for seat, name in [*((2, directory) for directory in own), *((3, name) for name in others)]:
+        drained.disks_command("cordon", str(seat), name)
     drain = drained.drain(path, *MEDIUM)
     drain.until("moving ")
     drained.until(lambda: any(disk.path.glob(f"{TOPIC}-*")), "nothing comes to the disk")
-    for each in own:
-        drained.disks_command("uncordon", "2", each)
+    for directory in own:
+        drained.disks_command("uncordon", "2", directory)
     drained.fail(3)
     drained.finish(drain, path)
-    for each in others:
-        drained.disks_command("uncordon", "3", each)
+    for name in others:
+        drained.disks_command("uncordon", "3", name)
     drained.check_after(path)
     assert drained.held(2)[path] == set()
     drained.disks_command("uncordon", "2", path)

@@ -39,8 +39,8 @@ def numbers(spark: SparkSession, bootstrap: str, topic: str) -> list[int]:
         "subscribe": topic,
         "kafka.isolation.level": "read_committed",
     }
-    found = spark.read.format("kafka").options(**source).load()
-    return sorted(int(row.key) for row in found.selectExpr("cast(key as string) key").collect())
+    frame = spark.read.format("kafka").options(**source).load()
+    return sorted(int(row.key) for row in frame.selectExpr("cast(key as string) key").collect())
 
 
 def main() -> None:

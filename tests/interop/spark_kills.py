@@ -76,10 +76,10 @@ def read(spark: SparkSession, source: dict[str, Any]) -> list[list[int]]:
 
 def offsets_of(frame: DataFrame) -> list[list[int]]:
     """Return partition, rows, distinct offsets, least and greatest offset, by partition."""
-    found = frame.groupBy("partition").agg(
+    data_frame = frame.groupBy("partition").agg(
         f.count("*"), f.countDistinct("offset"), f.min("offset"), f.max("offset")
     )
-    return sorted(list(row) for row in found.collect())
+    return sorted(list(row) for row in data_frame.collect())
 
 
 def export(spark: SparkSession, source: dict[str, Any]) -> int:
@@ -197,12 +197,12 @@ def wait_for_tasks(spark: SparkSession, running: Future[Any]) -> tuple[int, int]
 
 
 def executors_of(application: str) -> list[psutil.Process]:
-    found = []
+    executors = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
         if application in words and any("CoarseGrainedExecutorBackend" in word for word in words):
-            found.append(process)
-    return found
+            executors.append(process)
+    return executors
 
 
 def python_workers(executor: psutil.Process) -> list[psutil.Process]:

@@ -70,9 +70,9 @@ def compare(spark: SparkSession, plan: dict, options: dict) -> dict[str, object]
     expected = rows(frames["kafka"])
     answer: dict[str, object] = {"kafka": len(expected)}
     for source in ("spindle", "spindle-segments"):
-        found = rows(frames[source])
-        differences = [pair for pair in zip(expected, found, strict=False) if pair[0] != pair[1]]
-        answer[source] = len(found)
+        result = rows(frames[source])
+        differences = [pair for pair in zip(expected, result, strict=False) if pair[0] != pair[1]]
+        answer[source] = len(result)
         answer[f"{source} differs"] = differences[:1]
         answer[f"{source} schema"] = frames[source].schema.simpleString()
     answer["kafka schema"] = frames["kafka"].schema.simpleString()

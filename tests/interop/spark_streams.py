@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spindle.client.admin.groups import committed_offsets
 from spindle.client.admin.topics import NewTopic, create_partitions, create_topic, delete_topics
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.producer import BlockingProducer
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.producer import BlockingProducer
+from spindle.client.blocking.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.spark.session import get_spark
 from spindle.protocol.records.builder import SimpleRecord
@@ -42,7 +42,7 @@ class Stage:
 
     def topic(self, name: str, partitions: int) -> None:
         create_topic(self.client, NewTopic(name, partitions, 1))
-        self.client.awaited_topic(name)
+        self.client.wait_for_topic(name)
 
     def send(self, name: str, partition: int, first: int, count: int) -> None:
         producer = BlockingProducer(self.client)
@@ -66,12 +66,12 @@ class Stage:
         batches: Batches = []
 
         def keep(rows: DataFrame, _: int) -> None:
-            found = rows.selectExpr(
+            result = rows.selectExpr(
                 "topic", "partition", "offset", "cast(value as string)", "cast(timestamp as long)",
                 "timestampType", "cast(headers[0].value as string)",
             ).collect()  # fmt: skip
-            if found:
-                batches.append(sorted(list(row) for row in found))
+            if result:
+                batches.append(sorted(list(row) for row in result))
 
         output = self.frame(source, **options).writeStream.foreachBatch(keep)
         output = output.option("checkpointLocation", str(self.folder / checkpoint))
@@ -95,7 +95,7 @@ def same_batches(stage: Stage) -> dict[str, Any]:
         answer[source] = stage.run(source, f"same-{source}", **options)
     create_partitions(stage.client, {"same": 4}, {})
     stage.client.forget_metadata()
-    stage.client.awaited_topic("same")
+    stage.client.wait_for_topic("same")
     stage.topic("same-more", 1)
     stage.send("same", 3, 0, 30)
     stage.send("same", 0, 300, 30)
@@ -179,8 +179,8 @@ def lag_of_a_group(stage: Stage) -> dict[str, Any]:
         "spindle", "watched", subscribe="watched", startingOffsets="earliest",
         maxOffsetsPerTrigger="50", commitOffsetsTo="lag-of-watched",
     )  # fmt: skip
-    found = committed_offsets(stage.client, "lag-of-watched")
-    return {str(partition): offset.offset for partition, offset in found.items()}
+    offsets = committed_offsets(stage.client, "lag-of-watched")
+    return {str(partition): offset.offset for partition, offset in offsets.items()}
 
 
 SCENES: tuple[Callable[[Stage], dict[str, Any]], ...] = (

@@ -67,7 +67,7 @@ def opened(module_pair: Pair) -> None:
 
 def answers(tool: Tool, node: Node, prefix: str) -> Answer:
     """Return the lines of all commands, sorted, because Kafka's tool prints sets."""
-    found = []
+    answers = []
     for command in COMMANDS:
         words = [word.replace("P-", f"{prefix}-") for word in command]
         answer = comparable(tool("acls", "--bootstrap-server", node.bootstrap, *words))
@@ -76,8 +76,8 @@ def answers(tool: Tool, node: Node, prefix: str) -> Answer:
             # The first line of a set begins with a space.
             lines = [line.replace(f"{prefix}-", "P-").strip() for line in kept]
             answer[stream] = sorted(filter(None, lines))
-        found.append((command, plain(answer, node)))
-    return found
+        answers.append((command, plain(answer, node)))
+    return answers
 
 
 @pytest.mark.parametrize("kind", ["java on spindle", "ours on spindle", "ours on kafka"])
@@ -89,8 +89,8 @@ def test_the_tools_print_the_same_lines(pair: Pair, home: Path, kind: str) -> No
     node = pair.candidate if kind.endswith("spindle") else pair.reference
     prefix = kind.replace(" ", "-")
     theirs = answers(pair.java_tools.run, pair.reference, f"by-java-{prefix}")
-    found = answers(tool, node, prefix)
-    assert theirs == found, difference(theirs, found)
+    result = answers(tool, node, prefix)
+    assert theirs == result, difference(theirs, result)
 
 
 def test_the_controller_allows_what_the_acls_allow(pair: Pair) -> None:
@@ -105,7 +105,7 @@ def test_the_controller_allows_what_the_acls_allow(pair: Pair) -> None:
             texts = [re.sub(r"^\[.*?\] ", "", line) for line in lines]
             return answer["exit"], [t for t in texts if t and not t.startswith("\tat ")]
 
-        found = [
+        result = [
             tool("topics", "--create", "--topic", name, "--partitions", "1")
             for name in ("old", "grown")
         ]
@@ -115,13 +115,13 @@ def test_the_controller_allows_what_the_acls_allow(pair: Pair) -> None:
         for operation in ("Alter", "AlterConfigs"):
             tool("acls", "--add", *deny, "--operation", operation, "--topic", "grown")
         change = ("--entity-type", "topics", "--entity-name", "grown", "--alter")
-        found += [
+        result += [
             tool("topics", "--create", "--topic", "new", "--partitions", "1"),
             tool("topics", "--delete", "--topic", "old"),
             tool("topics", "--alter", "--topic", "grown", "--partitions", "3"),
             tool("configs", *change, "--add-config", "retention.ms=5000"),
         ]
-        return found
+        return result
 
     codes = [code for code, _ in pair.compare(script)]
     # The right to delete on the cluster is one for all topics.
@@ -182,11 +182,11 @@ def test_controllers_answer_requests_about_acls_too(pair: Pair) -> None:
         where = ("--bootstrap-controller", node.controller)
         group = ("--group", "by-controller", "--resource-pattern-type", "prefixed")
         words = ("--add", "--allow-principal", "User:c", "--operation", "Read", *group)
-        found = [tool_answer(pair.java_tools.run("acls", *where, *words))]
-        found += [
+        result = [tool_answer(pair.java_tools.run("acls", *where, *words))]
+        result += [
             tool_answer(pair.java_tools.run("acls", *where, *command, *group))
             for command in (("--list",), ("--remove", "--force"), ("--list",))
         ]
-        return found
+        return result
 
     assert "User:c" in str(pair.compare(script)[1])

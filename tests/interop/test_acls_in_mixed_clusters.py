@@ -62,7 +62,7 @@ def wait_listed(tools: JavaTools, place: tuple[str, str], expected: list[str]) -
     deadline = time.monotonic() + LIMIT_S
     while True:
         lines = tools.run("acls", *place, "--list").check().lines
-        found = sorted(line.strip() for line in lines if "principal=" in line)
-        if found == expected:
+        result = sorted(line.strip() for line in lines if "principal=" in line)
+        if result == expected:
             return
-        assert time.monotonic() < deadline, found
+        assert time.monotonic() < deadline, result

@@ -39,10 +39,10 @@ CONFIG = {
 }
 
 
-def audited(cluster: Cluster, second_look_ms: int = 1000) -> AuditReport:
+def audited(cluster: Cluster, recheck_ms: int = 1000) -> AuditReport:
     roots = [path for node in cluster.seats.values() for path in node.log_dirs]
     return run_audit(
-        roots, jobs=2, load_placement=lambda: load_placement(roots), second_look_ms=second_look_ms
+        roots, jobs=2, load_placement=lambda: load_placement(roots), recheck_ms=recheck_ms
     )
 
 
@@ -52,12 +52,12 @@ def sentences(report: AuditReport) -> list[str]:
 
 def high_watermarks(cluster: Cluster) -> list[int]:
     """Return those of the topic in the checkpoints of all nodes; 0 where none is written yet."""
-    found = []
+    result = []
     for node in cluster.seats.values():
         files = [path / "replication-offset-checkpoint" for path in node.log_dirs]
         lines = [line.split() for file in files for line in file.read_text().splitlines()]
-        found.append(max((int(line[2]) for line in lines if line[0] == TOPIC), default=0))
-    return found
+        result.append(max((int(line[2]) for line in lines if line[0] == TOPIC), default=0))
+    return result
 
 
 def write(cluster: Cluster, is_stopped: threading.Event) -> None:
@@ -109,9 +109,11 @@ def test_compacted_replicas_are_equal_until_one_changes_on_its_disk(tmp_path: Pa
         cluster.kill()
         report = audited(cluster)
         assert sentences(report) == []
-        replicas = [each for each in report.replicas if each.place.partition.topic == TOPIC]
+        replicas = [
+            replica for replica in report.replicas if replica.place.partition.topic == TOPIC
+        ]
         assert len(replicas) == 3
-        assert all(each.is_compacted for each in replicas)
+        assert all(replica.is_compacted for replica in replicas)
         (follower,) = (p for d in cluster.seats[2].log_dirs for p in d.glob(f"{TOPIC}-0"))
         change(follower)
         (finding,) = audited(cluster).findings

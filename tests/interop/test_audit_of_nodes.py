@@ -48,12 +48,12 @@ def node(
     request: pytest.FixtureRequest, tmp_path: Path, candidate_class: type[Node]
 ) -> Iterator[Node]:
     node_class = candidate_class if request.param == "candidate" else KafkaNode
-    found = node_class(tmp_path / "node", overrides=dict(OVERRIDES))
+    result = node_class(tmp_path / "node", overrides=dict(OVERRIDES))
     try:
-        with found:
-            yield found
+        with result:
+            yield result
     finally:
-        found.remove()
+        result.remove()
 
 
 class Traffic(threading.Thread):
@@ -118,10 +118,10 @@ def test_no_finding_while_a_node_works_stops_and_is_killed(node: Node) -> None:
     traffic.start()
     try:
         for _ in range(6):
-            report = audited(node, second_look_ms=300)
+            report = audited(node, recheck_ms=300)
             assert sentences(report) == []
             move(node, "plain")
-        assert {each.state.value for each in report.directories} == {"in use"}
+        assert {directory.state.value for directory in report.directories} == {"in use"}
     finally:
         traffic.stop()
     node.kill()
@@ -130,15 +130,15 @@ def test_no_finding_while_a_node_works_stops_and_is_killed(node: Node) -> None:
     node.stop()
     report = audited(node)
     assert sentences(report) == []
-    assert {each.state.value for each in report.directories} == {"closed"}
+    assert {directory.state.value for directory in report.directories} == {"closed"}
     assert report.batch_count > traffic.rounds
     assert len(report.replicas) > 8
 
 
 def finished_segments(node: Node, partition: str) -> list[Path]:
     """Return the segments of a partition that the node no longer writes."""
-    found = [path for root in node.log_dirs for path in root.glob(f"{partition}/*.log")]
-    return sorted(found)[:-1]
+    log_dirs = [path for root in node.log_dirs for path in root.glob(f"{partition}/*.log")]
+    return sorted(log_dirs)[:-1]
 
 
 def seed_faults(segments: list[Path], aborted: Path) -> dict[FindingKind, Path]:
@@ -184,16 +184,16 @@ def test_faults_of_several_kinds_under_traffic_are_found(node: Node) -> None:
         aborted: list[Path] = []
         while len(finished_segments(node, "plain-0")) < 4 or not aborted:
             assert traffic.is_alive()
-            assert sentences(audited(node, second_look_ms=300)) == []
+            assert sentences(audited(node, recheck_ms=300)) == []
             indexes = [
                 path.with_suffix(".txnindex") for path in finished_segments(node, "transactional-0")
             ]
             aborted = [path for path in indexes if path.exists() and path.stat().st_size]
         expected = seed_faults(finished_segments(node, "plain-0"), aborted[0])
         for _ in range(3):
-            report = audited(node, second_look_ms=300)
-            found = {finding.kind: Path(finding.path) for finding in report.findings}
-            assert found == expected, sentences(report)
+            report = audited(node, recheck_ms=300)
+            paths = {finding.kind: Path(finding.path) for finding in report.findings}
+            assert paths == expected, sentences(report)
     finally:
         traffic.stop()
 

@@ -32,25 +32,25 @@ LIMIT_S = 90.0
 
 @pytest.fixture
 def roots(tmp_path: Path) -> list[Path]:
-    found = []
+    result = []
     for number, name in enumerate(DAMAGE):
         root = clean_directory(tmp_path / f"r{number}", number, node_id=number)
         FAULTS[name][1](random.Random(name), root)
-        found.append(root)
-    return found
+        result.append(root)
+    return result
 
 
 def test_a_session_finds_what_the_audit_here_finds(roots: list[Path], tmp_path: Path) -> None:
     spark = get_spark("audit", "local[2]", {"spark.driver.memory": "1g"})
     try:
         hosts = dict.fromkeys(roots[:2], ("elsewhere.invalid", "localhost"))
-        found = audit_directories(
+        audit = audit_directories(
             spark, roots, checks_records=True, folder=tmp_path / "parts", hosts=hosts
         )
-        expected = run_audit(roots, checks_records=True, second_look_ms=0)
-        assert found.report.findings == expected.findings
-        rows = [(row.kind, row.path) for row in found.findings.collect()]
-        assert rows == [(each.kind.text, each.path) for each in expected.findings]
+        expected = run_audit(roots, checks_records=True, recheck_ms=0)
+        assert audit.report.findings == expected.findings
+        rows = [(row.kind, row.path) for row in audit.findings.collect()]
+        assert rows == [(finding.kind.text, finding.path) for finding in expected.findings]
         assert len(rows) >= len(DAMAGE)
         assert list((tmp_path / "parts").iterdir()) == []
     finally:
@@ -76,7 +76,7 @@ def test_an_audit_goes_on_after_its_driver_was_killed(
     assert sum(map(len, kept)) > 0
     capsys.readouterr()
     assert run(words) == 1
-    found = json.loads(capsys.readouterr().out)["findings"]
-    expected = run_audit(roots, second_look_ms=0).findings
-    assert [each["path"] for each in found] == [each.path for each in expected]
+    load = json.loads(capsys.readouterr().out)["findings"]
+    expected = run_audit(roots, recheck_ms=0).findings
+    assert [item["path"] for item in load] == [finding.path for finding in expected]
     assert list(parts.glob("*.json")) == []

@@ -44,7 +44,7 @@ class Subject:
         self.faults: list[BaseException] = []
 
     def missing(self) -> set[int]:
-        return set(self.acknowledged) - {n for found in list(self.read.values()) for n in found}
+        return set(self.acknowledged) - {n for items in list(self.read.values()) for n in items}
 
     def check(self) -> None:
         assert not self.faults, f"{self.topic}: {self.faults[:3]}"
@@ -127,12 +127,12 @@ def kafka_python_reads(subject: Subject) -> None:
     )
     while subject.is_reading:
         try:
-            found = consumer.poll(timeout_ms=100)
+            result = consumer.poll(timeout_ms=100)
         except KafkaPythonError as error:
             if not getattr(error, "retriable", False):
                 raise
             continue
-        for where, records in found.items():
+        for where, records in result.items():
             subject.read[where.partition] += [int(record.value) for record in records]
     consumer.close()
 

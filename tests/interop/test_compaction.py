@@ -74,8 +74,8 @@ def fill(node: Node, seed: int) -> None:
         Producer(settings(node, transactional_id=f"t-{seed}-{number}", linger_ms=5))
         for number in range(2)
     ]
-    for each in transactional:
-        each.init_transactions(LIMIT_S)
+    for item in transactional:
+        item.init_transactions(LIMIT_S)
     for turn in range(40):
         number = chosen.randrange(len(plain) + len(transactional))
         producer = (plain + transactional)[number]
@@ -115,11 +115,11 @@ Batch = tuple[int, int, int, int, int, bool, list[Record]]
 
 def content(directory: Path) -> list[Batch]:
     """All batches: offsets, flags, producer, whether there is a horizon, records."""
-    found: list[Batch] = []
+    result: list[Batch] = []
     for path in sorted((directory / f"{TOPIC}-0").glob("*.log")):
         data = path.read_bytes()
         for position, header in batches(data):
-            found.append(
+            result.append(
                 (
                     header.base_offset,
                     header.last_offset,
@@ -130,7 +130,7 @@ def content(directory: Path) -> list[Batch]:
                     decode_records(data, position, header),
                 )
             )
-    return found
+    return result
 
 
 def aborted(directory: Path) -> bytes:
@@ -182,8 +182,8 @@ def test_both_leave_the_same_batches_and_go_on_with_the_others(
         assert content(by_spindle.log_dirs[0]) == content(by_kafka.log_dirs[0])
         assert aborted(by_spindle.log_dirs[0]) == aborted(by_kafka.log_dirs[0])
         for node in (by_kafka, by_spindle):
-            found = {key: value for _, key, value in read_all(node, "read_committed")}
-            assert found == committed
+            result = {key: value for _, key, value in read_all(node, "read_committed")}
+            assert result == committed
     finally:
         by_kafka.stop()
         by_spindle.stop()
@@ -201,9 +201,9 @@ def test_both_leave_the_same_batches_and_go_on_with_the_others(
                 if number % 50 == 49:
                     assert producer.flush(LIMIT_S) == 0
             wait_until_clean(node)
-            found = {key: value for _, key, value in read_all(node, "read_committed")}
+            result = {key: value for _, key, value in read_all(node, "read_committed")}
             newer = {b"key-%d" % (n % 50): b"%d" % n * 400 for n in range(1500)}
-            assert found == committed | newer
+            assert result == committed | newer
             contents.append([(b[0], b[1], len(b[6])) for b in content(node.log_dirs[0])])
         assert contents[0] == contents[1]
     finally:

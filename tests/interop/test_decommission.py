@@ -55,22 +55,22 @@ def cordon(trio: Trio, broker: int, value: str | None) -> ToolResult:
 def directories(trio: Trio, broker: int) -> dict[str, list[str]]:
     """Return the replicas in each directory of a broker, as kafka-log-dirs shows them."""
     done = trio.run("log-dirs", "--describe", "--broker-list", str(broker)).check()
-    (found,) = json.loads(done.stdout.splitlines()[-1])["brokers"]
+    (result,) = json.loads(done.stdout.splitlines()[-1])["brokers"]
     return {
-        each["logDir"]: sorted(replica["partition"] for replica in each["partitions"])
-        for each in found["logDirs"]
+        log_dir["logDir"]: sorted(replica["partition"] for replica in log_dir["partitions"])
+        for log_dir in result["logDirs"]
     }
 
 
 def partitions(trio: Trio) -> list[tuple[str, int, list[int]]]:
     """Return topic, partition and replicas of all partitions, as kafka-topics shows them."""
-    found = []
+    partitions = []
     for line in trio.run("topics", "--describe").check().stdout.splitlines():
         fields = dict(part.split(": ", 1) for part in line.strip().split("\t") if ": " in part)
         if "Partition" in fields:
-            replicas = [int(number) for number in fields["Replicas"].split(",")]
-            found.append((fields["Topic"], int(fields["Partition"]), replicas))
-    return found
+            replicas = [int(number) for number in fields["ReplicaManager"].split(",")]
+            partitions.append((fields["Topic"], int(fields["Partition"]), replicas))
+    return partitions
 
 
 def move(trio: Trio, file: Path, plan: list[dict[str, Any]]) -> None:
@@ -96,14 +96,14 @@ def produce(trio: Trio, first: int) -> None:
 def consumed(trio: Trio, count: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": trio.bootstrap, "group.id": "check"})
     consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(6)])
-    found: list[int] = []
+    result: list[int] = []
     deadline = time.monotonic() + LIMIT_S
-    while len(found) < count and time.monotonic() < deadline:
+    while len(result) < count and time.monotonic() < deadline:
         for message in consumer.consume(500, 1.0):
             assert message.error() is None, message.error()
-            found.append(int(message.value() or b"-1"))
+            result.append(int(message.value() or b"-1"))
     consumer.close()
-    return sorted(found)
+    return sorted(result)
 
 
 def is_offline(trio: Trio, broker: int) -> bool:

@@ -43,8 +43,8 @@ class Mover:
         self.paths = [str(path) for path in node.log_dirs[here:] + node.log_dirs[:here]]
 
     def _place(self) -> Path:
-        (found,) = [path for path in self._node.log_dirs if (path / f"{self._topic}-0").exists()]
-        return found
+        (file,) = [path for path in self._node.log_dirs if (path / f"{self._topic}-0").exists()]
+        return file
 
     def tool(self, name: str, *words: str) -> Answer:
         result = self._pair.java_tools.run(name, "--bootstrap-server", self._node.bootstrap, *words)
@@ -68,11 +68,11 @@ class Mover:
     def view(self) -> list[list[Any]]:
         """(directory, whether it is the future log, whether it lags) of each copy."""
         answer = self.tool("log-dirs", "--describe", "--topic-list", self._topic)
-        found = next(json.loads(line) for line in answer["stdout"] if line.startswith("{"))
+        result = next(json.loads(line) for line in answer["stdout"] if line.startswith("{"))
         rows = [
-            [self.named(each["logDir"]), replica["isFuture"], replica["offsetLag"] > 0]
-            for each in found["brokers"][0]["logDirs"]
-            for replica in each["partitions"]
+            [self.named(log_dir["logDir"]), replica["isFuture"], replica["offsetLag"] > 0]
+            for log_dir in result["brokers"][0]["logDirs"]
+            for replica in log_dir["partitions"]
         ]
         return sorted(rows)
 
@@ -80,8 +80,8 @@ class Mover:
         """Directory names of the partition in each log directory, their unique part replaced."""
         return [
             sorted(
-                re.sub(r"\.[0-9a-f]{32}-", ".<unique>-", found.name)
-                for found in Path(path).glob(f"{self._topic}-0*")
+                re.sub(r"\.[0-9a-f]{32}-", ".<unique>-", file.name)
+                for file in Path(path).glob(f"{self._topic}-0*")
             )
             for path in self.paths
         ]

@@ -150,7 +150,7 @@ def contents(node: Node) -> Contents:
     consumer = Consumer(
         settings(node, group_id="reader", enable_auto_commit=False, check_crcs=True)
     )
-    found: Contents = {}
+    result: Contents = {}
     try:
         topics = _topics_with_leaders(consumer)
         places = [
@@ -163,15 +163,15 @@ def contents(node: Node) -> Contents:
         for place in places:
             low, high = watermarks(consumer, place)
             total += high - low
-            found[f"{place.topic}-{place.partition}"] = []
+            result[f"{place.topic}-{place.partition}"] = []
         consumer.assign(places)
         for one in take(consumer, total):
-            found[f"{one.topic()}-{one.partition()}"].append(
+            result[f"{one.topic()}-{one.partition()}"].append(
                 [one.offset(), *seen(one.key(), one.value(), one.headers(), one.timestamp()[1])]
             )
     finally:
         consumer.close()
-    return found
+    return result
 
 
 def _topics_with_leaders(consumer: Consumer) -> dict[str, TopicMetadata]:
@@ -247,12 +247,12 @@ def test_directory_identity_survives(disks: Disks, writer: str) -> None:
 
 def _identity(log_dirs: list[Path]) -> dict[str, list[str]]:
     """Return the lines of all meta.properties and partition.metadata files, without comments."""
-    found = {}
+    identity = {}
     for directory in log_dirs:
         for path in [directory / "meta.properties", *directory.glob("kept-*/partition.metadata")]:
             lines = path.read_text().splitlines()
-            found[str(path)] = sorted(line for line in lines if not line.startswith("#"))
-    return found
+            identity[str(path)] = sorted(line for line in lines if not line.startswith("#"))
+    return identity
 
 
 @pytest.mark.parametrize("damage", ["torn", "garbage"])

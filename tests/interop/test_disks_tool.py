@@ -19,8 +19,8 @@ def rows(node: Node, capsys: pytest.CaptureFixture[str]) -> list[tuple[str, int,
     """Return path, capacity, partitions and leaders of each directory."""
     (broker,) = json.loads(said(capsys, "disks", "list", "--json", "-b", node.bootstrap))["brokers"]
     return [
-        (each["path"], each["totalBytes"], each["partitions"], each["leaders"])
-        for each in broker["directories"]
+        (directory["path"], directory["totalBytes"], directory["partitions"], directory["leaders"])
+        for directory in broker["directories"]
     ]
 
 
@@ -29,11 +29,11 @@ def test_kafka_and_spindle_are_listed_in_the_same_table(
 ) -> None:
     for node in (pair.reference, pair.candidate):
         create(node, "listed", 3)
-        found = rows(node, capsys)
-        assert [path for path, *_ in found] == sorted(map(str, node.log_dirs))
-        assert all(total_bytes > 0 for _, total_bytes, *_ in found)
-        assert sum(partitions for *_, partitions, _ in found) >= 3
-        assert sum(leaders for *_, leaders in found) >= 3
+        result = rows(node, capsys)
+        assert [path for path, *_ in result] == sorted(map(str, node.log_dirs))
+        assert all(total_bytes > 0 for _, total_bytes, *_ in result)
+        assert sum(partitions for *_, partitions, _ in result) >= 3
+        assert sum(leaders for *_, leaders in result) >= 3
     table = said(capsys, "disks", "list", "-b", pair.reference.bootstrap).splitlines()
     assert table[1].split()[-2:] == ["-", "online"]
     assert table[-1].endswith("is not of Spindle: no directory ids, no reasons of failures.")
@@ -46,6 +46,6 @@ def test_kafka_can_be_watched_without_traffic_and_times(
     for line in said(capsys, *words, "--json").splitlines():
         (broker,) = json.loads(line)["brokers"]
         assert broker["isSpindle"] is False
-        assert all(each["rates"] is None for each in broker["directories"])
-        assert all(each["usableBytes"] > 0 for each in broker["directories"])
+        assert all(directory["rates"] is None for directory in broker["directories"])
+        assert all(directory["usableBytes"] > 0 for directory in broker["directories"])
     assert "not Spindle: no traffic, no times" in said(capsys, *words)

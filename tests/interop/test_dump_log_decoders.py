@@ -90,13 +90,13 @@ def classic_groups() -> Iterator[SimpleRecord]:
     member_of = GroupMetadataValue.MemberMetadata
     for version in range(GroupMetadataValue.FIRST_VERSION, GroupMetadataValue.LAST_VERSION + 1):
         members = [member_of(member_id="none"), member_of(member_id="odd", subscription=b"\x09x")]
-        for each in range(ConsumerProtocolSubscription.LAST_VERSION + 1):
+        for number in range(ConsumerProtocolSubscription.LAST_VERSION + 1):
             data = [
-                encode(example(cls, each, is_null=False), each, each.to_bytes(2, "big"))
+                encode(example(cls, number, is_null=False), number, number.to_bytes(2, "big"))
                 for cls in (ConsumerProtocolSubscription, ConsumerProtocolAssignment)
             ]
             members.append(
-                member_of(member_id=f"m{each}", subscription=data[0], assignment=data[1])
+                member_of(member_id=f"m{number}", subscription=data[0], assignment=data[1])
             )
         for protocol_type in ("consumer", "connect"):
             value = GroupMetadataValue(
@@ -167,7 +167,7 @@ def test_metadata_records_that_cannot_be_read(
     java_tools: JavaTools, home: Path, tmp_path: Path
 ) -> None:
     segment = tmp_path / f"{0:020}.log"
-    records = [each for each in framed_records({}) if each.value]
+    records = [record for record in framed_records({}) if record.value]
     segment.write_bytes(build_batch(records))
     compare(java_tools, home, [segment], "--cluster-metadata-decoder")
 

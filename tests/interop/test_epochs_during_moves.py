@@ -39,8 +39,8 @@ class Moving:
     def place(self, number: int) -> Path:
         """Return the log directory of a broker's replica."""
         paths = self.trio.nodes[number].log_dirs
-        (found,) = [path for path in paths if (path / f"{TOPIC}-0").exists()]
-        return found
+        (file,) = [path for path in paths if (path / f"{TOPIC}-0").exists()]
+        return file
 
     def send(self, count: int) -> None:
         producer = Producer(settings(self.trio, enable_idempotence=True, linger_ms=5))
@@ -50,7 +50,7 @@ class Moving:
         self.sent += count
 
     def execute(self, replicas: list[int], directory: str, *words: str) -> None:
-        directories = [directory if each == 1 else "any" for each in replicas]
+        directories = [directory if replica == 1 else "any" for replica in replicas]
         entry = {"topic": TOPIC, "partition": 0, "replicas": replicas, "log_dirs": directories}
         path = self._clusters.write("plan.json", {"version": 1, "partitions": [entry]})
         execute = ("--reassignment-json-file", path, "--execute", "--additional")
@@ -76,11 +76,11 @@ class Moving:
 
     def until_moved(self) -> None:
         def is_done(lines: list[str]) -> bool:
-            found = next(json.loads(line) for line in lines if line.startswith("{"))
+            result = next(json.loads(line) for line in lines if line.startswith("{"))
             rows = [
-                (each["logDir"], replica["isFuture"])
-                for each in found["brokers"][0]["logDirs"]
-                for replica in each["partitions"]
+                (log_dir["logDir"], replica["isFuture"])
+                for log_dir in result["brokers"][0]["logDirs"]
+                for replica in log_dir["partitions"]
             ]
             return rows == [(str(self.target), False)]
 
@@ -93,11 +93,11 @@ class Moving:
         batches."""
         folder = self.place(number) / f"{TOPIC}-0"
         epochs = (folder / "leader-epoch-checkpoint").read_text().splitlines()[2:]
-        found = []
+        result = []
         for file in sorted(folder.glob("*.log")):
             data = file.read_bytes()
-            found += [(h.base_offset, h.leader_epoch, h.crc) for _, h in batches(data)]
-        return epochs, found
+            result += [(h.base_offset, h.leader_epoch, h.crc) for _, h in batches(data)]
+        return epochs, result
 
 
 def test_a_copy_has_the_epochs_of_elections_that_it_saw(

@@ -65,8 +65,8 @@ def plan(trio: Trio, capsys: pytest.CaptureFixture[str], *words: str) -> dict[st
     code = run(("plan", *words, "-b", trio.bootstrap, "--json", *LIMITS))
     shown = capsys.readouterr()
     assert code == 0, shown.err
-    found: dict[str, Any] = json.loads(shown.out)
-    return found
+    plan: dict[str, Any] = json.loads(shown.out)
+    return plan
 
 
 def execute(trio: Trio, file: Path) -> None:
@@ -90,9 +90,9 @@ def held(trio: Trio) -> dict[str, list[str]]:
     """Return the replicas in each directory, by Kafka's tool."""
     done = trio.run("log-dirs", "--describe").check()
     return {
-        each["logDir"]: sorted(replica["partition"] for replica in each["partitions"])
+        log_dir["logDir"]: sorted(replica["partition"] for replica in log_dir["partitions"])
         for broker in json.loads(done.lines[-1])["brokers"]
-        for each in broker["logDirs"]
+        for log_dir in broker["logDirs"]
     }
 
 
@@ -104,20 +104,20 @@ def test_a_directory_is_drained_and_refilled_by_kafkas_tool(
     folder = tmp_path / "drain"
     page = tmp_path / "drain.html"
     files = ("--out", str(folder), "--html", str(page))
-    found = plan(trio, capsys, "drain", f"2:{path}", *files)
-    moves = [move for each in found["rounds"] for move in each["moves"]]
+    result = plan(trio, capsys, "drain", f"2:{path}", *files)
+    moves = [move for item in result["rounds"] for move in item["moves"]]
     assert len(moves) == len(before[path]) > 0
-    assert found["movedBytes"] == found["lowerBoundBytes"]
-    assert f"cluster {found['clusterId']}" in page.read_text()
+    assert result["movedBytes"] == result["lowerBoundBytes"]
+    assert f"cluster {result['clusterId']}" in page.read_text()
     assert f"Empty 2:{path}" in page.read_text()
-    for number in range(len(found["rounds"])):
+    for number in range(len(result["rounds"])):
         execute(trio, folder / f"round-{number + 1:04d}.json")
     after = held(trio)
     assert after[path] == []
     for move in moves:
         assert f"{move['topic']}-{move['partition']}" in after[move["toPath"]]
-    for each in sorted(folder.glob("rollback-0*.json"), reverse=True):
-        execute(trio, each)
+    for file in sorted(folder.glob("rollback-0*.json"), reverse=True):
+        execute(trio, file)
     assert held(trio) == before
 
 
@@ -125,23 +125,23 @@ def test_a_cluster_is_balanced_as_predicted(
     trio: Trio, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "balance"
-    found = plan(trio, capsys, "balance", "--out", str(folder))
-    for number in range(len(found["rounds"])):
+    result = plan(trio, capsys, "balance", "--out", str(folder))
+    for number in range(len(result["rounds"])):
         execute(trio, folder / f"round-{number + 1:04d}.json")
-    if found["preferredLeaders"]:
+    if result["preferredLeaders"]:
         execute(trio, folder / "leaders.json")
     again = plan(trio, capsys, "balance")
-    assert [each["before"] for each in again["leaders"]] == [
-        each["after"] for each in found["leaders"]
+    assert [leader["before"] for leader in again["leaders"]] == [
+        leader["after"] for leader in result["leaders"]
     ]
-    assert again["spreadBefore"] == pytest.approx(found["spreadAfter"], abs=0.01)
-    assert again["spreadBefore"] <= found["spreadBefore"]
+    assert again["spreadBefore"] == pytest.approx(result["spreadAfter"], abs=0.01)
+    assert again["spreadBefore"] <= result["spreadBefore"]
 
 
 def directory_of_most(trio: Trio, number: int) -> str:
     """Return the directory of a broker that has the most replicas."""
-    found = held(trio)
-    return max(map(str, trio.nodes[number].log_dirs), key=lambda path: len(found[path]))
+    result = held(trio)
+    return max(map(str, trio.nodes[number].log_dirs), key=lambda path: len(result[path]))
 
 
 def drain(trio: Trio, folder: Path, place: str, throttle: str) -> ExecutionProcess:
@@ -154,13 +154,13 @@ def drain(trio: Trio, folder: Path, place: str, throttle: str) -> ExecutionProce
 
 def traces(trio: Trio) -> str:
     """Return the dynamic settings of brokers and of the topic that a drain may leave behind."""
-    found = [
+    result = [
         trio.run("configs", "--describe", "--entity-type", "topics", "--entity-name", TOPIC).stdout
     ]
     for number in trio.nodes:
         entity = ("--entity-type", "brokers", "--entity-name", str(number))
-        found.append(trio.run("configs", "--describe", *entity).stdout)
-    return "".join(found)
+        result.append(trio.run("configs", "--describe", *entity).stdout)
+    return "".join(result)
 
 
 def test_a_drain_that_is_interrupted_leaves_no_trace(trio: Trio, tmp_path: Path) -> None:
@@ -235,14 +235,14 @@ def counted(trio: Trio) -> int:
     places = [TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)]
     ends = [consumer.get_watermark_offsets(place, LIMIT_S)[1] for place in places]
     consumer.assign(places)
-    found = 0
-    while found < sum(ends):
+    result = 0
+    while result < sum(ends):
         message = consumer.poll(LIMIT_S)
-        assert message is not None, f"{found} of {sum(ends)} records"
+        assert message is not None, f"{result} of {sum(ends)} records"
         assert message.error() is None, message.error()
-        found += 1
+        result += 1
     consumer.close()
-    return found
+    return result
 
 
 def test_a_cordoned_directory_receives_nothing(
@@ -251,19 +251,25 @@ def test_a_cordoned_directory_receives_nothing(
     path = str(trio.nodes[1].log_dirs[0])
     entity = ("--entity-type", "brokers", "--entity-name", "1")
     trio.run("configs", "--alter", *entity, "--add-config", f"cordoned.log.dirs={path}").check()
-    found = plan(trio, capsys, "decommission", "3")
-    while not any(each["isCordoned"] for each in found["directories"]):
+    result = plan(trio, capsys, "decommission", "3")
+    while not any(directory["isCordoned"] for directory in result["directories"]):
         # The broker that was asked had not heard of the cordon yet.
-        found = plan(trio, capsys, "decommission", "3")
-    assert [each["path"] for each in found["directories"] if each["isCordoned"]] == [path]
-    moves = [move for each in found["rounds"] for move in each["moves"]]
+        result = plan(trio, capsys, "decommission", "3")
+    assert [
+        directory["path"] for directory in result["directories"] if directory["isCordoned"]
+    ] == [path]
+    moves = [move for item in result["rounds"] for move in item["moves"]]
     assert moves
     assert path not in {move["toPath"] for move in moves}
-    assert all(each["usedBytesAfter"] == 0 for each in found["directories"] if each["isEmptied"])
+    assert all(
+        directory["usedBytesAfter"] == 0
+        for directory in result["directories"]
+        if directory["isEmptied"]
+    )
 
 
 def test_a_dead_broker_is_planned_empty(trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
     trio.nodes[3].kill()
-    found = plan(trio, capsys, "decommission", "3")
-    assert any("broker 3 does not report its directories" in each for each in found["remarks"])
-    assert {move["fromBroker"] for each in found["rounds"] for move in each["moves"]} == {3}
+    result = plan(trio, capsys, "decommission", "3")
+    assert any("broker 3 does not report its directories" in remark for remark in result["remarks"])
+    assert {move["fromBroker"] for item in result["rounds"] for move in item["moves"]} == {3}

@@ -42,8 +42,8 @@ def groups(module_pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("plans")
     (folder / PLAN).write_text("t,0,2\nt,1,4\n")
     yield folder
-    for each in open_consumers:
-        each.close()
+    for consumer in open_consumers:
+        consumer.close()
 
 
 def fill(node: Node) -> None:

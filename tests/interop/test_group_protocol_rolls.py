@@ -139,12 +139,12 @@ class Roll:
             result = self._tools.run("dump-log", *words).check()
         state: dict[str, Any] = {}
         for line in result.lines:
-            found = _RECORD.search(line)
-            if found is None or self._group not in found[1]:
+            match = _RECORD.search(line)
+            if match is None or self._group not in match[1]:
                 continue
-            state.pop(found[1], None)
-            if found[2] != "<DELETE>":
-                state[found[1]] = found[2]
+            state.pop(match[1], None)
+            if match[2] != "<DELETE>":
+                state[match[1]] = match[2]
         return [[json.loads(key), json.loads(value)] for key, value in state.items()]
 
 

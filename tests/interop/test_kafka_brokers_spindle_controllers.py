@@ -200,7 +200,7 @@ def test_a_failed_directory_takes_its_replicas_out(cluster: SplitCluster) -> Non
     ]  # the first directory holds the metadata log; without it the node stops
     deadline = time.monotonic() + 60
     # The broker learns of its replicas a moment after the controller has created them.
-    while len([d for each in broker.log_dirs for d in each.glob("lost-*")]) < 4:
+    while len([d for log_dir in broker.log_dirs for d in log_dir.glob("lost-*")]) < 4:
         assert time.monotonic() < deadline, broker.log_dirs
         time.sleep(0.1)
     held = sorted(int(d.name.rpartition("-")[2]) for d in path.glob("lost-*"))

@@ -42,15 +42,15 @@ def read(node: Node, topic: str, count: int) -> list[Answer]:
         place = TopicPartition(topic, 0)
         consumer.assign([place])
         consumer.seek_to_beginning(place)
-        found: list[Answer] = []
+        result: list[Answer] = []
         deadline = time.monotonic() + LIMIT_S
-        while len(found) < count and time.monotonic() < deadline:
+        while len(result) < count and time.monotonic() < deadline:
             for records in consumer.poll(timeout_ms=200).values():
-                found += [
+                result += [
                     [one.offset, *seen(one.key, one.value, one.headers, one.timestamp)]
                     for one in records
                 ]
-        return found
+        return result
     finally:
         consumer.close()
 

@@ -130,7 +130,7 @@ def cases(suites: KafkaSuites) -> dict[str, dict[str, SuiteCase]]:
 
 
 def test_no_test_of_kafka_is_left_out(cases: dict[str, dict[str, SuiteCase]]) -> None:
-    assert {name: tuple(sorted(found)) for name, found in cases.items()} == TESTS
+    assert {name: tuple(sorted(suite_cases)) for name, suite_cases in cases.items()} == TESTS
 
 
 @pytest.mark.parametrize(

@@ -373,12 +373,12 @@ def test_members_share_the_partitions(pair: Pair, strategy: str) -> None:
 def _assigned(members: list[Consumer], sizes: list[int]) -> list[int]:
     """Poll until the members hold `sizes` partitions each; return what they hold at the limit."""
     deadline = time.monotonic() + LIMIT_S
-    found: list[int] = []
-    while found != sizes and time.monotonic() < deadline:
+    result: list[int] = []
+    while result != sizes and time.monotonic() < deadline:
         for member in members:
             member.poll(0.05)
-        found = [len(member.assignment()) for member in members]
-    return found
+        result = [len(member.assignment()) for member in members]
+    return result
 
 
 def test_static_members_keep_their_partitions(pair: Pair) -> None:
@@ -525,8 +525,8 @@ def test_group_administration(pair: Pair) -> None:
             )
         ]
         asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions("gg", None)])
-        found = asked["gg"].result(LIMIT_S).topic_partitions
-        answers.append(sorted((one.topic, one.partition, one.offset) for one in found))
+        result = asked["gg"].result(LIMIT_S).topic_partitions
+        answers.append(sorted((one.topic, one.partition, one.offset) for one in result))
         described = client.describe_consumer_groups(["gg"])["gg"].result(LIMIT_S)
         answers.append([described.state.name, described.is_simple_consumer_group,
                         described.partition_assignor, len(described.members)])  # fmt: skip

@@ -34,7 +34,7 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, 
         (OTHER, SpindleNode, "broker"),
     ]
     cluster_id = random_uuid()
-    found: dict[int, Node] = {
+    result: dict[int, Node] = {
         number: kind(
             tmp_path / f"n{number}",
             directory_count=2,
@@ -46,14 +46,14 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, 
         for number, kind, role in kinds
     }
     try:
-        for node in found.values():
-            node.voters = (found[1],)
+        for node in result.values():
+            node.voters = (result[1],)
             node.write_properties()
             node.format()
             node.start(wait=False)
-        yield found
+        yield result
     finally:
-        for node in found.values():
+        for node in result.values():
             node.remove()
 
 

@@ -60,15 +60,15 @@ NEVER = Range(1, 0)
 @cache
 def schemas() -> dict[str, Schema]:
     """Return the schemas by the name of the message."""
-    found = {}
+    schemas = {}
     for jar in sorted(kafka_libs().glob("kafka-*4.3.1.jar")):
         with ZipFile(jar) as files:
             for name in files.namelist():
                 if re.search(r"(^|/)(message|metadata)/\w+\.json$", name):
                     schema = json.loads(_COMMENT.sub("", files.read(name).decode()))
                     if schema["validVersions"] != "none":
-                        found[schema["name"]] = schema
-    return found
+                        schemas[schema["name"]] = schema
+    return schemas
 
 
 @cache
@@ -78,10 +78,10 @@ def classes() -> dict[str, type[Message]]:
         for module in pkgutil.iter_modules(messages.__path__)
     ]
     return {
-        name: each
+        name: member
         for module in modules
-        for name, each in vars(module).items()
-        if isinstance(each, type) and issubclass(each, Message) and each is not Message
+        for name, member in vars(module).items()
+        if isinstance(member, type) and issubclass(member, Message) and member is not Message
     }
 
 
@@ -96,7 +96,7 @@ def differences(schema: Schema, cls: type[Message]) -> Iterator[str]:
     theirs = Range.read(schema["validVersions"], (0, 10**6))
     if theirs != (cls.FIRST_VERSION, cls.LAST_VERSION):
         yield f"{name}: versions {theirs}"
-    structs = {each["name"]: each["fields"] for each in schema.get("commonStructs", [])}
+    structs = {field["name"]: field["fields"] for field in schema.get("commonStructs", [])}
     flexible = Range.read(schema.get("flexibleVersions", "none"), theirs)
     yield from _differences(name, schema["fields"], cls, (*theirs,), flexible, structs)
 
@@ -160,11 +160,11 @@ def test_every_message_of_kafka_has_a_class() -> None:
 @pytest.mark.parametrize("kind", ["request", "response", "other"])
 def test_every_field_is_that_of_kafka(kind: str) -> None:
     compared = 0
-    found: list[str] = []
+    result: list[str] = []
     for name, schema in schemas().items():
         group = schema["type"] if schema["type"] in ("request", "response") else "other"
         if group == kind and name in classes() and not WITHOUT_CLASS.fullmatch(name):
             compared += 1
-            found += differences(schema, classes()[name])
+            result += differences(schema, classes()[name])
     assert compared > 20
-    assert set(found) - KNOWN == set()
+    assert set(result) - KNOWN == set()

@@ -216,8 +216,8 @@ def _places(view: Directories, topic: str, partitions: int, broker: Node) -> lis
         for index, path in enumerate(broker.log_dirs)
         if (path / "meta.properties").exists()
     ]
-    found = [view.replicas.get((topic, n), {}).get(broker.node_id, "") for n in range(partitions)]
-    return [ids.index(each) if each in ids else None for each in found]
+    result = [view.replicas.get((topic, n), {}).get(broker.node_id, "") for n in range(partitions)]
+    return [ids.index(name) if name in ids else None for name in result]
 
 
 def _until_done(
@@ -230,7 +230,7 @@ def _until_done(
 
 
 def _all(traffic: VerifiedTraffic) -> list[tuple[int, int]]:
-    return [each for some in traffic.acknowledged().values() for each in some]
+    return [item for some in traffic.acknowledged().values() for item in some]
 
 
 def _until_acknowledged(traffic: VerifiedTraffic, count: int) -> None:
@@ -244,7 +244,7 @@ def _offline(cluster: SplitCluster, number: int) -> list[str]:
     """Return the directories of a broker that `kafka-log-dirs` shows with an error."""
     answer = cluster.run("log-dirs", "--describe", "--broker-list", str(number)).check()
     (described,) = json.loads(answer.lines[-1])["brokers"]
-    return [each["logDir"] for each in described["logDirs"] if each["error"] is not None]
+    return [log_dir["logDir"] for log_dir in described["logDirs"] if log_dir["error"] is not None]
 
 
 def _bytes(node: Node, topic: str) -> bytes:

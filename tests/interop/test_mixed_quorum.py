@@ -119,12 +119,12 @@ class MixedQuorum(ControllerQuorum):
 
     def log(self, node_id: int) -> dict[int, bytes]:
         """Return the bytes of each batch of a controller's log, by base offset."""
-        found: dict[int, bytes] = {}
+        log: dict[int, bytes] = {}
         for segment in sorted(self.metadata_folder(node_id).glob("*.log")):
             data = segment.read_bytes()
             for position, header in batches(data):
-                found[header.base_offset] = data[position : position + header.size_bytes]
-        return found
+                log[header.base_offset] = data[position : position + header.size_bytes]
+        return log
 
     def records(self, node_id: int) -> list[object]:
         data = b"".join(batch for _, batch in sorted(self.log(node_id).items()))

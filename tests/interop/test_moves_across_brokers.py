@@ -58,10 +58,10 @@ def fill(trio: Trio, numbers: range) -> None:
 def places(trio: Trio) -> dict[tuple[str, int], Path]:
     """Return the directory of every replica, by partition and broker."""
     answer = trio.run("log-dirs", "--describe", "--topic-list", TOPIC).check()
-    found = json.loads(answer.lines[-1])
+    result = json.loads(answer.lines[-1])
     return {
         (entry["partition"], broker["broker"]): Path(directory["logDir"])
-        for broker in found["brokers"]
+        for broker in result["brokers"]
         for directory in broker["logDirs"]
         for entry in directory["partitions"]
         if not entry["isFuture"]
@@ -131,8 +131,8 @@ def test_a_replica_on_another_broker_moves_on_into_a_directory_named_later(
         answers = [plan.answer("--execute"), plan.until_complete()]
         after = places(trio)
         for (replicas, log_dirs), partition in zip(rows, ("r-0", "r-1"), strict=True):
-            found = [str(after[partition, broker]) for broker in replicas]
-            assert found == log_dirs, (partition, found)
+            result = [str(after[partition, broker]) for broker in replicas]
+            assert result == log_dirs, (partition, result)
         return answers
 
     clusters.compare(script)
@@ -176,13 +176,13 @@ def traffic(trio: Trio) -> Iterator[list[int]]:
 def consumed(trio: Trio, count: int) -> list[int]:
     consumer = Consumer(settings(trio.nodes[1], group_id="all"))
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found: list[int] = []
-    while len(found) < count:
+    result: list[int] = []
+    while len(result) < count:
         messages = consumer.consume(1000, 10.0)
-        assert messages, f"{len(found)} of {count} records"
-        found += [int(message.value()[:8]) for message in messages]
+        assert messages, f"{len(result)} of {count} records"
+        result += [int(message.value()[:8]) for message in messages]
     consumer.close()
-    return found
+    return result
 
 
 def test_leader_and_follower_move_between_directories_while_a_producer_sends(

@@ -30,7 +30,7 @@ def test_the_tutorial_copies_every_large_order_once(
     assert answer["orders"] == list(range(len(answer["orders"])))
     assert len(answer["orders"]) == 8 * 60
     # Coins are 1 to 60 in each group of 60 orders, and the job copies those with 50 and more.
-    assert answer["large-orders"] == [each for each in answer["orders"] if each % 60 >= 49]
+    assert answer["large-orders"] == [order for order in answer["orders"] if order % 60 >= 49]
 
 
 def run_document(node: Node, folder: Path) -> dict[str, list[int]]:

@@ -20,9 +20,9 @@ ORDERS, DRAINED_DISK = (
 
 def executed(notebook: Path, folder: Path) -> tuple[str, list[tuple[int, int]]]:
     """Run a notebook, and return what it prints, and the sizes of its plots in pixels."""
-    found = nbformat.read(notebook, as_version=4)
-    NotebookClient(found, timeout=300, resources={"metadata": {"path": folder}}).execute()
-    outputs = [output for cell in found.cells for output in cell.get("outputs", ())]
+    result = nbformat.read(notebook, as_version=4)
+    NotebookClient(result, timeout=300, resources={"metadata": {"path": folder}}).execute()
+    outputs = [output for cell in result.cells for output in cell.get("outputs", ())]
     sizes = [
         struct.unpack(">II", base64.b64decode(output["data"]["image/png"])[16:24])
         for output in outputs
@@ -55,5 +55,5 @@ def test_a_disk_is_drained_under_traffic_and_no_record_is_lost(tmp_path: Path) -
 
 @pytest.mark.parametrize("notebook", [ORDERS, DRAINED_DISK], ids=lambda path: path.stem)
 def test_a_notebook_is_stored_without_outputs(notebook: Path) -> None:
-    found = nbformat.read(notebook, as_version=4)
-    assert not [cell for cell in found.cells if cell.get("outputs") or cell.get("execution_count")]
+    result = nbformat.read(notebook, as_version=4)
+    assert not [cell for cell in result.cells if cell.get("outputs") or cell.get("execution_count")]

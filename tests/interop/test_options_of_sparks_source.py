@@ -16,14 +16,14 @@ from spindle.pipeline.streaming.options import stream_read_options
 
 pytestmark = pytest.mark.timeout(60)
 REQUIRED = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
-LARGEST = 2**63 - 1
+MAX_OFFSET = 2**63 - 1
 OFFSETS, TIMES, TIME = "startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"
 ALIKE = [
-    *((TIME, text) for text in ("5", "+5", " 5 ", "٥", "", "5_0", "5.0", "x", str(LARGEST))),
-    (TIME, str(LARGEST + 1)),
+    *((TIME, text) for text in ("5", "+5", " 5 ", "٥", "", "5_0", "5.0", "x", str(MAX_OFFSET))),
+    (TIME, str(MAX_OFFSET + 1)),
     *((OFFSETS, text) for text in ("", "earliest ", " LATEST", "newest", "[]", "{}", '{"a":{}}')),
     (OFFSETS, '{"a":{"0":23,"1":-1,"2":-2}}'),
-    (OFFSETS, f'{{"a":{{"0":{LARGEST}}}}}'),
+    (OFFSETS, f'{{"a":{{"0":{MAX_OFFSET}}}}}'),
     (OFFSETS, '{"a":{"+1":1,"٥":2,"07":3}}'),
     (OFFSETS, '{"a":{" 1":1}}'),
     (OFFSETS, '{"a":{"2147483648":1}}'),
@@ -33,7 +33,7 @@ ALIKE = [
     (TIMES, ""),
 ]
 REFUSED_ONLY_HERE = [
-    (OFFSETS, f'{{"a":{{"0":{LARGEST + 1}}}}}', "a-0 -> -9223372036854775808"),
+    (OFFSETS, f'{{"a":{{"0":{MAX_OFFSET + 1}}}}}', "a-0 -> -9223372036854775808"),
     (OFFSETS, '{"a":{"0":1.5}}', "a-0 -> 1"),
     (OFFSETS, '{"a":{"0":null}}', "a-0 -> 0"),
     (OFFSETS, '{"a":{"0":1,"0":2}}', "a-0 -> 2"),
@@ -87,7 +87,7 @@ def theirs() -> dict[tuple[str, str], str]:
 
 
 def test_values_are_understood_alike(theirs: dict[tuple[str, str], str]) -> None:
-    assert {each: ours(*each) for each in ALIKE} == {each: theirs[each] for each in ALIKE}
+    assert {case: ours(*case) for case in ALIKE} == {case: theirs[case] for case in ALIKE}
 
 
 def test_values_of_which_the_source_makes_others_are_refused(

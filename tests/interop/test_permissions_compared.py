@@ -94,17 +94,17 @@ def _wait_for_rights(node: Node) -> None:
 @pytest.fixture(scope="module")
 def versions(module_pair: Pair) -> dict[str, range]:
     """Return the first and the last version that both nodes advertise, by API name."""
-    found = []
+    result = []
     for node in (module_pair.reference, module_pair.candidate):
         wire = Wire(node, ADMINISTRATOR)
         answer = wire.ask("api_versions", 0, {})
         wire.close()
-        found.append({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
+        result.append({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
     both = {}
     for name, key in KEYS.items():
-        if key in found[0] and key in found[1]:
-            first = max(found[0][key][0], found[1][key][0])
-            last = min(found[0][key][1], found[1][key][1])
+        if key in result[0] and key in result[1]:
+            first = max(result[0][key][0], result[1][key][0])
+            last = min(result[0][key][1], result[1][key][1])
             both[name] = range(first, last + 1, max(last - first, 1))
     return both
 
@@ -150,5 +150,5 @@ def test_a_regular_expression_finds_only_topics_that_the_member_may_describe(
             time.sleep(0.05)
         wire.ask("consumer_group_heartbeat", 1, {**body, "member_epoch": -1})
         wire.close()
-        found = {one.topic_id for one in answer.assignment.topic_partitions}
-        assert found == {state.topic_ids[name] for name in ("own-a", "own-b", "own-spare")}
+        topic_ids = {one.topic_id for one in answer.assignment.topic_partitions}
+        assert topic_ids == {state.topic_ids[name] for name in ("own-a", "own-b", "own-spare")}

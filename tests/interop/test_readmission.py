@@ -73,7 +73,7 @@ def wait_for_replicas(node: Node, topic: str, count: int) -> None:
     """Wait until the broker has made its replicas: metadata shows them sooner."""
     folders = [*node.log_dirs, node.folder / "new"]
     deadline = time.monotonic() + LIMIT_S
-    while len([path for each in folders for path in each.glob(f"{topic}-*")]) < count:
+    while len([path for file in folders for path in file.glob(f"{topic}-*")]) < count:
         assert time.monotonic() < deadline, f"{topic} has no {count} replicas"
         time.sleep(0.05)
 
@@ -119,7 +119,7 @@ def test_a_dead_disk_comes_back_on_a_running_broker(
             disk.repair()
         answer = done(cluster, "readmit", str(OURS), str(path))
         assert answer["wasFormatted"] is is_replaced
-        states = {each["state"] for each in answer["replicas"]}
+        states = {replica["state"] for replica in answer["replicas"]}
         assert states == ({"created"} if is_replaced else {"found"})
         cluster.wait_healthy("t")
         wait_acknowledged(traffic, 300)

@@ -29,12 +29,12 @@ def create(cluster: Cluster) -> None:
 def check_replicas(cluster: Cluster) -> None:
     """Assert that the replicas of each partition hold the same bytes."""
     cluster.kill()
-    found = cluster.replicas(TOPIC)
-    assert sorted(found) == list(range(6))
-    for partition, replicas in found.items():
+    result = cluster.replicas(TOPIC)
+    assert sorted(result) == list(range(6))
+    for partition, replicas in result.items():
         assert len(replicas) == 3
         assert replicas[0] == replicas[1] == replicas[2], f"replicas of {partition} differ"
-    assert any(replicas[0] for replicas in found.values())
+    assert any(replicas[0] for replicas in result.values())
 
 
 def test_a_cluster_changes_hands_node_by_node_and_back(tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ from peers.secured_kafka import (
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 from spindle.client.admin.scram import alter_user
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.client.errors import SaslFailed
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
 from spindle.config.properties import format_properties
 from spindle.security.scram import ScramMechanism
 
@@ -173,9 +173,9 @@ def kafka_python(node: SpindleNode, mechanism: str, topic: str, password: str) -
     place = KafkaPythonPartition(topic, 0)
     consumer.assign([place])
     consumer.seek_to_beginning(place)
-    found = [next(consumer).value for _ in VALUES]
+    values = [next(consumer).value for _ in VALUES]
     consumer.close()
-    return found
+    return values
 
 
 Library = Callable[[SpindleNode, str, str, str], list[bytes]]
@@ -187,7 +187,7 @@ LIBRARIES: list[tuple[Library, type[Exception]]] = [
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("library", [each for each, _ in LIBRARIES])
+@pytest.mark.parametrize("library", [function for function, _ in LIBRARIES])
 def test_python_libraries_write_and_read(
     node: SpindleNode, library: Library, mechanism: str
 ) -> None:

@@ -144,18 +144,18 @@ def receive(connection: socket.socket) -> bytes | None:
 def played(node: Node, listener: str, frames: list[Frame]) -> list[object]:
     """Return what a node answers to each frame, up to the end of the connection."""
     host, port = node.secure_bootstrap(listener).split(":")
-    found: list[object] = []
+    result: list[object] = []
     with socket.create_connection((host, int(port)), LIMIT_S) as connection:
         for frame in frames:
             try:
                 connection.sendall(pack(">i", len(frame.content)) + frame.content)
             except ConnectionError:
-                return [*found, "closed"]
+                return [*result, "closed"]
             answer = receive(connection)
             if answer is None:
-                return [*found, "closed"]
-            found.append(shown(frame, answer))
-    return found
+                return [*result, "closed"]
+            result.append(shown(frame, answer))
+    return result
 
 
 def shown(frame: Frame, answer: bytes) -> object:
@@ -190,10 +190,10 @@ def test_sizes_that_strangers_announce_cost_no_memory(nodes: tuple[Node, Node]) 
     before_bytes = spindle.rss_bytes()
     strangers = [socket.create_connection((host, int(port)), LIMIT_S) for _ in range(300)]
     try:
-        for each in strangers:
-            each.sendall(pack(">i", 500_000) + b"x" * 100)
+        for connection in strangers:
+            connection.sendall(pack(">i", 500_000) + b"x" * 100)
         assert played(spindle, "LOGIN", CASES["plain"])[-1] == "answered"
         assert spindle.rss_bytes() - before_bytes < 60 * 2**20
     finally:
-        for each in strangers:
-            each.close()
+        for connection in strangers:
+            connection.close()

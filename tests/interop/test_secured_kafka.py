@@ -25,14 +25,14 @@ from peers.secured_kafka import (
     secured_kafka,
 )
 
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.producer import BlockingProducer
+from spindle.client.blocking.reader import Reader
+from spindle.client.blocking.settings import client_settings
 from spindle.client.errors import AuthenticationFailed, ClientError, SaslFailed, TlsFailed
 from spindle.client.offsets import READ_UNCOMMITTED
 from spindle.client.security.token_settings import TokenLogin, UnsecuredToken
 from spindle.client.security.tokens import TokenSource
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.producer import BlockingProducer
-from spindle.client.wire.reader import Reader
-from spindle.client.wire.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.config.properties import format_properties
 from spindle.protocol.records.builder import SimpleRecord
@@ -63,7 +63,7 @@ def produce_and_read(properties: Mapping[str, str], topic: str) -> list[bytes | 
     """Append three records to a new topic and return the values that arrive."""
     partition = TopicPartition(topic, 0)
     with WireClient(client_settings(properties)) as client:
-        client.awaited_topic(topic)
+        client.wait_for_topic(topic)
         producer = BlockingProducer(client)
         for number in range(3):
             producer.send(partition, [SimpleRecord(None, b"%d" % number)])

@@ -23,11 +23,11 @@ from peers.secured_nodes import (
 
 from spindle.client.admin.scram import alter_user
 from spindle.client.admin.topics import NewTopic, create_topic
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.producer import BlockingProducer
+from spindle.client.blocking.reader import Reader
+from spindle.client.blocking.settings import client_settings
 from spindle.client.offsets import LATEST, READ_COMMITTED
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.producer import BlockingProducer
-from spindle.client.wire.reader import Reader
-from spindle.client.wire.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord
 
@@ -46,7 +46,7 @@ MECHANISMS = {"LOGIN": "PLAIN", "LOGIN_TLS": "SCRAM-SHA-512"}
 def produce(bootstrap: str, topic: str) -> None:
     """Append a record to a topic, which is created if need be."""
     with WireClient(client_settings({"bootstrap.servers": bootstrap})) as client:
-        client.awaited_topic(topic)
+        client.wait_for_topic(topic)
         BlockingProducer(client).send(TopicPartition(topic, 0), [SimpleRecord(None, b"1")])
 
 
@@ -193,7 +193,7 @@ def create_replicated_topic(bootstrap: str, topic: str, replicas: int) -> None:
     with WireClient(client_settings({"bootstrap.servers": bootstrap})) as client:
         configs = {"min.insync.replicas": str(replicas)}
         create_topic(client, NewTopic(topic, PARTITIONS, replicas, configs=configs))
-        client.awaited_topic(topic)
+        client.wait_for_topic(topic)
 
 
 def commit_to_every_partition(bootstrap: str, topic: str, transactional_id: str) -> None:
@@ -210,9 +210,9 @@ def read_committed(bootstrap: str, topic: str, count: int) -> None:
     places = {TopicPartition(topic, partition): 0 for partition in range(PARTITIONS)}
     with WireClient(client_settings({"bootstrap.servers": bootstrap})) as client:
         reader = Reader(client, places, isolation_level=READ_COMMITTED)
-        found = 0
-        while found < count:
-            found += len(reader.poll())
+        result = 0
+        while result < count:
+            result += len(reader.poll())
 
 
 def test_a_cluster_is_secured_while_it_serves(tmp_path: Path) -> None:

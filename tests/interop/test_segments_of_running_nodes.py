@@ -21,11 +21,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from peers.clients import create, settings
 from peers.node import KafkaNode, Node
 
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.pipeline.brokers.segments_fallback import rows_through_brokers
 from spindle.pipeline.segments.batch_reader import read_batch_ranges
-from spindle.pipeline.segments.live import live_cluster
+from spindle.pipeline.segments.broker_state import live_cluster
+from spindle.pipeline.segments.failover import ReadSettings, read_settings
 from spindle.pipeline.segments.options import (
     SegmentOptions,
     parse_batch_options,
@@ -34,7 +35,6 @@ from spindle.pipeline.segments.options import (
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges
-from spindle.pipeline.segments.resuming import ReadSettings, read_settings
 from spindle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -63,12 +63,12 @@ def node(
 ) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("segments")
     node_class = candidate_class if request.param == "candidate" else KafkaNode
-    found = node_class(folder / "node", overrides=dict(OVERRIDES))
+    result = node_class(folder / "node", overrides=dict(OVERRIDES))
     try:
-        with found:
-            yield found
+        with result:
+            yield result
     finally:
-        found.remove()
+        result.remove()
 
 
 def given(node: Node, topic: str, **extra: str) -> dict[str, str]:
@@ -108,8 +108,8 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def place(node: Node, topic: str) -> Path | None:
-    found = [path for path in node.log_dirs if (path / f"{topic}-0").exists()]
-    return found[0] if len(found) == 1 else None
+    log_dirs = [path for path in node.log_dirs if (path / f"{topic}-0").exists()]
+    return log_dirs[0] if len(log_dirs) == 1 else None
 
 
 def move(node: Node, topic: str) -> None:
@@ -131,10 +131,10 @@ def test_a_partition_that_moves_between_directories_is_read_once(node: Node) -> 
     options = parse_segment_options(given(node, "moving", taskBytes="1000000"))
     tasks = planned(options)
     assert len(tasks) > 2
-    found = batches(options, tasks)
-    read = next(found).column("offset").to_pylist()
+    result = batches(options, tasks)
+    read = next(result).column("offset").to_pylist()
     move(node, "moving")
-    assert read + offsets(found) == list(range(RECORDS))
+    assert read + offsets(result) == list(range(RECORDS))
 
 
 def test_a_partition_whose_directory_is_elsewhere_is_read_through_the_broker(node: Node) -> None:
@@ -147,11 +147,11 @@ def test_a_partition_whose_directory_is_elsewhere_is_read_through_the_broker(nod
     try:
         # The tasks are on a machine that has other log directories at these paths, or none.
         settings_here = settings_elsewhere(options)
-        found = offsets(batch for task in tasks for batch in read_ranges(task, settings_here))
+        result = offsets(batch for task in tasks for batch in read_ranges(task, settings_here))
     finally:
         for directory in node.log_dirs:
             (directory / "hidden").rename(directory / "meta.properties")
-    assert found == list(range(2000))
+    assert result == list(range(2000))
 
 
 def settings_elsewhere(options: SegmentOptions) -> ReadSettings:
@@ -164,12 +164,12 @@ def test_a_topic_that_is_compacted_while_it_is_read_keeps_its_last_records(node:
     fill(node, "compacted")
     options = parse_segment_options(given(node, "compacted", taskBytes="700000"))
     tasks = planned(options)
-    found = batches(options, tasks)
-    read = next(found).column("offset").to_pylist()
+    result = batches(options, tasks)
+    read = next(result).column("offset").to_pylist()
     before = log_bytes(node, "compacted")
     compact(node, "compacted")
     until(lambda: log_bytes(node, "compacted") < before / 2)
-    read += offsets(found)
+    read += offsets(result)
     assert read == sorted(set(read)), "no record twice"
     left = consumed(node, "compacted", "read_uncommitted")
     assert set(left) - set(read) == set(), "no record that is left is missing"
@@ -222,16 +222,16 @@ def consumed(node: Node, topic: str, level: str) -> list[int]:
     config = settings(node, group_id="reader", isolation_level=level, enable_partition_eof=True)
     consumer = Consumer(config)
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[int] = []
+    result: list[int] = []
     while True:
         message = consumer.poll(LIMIT_S)
         assert message is not None
         if message.error() is not None:
             consumer.close()
-            return found
+            return result
         offset = message.offset()
         assert offset is not None
-        found.append(offset)
+        result.append(offset)
 
 
 def test_directories_of_a_node_that_is_gone_are_read_where_they_were_copied(

@@ -92,8 +92,8 @@ def play(node: Node, master: str, folder: Path, speculation: Sequence[str]) -> d
         for name, topic in topics.items()
     }
     sources["sink"] = {**writes.pop("sink"), "tasks": 24, "jobs": ["sink"]}
-    for name, each in writes.items():
-        each["folder"] = str(folder / name)
+    for name, entry in writes.items():
+        entry["folder"] = str(folder / name)
     plan = {"master": master, "sources": sources, "speculation": writes}
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("spark_kills.py"))],
@@ -119,10 +119,10 @@ def play(node: Node, master: str, folder: Path, speculation: Sequence[str]) -> d
 
 def offsets_by_partition(table: Path) -> dict[int, list[int]]:
     rows = DeltaTable(str(table)).to_pyarrow_table(columns=["partition", "offset"])
-    found: dict[int, list[int]] = {}
+    result: dict[int, list[int]] = {}
     for partition, offset in zip(*rows.to_pydict().values(), strict=True):
-        found.setdefault(partition, []).append(offset)
-    return {partition: sorted(offsets) for partition, offsets in found.items()}
+        result.setdefault(partition, []).append(offset)
+    return {partition: sorted(offsets) for partition, offsets in result.items()}
 
 
 def was_in_the_middle(job: dict[str, Any]) -> bool:

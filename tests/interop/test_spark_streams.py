@@ -16,9 +16,9 @@ from peers.clients import create
 from peers.compare import Answer
 from peers.node import KafkaNode, Node
 
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.producer import BlockingProducer
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.producer import BlockingProducer
+from spindle.client.blocking.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord
 
@@ -96,10 +96,10 @@ def test_a_repeated_batch_has_the_same_rows(scenes: Answer) -> None:
 
 
 def test_a_topic_that_was_created_again_is_not_taken_for_the_first(scenes: Answer) -> None:
-    found = scenes["created_again"]
-    assert found["first"] == 40
-    assert "topic 'reborn' was deleted and created again" in found["refusal"]
-    assert found["left"] == [f"value {n}" for n in range(1000, 1060)]
+    result = scenes["created_again"]
+    assert result["first"] == 40
+    assert "topic 'reborn' was deleted and created again" in result["refusal"]
+    assert result["left"] == [f"value {n}" for n in range(1000, 1060)]
 
 
 def test_offsets_of_finished_batches_are_committed_to_a_group(scenes: Answer) -> None:

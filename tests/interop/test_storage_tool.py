@@ -39,8 +39,8 @@ def set_property(node: Node, number: int, key: str, value: str | None) -> None:
 
 def property_of(node: Node, number: int, key: str) -> str:
     lines = (node.log_dirs[number] / "meta.properties").read_text().splitlines()
-    (found,) = [line.partition("=")[2] for line in lines if line.startswith(f"{key}=")]
-    return found
+    (result,) = [line.partition("=")[2] for line in lines if line.startswith(f"{key}=")]
+    return result
 
 
 def nothing(_: Node) -> None:
@@ -151,7 +151,7 @@ def starts(node: Node) -> bool:
 def identities(node: Node) -> list[dict[str, str]]:
     """Return what `meta.properties` of each directory says, equal ids by equal names."""
     names: dict[str, str] = {}
-    found = []
+    identities = []
     for path in node.log_dirs:
         file = path / "meta.properties"
         lines = file.read_text().splitlines() if path.is_dir() and file.exists() else []
@@ -159,8 +159,8 @@ def identities(node: Node) -> list[dict[str, str]]:
         for key in ("directory.id", "cluster.id"):
             if key in row:
                 row[key] = names.setdefault(row[key], f"<{key} {len(names)}>")
-        found.append(row)
-    return found
+        identities.append(row)
+    return identities
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

@@ -83,14 +83,14 @@ def wait_more(cluster: Cluster, records: int) -> None:
 
 def counts(cluster: Cluster) -> dict[bytes, list[int]]:
     """Return the counts of each key, in the order of the output."""
-    found: dict[bytes, list[int]] = defaultdict(list)
+    counts: dict[bytes, list[int]] = defaultdict(list)
     for part in committed_records(cluster.bootstrap, TARGET, PARTITIONS).values():
         for record in part:
             key, value = record.key(), record.value()
             assert isinstance(key, bytes)
             assert value is not None
-            found[key].append(int(value))
-    return found
+            counts[key].append(int(value))
+    return counts
 
 
 def test_every_record_is_counted_once(
@@ -124,6 +124,6 @@ def test_every_record_is_counted_once(
         while (total := sum(map(len, counts(cluster).values()))) < expected.total():
             assert time.monotonic() < deadline, f"{total} of {expected.total()} are counted"
             time.sleep(0.5)
-    found = counts(cluster)
+    result = counts(cluster)
     assert expected.total() > 1000
-    assert found == {key: list(range(1, count + 1)) for key, count in expected.items()}
+    assert result == {key: list(range(1, count + 1)) for key, count in expected.items()}

@@ -13,9 +13,9 @@ from peers.node import KafkaNode, Node, SpindleNode, random_uuid
 from peers.secured_kafka import SCRAM_JAAS, add_users, jaas, mechanisms
 
 from spindle.client.admin.delegation_tokens import create_token, describe_tokens, renew_token
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.client.errors import SaslFailed
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
 from spindle.common.errors import ApiError
 
 pytestmark = pytest.mark.timeout(180)
@@ -118,8 +118,8 @@ def _use_token_of(broker: Node, brokers: list[Node]) -> None:
     deadline = time.monotonic() + LIMIT_S
     while True:
         with client(broker, SCRAM_JAAS) as alice:
-            found = {each.token_id: each for each in describe_tokens(alice, [])}
-        if found[token_id].expiry_timestamp_ms == end_ms:
+            tokens = {token.token_id: token for token in describe_tokens(alice, [])}
+        if tokens[token_id].expiry_timestamp_ms == end_ms:
             return
         assert time.monotonic() < deadline
         time.sleep(0.1)

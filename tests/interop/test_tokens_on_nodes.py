@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
@@ -28,9 +27,9 @@ from spindle.client.admin.delegation_tokens import (
     describe_tokens,
     expire_token,
 )
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.client.errors import SaslFailed
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.properties import format_properties
 
@@ -132,10 +131,10 @@ def librdkafka(node: SpindleNode, token: str) -> list[str]:
     producer.produce("written", b"x", partition=0)
     deadline = time.monotonic() + LIMIT_S
     while producer.flush(0.1) and time.monotonic() < deadline:
-        found = [str(f) for f in failures if f.code() == KafkaError._AUTHENTICATION]
-        if found:
+        result = [str(f) for f in failures if f.code() == KafkaError._AUTHENTICATION]
+        if result:
             producer.purge()
-            return found
+            return result
     assert len(producer) == 0
     return []
 
@@ -156,7 +155,7 @@ def test_librdkafka_writes_with_a_signed_token_and_is_refused_with_other_ones(
         assert "invalid_token" in text
 
 
-def test_clients_of_python_write_with_a_signed_token(node: SpindleNode) -> None:
+async def test_clients_of_python_write_with_a_signed_token(node: SpindleNode) -> None:
     class OfAiokafka(AiokafkaProvider):  # type: ignore[misc]
         async def token(self) -> str:
             return token_of("alice")
@@ -176,7 +175,7 @@ def test_clients_of_python_write_with_a_signed_token(node: SpindleNode) -> None:
             return await producer.send_and_wait("python", b"x", partition=0)
 
     create(node, "python")
-    assert asyncio.run(write()).offset == 0
+    assert (await write()).offset == 0
     producer = KafkaProducer(
         bootstrap_servers=node.secure_bootstrap("LOGIN"),
         security_protocol="SASL_PLAINTEXT",
@@ -250,7 +249,7 @@ def test_a_token_logs_in_as_its_owner_until_it_is_gone(node: SpindleNode, mechan
                 with pytest.raises(ApiError) as caught:
                     ask()
                 assert caught.value.code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-            assert [each.token_id for each in describe_tokens(alice, [])] == [token.token_id]
+            assert [token.token_id for token in describe_tokens(alice, [])] == [token.token_id]
             expire_token(alice, token.hmac, -1)
             until(lambda: not describe_tokens(alice, []))
         with pytest.raises(SaslFailed):

@@ -88,18 +88,18 @@ class Places:
     def view(self, *words: str) -> list[list[Any]]:
         """Return broker, directory, error, and (partition, is future, lags) of its replicas."""
         _, lines = self.answer("log-dirs", "--describe", *(words or ("--topic-list", self.topic)))
-        found = json.loads(lines[-1])
+        result = json.loads(lines[-1])
         return sorted(
             [
                 broker["broker"],
                 directory["logDir"],
                 directory["error"],
                 sorted(
-                    [each["partition"], each["isFuture"], each["offsetLag"] > 0]
-                    for each in directory["partitions"]
+                    [partition["partition"], partition["isFuture"], partition["offsetLag"] > 0]
+                    for partition in directory["partitions"]
                 ),
             ]
-            for broker in found["brokers"]
+            for broker in result["brokers"]
             for directory in broker["logDirs"]
         )
 
@@ -145,11 +145,11 @@ def disks(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, FailingDisk]]:
     folder = tmp_path_factory.mktemp("disks")
-    found = {name: FailingDisk(folder / name) for name in ("reference", "candidate")}
+    result = {name: FailingDisk(folder / name) for name in ("reference", "candidate")}
     try:
-        yield found
+        yield result
     finally:
-        for disk in found.values():
+        for disk in result.values():
             disk.remove()
 
 
@@ -259,8 +259,8 @@ def test_refused_plans(clusters: TrioPair, replicas: list[int], paths: list[str]
     def script(trio: Trio) -> Answer:
         places = Places(trio, "cancelled")
         words = [
-            re.sub(r"<(\d)\+(\d)>", lambda m: places.path(int(m[1]), int(m[2])), each)
-            for each in paths
+            re.sub(r"<(\d)\+(\d)>", lambda m: places.path(int(m[1]), int(m[2])), path)
+            for path in paths
         ]
         plan = places.plan(clusters.folder, (0, replicas, words))
         reassign = ("reassign-partitions", *plan, "--timeout", "1000")

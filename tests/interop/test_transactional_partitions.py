@@ -83,14 +83,14 @@ def end_offsets(node: Node, topic: str) -> list[int]:
 def wait_for_offsets(node: Node, topic: str, expected: list[int]) -> list[int]:
     """Return high watermark and last stable offset once they are so: markers come later."""
     deadline = time.monotonic() + LIMIT_S
-    while (found := end_offsets(node, topic)) != expected and time.monotonic() < deadline:
+    while (result := end_offsets(node, topic)) != expected and time.monotonic() < deadline:
         time.sleep(0.05)
-    return found
+    return result
 
 
 def folder(node: Node, topic: str) -> Path:
-    (found,) = [path for root in node.log_dirs for path in root.glob(f"{topic}-0")]
-    return found
+    (file,) = [path for root in node.log_dirs for path in root.glob(f"{topic}-0")]
+    return file
 
 
 def stored_batches(node: Node, topic: str) -> Iterator[Answer]:
@@ -210,8 +210,8 @@ def test_a_java_client_that_bumps_its_epoch(pair: Pair) -> None:
         ).check()
         assert len(read(node, topic, 200, "read_committed")) == 200
         stored = list(stored_batches(node, topic))
-        ends = [at for at, each in enumerate(stored) if each[3] & CONTROL_FLAG]
-        epochs = [each[6] for each in stored]
+        ends = [at for at, record in enumerate(stored) if record[3] & CONTROL_FLAG]
+        epochs = [record[6] for record in stored]
         return [
             len(ends) > 2,
             all(epochs[at] == epochs[at - 1] + 1 for at in ends),

@@ -39,8 +39,8 @@ def prepared(module_pair: Pair) -> Iterator[None]:
     """Make a committed, an open and a hanging transaction on each node."""
     opened = [prepare(module_pair.java_tools, node) for node in both(module_pair)]
     yield
-    for each in opened:
-        each.abort_transaction()
+    for opened_log in opened:
+        opened_log.abort_transaction()
 
 
 def both(pair: Pair) -> tuple[Node, Node]:
@@ -54,12 +54,12 @@ def prepare(java_tools: JavaTools, node: Node) -> Producer:
         "--create", "--topic", TOPIC, "--partitions", "3",
     ).check()  # fmt: skip
     committed, opened = (producer(node, name) for name in ("committed", "opened"))
-    for each in (committed, opened):
-        each.init_transactions()
-        each.begin_transaction()
+    for item in (committed, opened):
+        item.init_transactions()
+        item.begin_transaction()
         for partition in (0, 1):
-            each.produce(TOPIC, b"value", partition=partition)
-        each.flush()
+            item.produce(TOPIC, b"value", partition=partition)
+        item.flush()
     committed.commit_transaction()
     hang(node)
     return opened
@@ -106,8 +106,8 @@ def shown(result: ToolResult, node: Node) -> Answer:
     answer["stdout"] = sorted(_DURATION.sub(r"\1<ms>", line) for line in answer["stdout"])
     answer["stderr"] = [line for line in answer["stderr"] if not _CLIENT_LOG.match(line)]
     text = " ".join(" ".join(answer["stderr"]).split())
-    _, found, reason = text.partition("error: ")
-    answer["stderr"] = reason if found else text
+    _, actual, reason = text.partition("error: ")
+    answer["stderr"] = reason if actual else text
     return answer
 
 
@@ -184,17 +184,17 @@ def test_a_hanging_transaction_is_found_and_aborted(pair: Pair, home: Path) -> N
             )  # fmt: skip
             lines = run(*search).check().lines
             assert lines[0].split()[:3] == ["Topic", "Partition", "ProducerId"]
-            found = lines[1].split()
-            assert found[:3] == [TOPIC, "2", str(HANGING_ID)]
+            result = lines[1].split()
+            assert result[:3] == [TOPIC, "2", str(HANGING_ID)]
             abort = ("abort", "--topic", TOPIC, "--partition", "2")
             # Both forms: by the first offset, and by what the coordinator of old knows.
             named = (
-                ("--start-offset", found[5])
+                ("--start-offset", result[5])
                 if turn == 0
                 else (
-                    "--producer-id", found[2],
-                    "--producer-epoch", found[3],
-                    "--coordinator-epoch", found[4],
+                    "--producer-id", result[2],
+                    "--producer-epoch", result[3],
+                    "--coordinator-epoch", result[4],
                 )
             )  # fmt: skip
             run(*search[:3], *abort, *named).check()

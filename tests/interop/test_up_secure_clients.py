@@ -1,6 +1,5 @@
 """`spindle up --secure` and clients of librdkafka: who comes in, and what ACLs allow."""
 
-import asyncio
 import json
 import signal
 import ssl
@@ -41,14 +40,14 @@ def cluster() -> Iterator[dict[str, Any]]:
 
 def client_of(cluster: dict[str, Any], user: str) -> dict[str, str]:
     """Return the properties of librdkafka for those that the command has written."""
-    found = parse_properties(Path(cluster["client_properties"][user]).read_text())
+    properties = parse_properties(Path(cluster["client_properties"][user]).read_text())
     return {
-        "bootstrap.servers": found["bootstrap.servers"],
-        "security.protocol": found["security.protocol"],
-        "sasl.mechanism": found["sasl.mechanism"],
+        "bootstrap.servers": properties["bootstrap.servers"],
+        "security.protocol": properties["security.protocol"],
+        "sasl.mechanism": properties["sasl.mechanism"],
         "sasl.username": user,
-        "sasl.password": found["sasl.jaas.config"].split('password="')[1].split('"')[0],
-        "ssl.ca.location": found["ssl.truststore.location"],
+        "sasl.password": properties["sasl.jaas.config"].split('password="')[1].split('"')[0],
+        "ssl.ca.location": properties["ssl.truststore.location"],
     }
 
 
@@ -85,16 +84,16 @@ def test_the_administrator_may_do_everything_and_the_application_what_it_is_allo
         assert time.monotonic() < deadline, "the ACL is not known"
     consumer = Consumer({**app, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
-    found: list[bytes] = []
-    while len(found) < 2:
-        assert time.monotonic() < deadline + WAIT_S, found
+    result: list[bytes] = []
+    while len(result) < 2:
+        assert time.monotonic() < deadline + WAIT_S, result
         answers = consumer.consume(2, WAIT_S)
-        found += [each.value() for each in answers if each.error() is None]
+        result += [response.value() for response in answers if response.error() is None]
     consumer.close()
-    assert found == [b"hello", b"hello"]
+    assert result == [b"hello", b"hello"]
 
 
-def test_python_clients_take_the_settings_that_are_written_for_them(
+async def test_python_clients_take_the_settings_that_are_written_for_them(
     cluster: dict[str, Any],
 ) -> None:
     settings = json.loads(Path(cluster["python_settings"]["admin"]).read_text())
@@ -110,7 +109,7 @@ def test_python_clients_take_the_settings_that_are_written_for_them(
             sent = await client.send_and_wait("t", b"hello")
             return str(sent.topic)
 
-    assert asyncio.run(send()) == "t"
+    assert await send() == "t"
 
 
 @pytest.mark.parametrize(

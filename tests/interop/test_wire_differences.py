@@ -114,18 +114,18 @@ DELIBERATE: list[tuple[str, str]] = [
 @pytest.fixture(scope="module")
 def versions(module_pair: Pair) -> dict[str, range]:
     """Create the topics of SETUP; return the versions that both advertise, by API name."""
-    found: list[dict[int, tuple[int, int]]] = []
+    result: list[dict[int, tuple[int, int]]] = []
     for node in (module_pair.reference, module_pair.candidate):
         wire = Wire(node)
         answer = wire.ask("api_versions", 0, {})
         wire.close()
-        found.append({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
+        result.append({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
     both = {
         name: range(
-            max(found[0][key][0], found[1][key][0]), min(found[0][key][1], found[1][key][1]) + 1
+            max(result[0][key][0], result[1][key][0]), min(result[0][key][1], result[1][key][1]) + 1
         )
         for name, key in KEYS.items()
-        if key in found[0] and key in found[1]
+        if key in result[0] and key in result[1]
     }
     assert all(len(both[name]) for name in both)
     lines = compare(module_pair, wire_cases.SETUP, both)
@@ -137,13 +137,13 @@ def compare(pair: Pair, cases: list[Case], versions: dict[str, range]) -> list[s
     """Return the differences that no reason explains."""
     expected = play(pair.reference, cases, versions)
     actual = play(pair.candidate, cases, versions)
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for name in expected:
         title, _, version = name.rpartition(" ")
         for line in dict.fromkeys(differences(title, expected[name], actual[name])):
             if not any(re.search(pattern, line) for pattern, _ in DELIBERATE):
-                found.setdefault(line, []).append(version)
-    return [f"{line}  [{' '.join(at)}]" for line, at in found.items()]
+                result.setdefault(line, []).append(version)
+    return [f"{line}  [{' '.join(at)}]" for line, at in result.items()]
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)

@@ -53,9 +53,9 @@ def produce(transactional_id: str | None, title: str, sequence: int, versions: r
 def commit_offsets(transactional_id: str, title: str, group: str, *rows: tuple[str, int, int], versions: range | None = None,
                    epoch: int = 0, producer: int = 0, metadata: str | None = "", **more: Any) -> Case:  # fmt: skip
     def body(state: State) -> Body:
-        found: dict[str, list[Body]] = {}
+        result: dict[str, list[Body]] = {}
         for name, index, offset in rows:
-            found.setdefault(name, []).append(
+            result.setdefault(name, []).append(
                 {
                     "partition_index": index,
                     "committed_offset": offset,
@@ -66,7 +66,7 @@ def commit_offsets(transactional_id: str, title: str, group: str, *rows: tuple[s
             "transactional_id": transactional_id,
             "group_id": group,
             **identity(state, transactional_id, epoch=epoch, producer=producer),
-            "topics": [{"name": name, "partitions": parts} for name, parts in found.items()],
+            "topics": [{"name": name, "partitions": parts} for name, parts in result.items()],
             **more,
         }  # fmt: skip
 
@@ -93,8 +93,8 @@ def marker(title: str, of: str, committed: bool, *places: tuple[str, int], versi
 
 
 def producers(title: str, *places: tuple[str, int]) -> Case:
-    found = [{"name": t["name"], "partition_indexes": t["partitions"]} for t in topics(*places)]
-    return Case(title, "describe_producers", {"topics": found})
+    result = [{"name": t["name"], "partition_indexes": t["partitions"]} for t in topics(*places)]
+    return Case(title, "describe_producers", {"topics": result})
 
 
 def fetched(title: str, topic: str, index: int, isolation: int) -> Case:

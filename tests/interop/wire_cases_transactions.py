@@ -79,10 +79,10 @@ def init_again(
 
 def topics(*places: tuple[str, int]) -> list[Body]:
     """Return the partitions by topic, in the order of their first places."""
-    found: dict[str, list[int]] = {}
+    result: dict[str, list[int]] = {}
     for name, index in places:
-        found.setdefault(name, []).append(index)
-    return [{"name": name, "partitions": indexes} for name, indexes in found.items()]
+        result.setdefault(name, []).append(index)
+    return [{"name": name, "partitions": indexes} for name, indexes in result.items()]
 
 
 def add(transactional_id: str, title: str, *places: tuple[str, int], versions: range | None = None,

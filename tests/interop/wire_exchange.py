@@ -285,8 +285,8 @@ def _field(message: Message, one: Field, state: State) -> Any:
         return "<port>" if value == state.node.port else "<controller port>"
     if one.type == "uuid":
         names = {topic_id: name for name, topic_id in state.topic_ids.items()}
-        ids = [each or b"" for each in (value if isinstance(value, list) else [value])]
-        return [names.get(each, "<id>" if any(each) else "<zero id>") for each in ids]
+        ids = [item or b"" for item in (value if isinstance(value, list) else [value])]
+        return [names.get(item, "<id>" if any(item) else "<zero id>") for item in ids]
     return comparable(value, state, one.name)
 
 
@@ -319,9 +319,9 @@ def differences(path: str, expected: Any, actual: Any) -> Iterator[str]:
 
 def _title(element: Any, index: int = 0) -> str:
     if isinstance(element, dict):
-        found = [element[key] for key in _NAMING if element.get(key)]
-        if found:
-            return " ".join(map(str, found))
+        result = [element[key] for key in _NAMING if element.get(key)]
+        if result:
+            return " ".join(map(str, result))
         if "last_sequence" in element:
             return repr(element)
         if "entity" in element:

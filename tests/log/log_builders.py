@@ -4,7 +4,7 @@ from spindle.common.ids import TopicPartition
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
-from spindle.log.producers.verification import NO_TERMS, TransactionTerms
+from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
 from spindle.log.segments.lookup import TimestampOffset, TimestampSearch
 from spindle.log.storage import LogStorage
 from spindle.protocol.records.batch import batches, read_header
@@ -93,12 +93,12 @@ def append(log: Log, *values: str, leader_epoch: int = 0, **fields: int) -> int:
     return info.first_offset
 
 
-def verified(log: Log, data: bytes, *, adds_partitions: bool = False) -> TransactionTerms:
+def verified(log: Log, data: bytes, *, adds_partitions: bool = False) -> TransactionContext:
     """Begin the verification of a batch; the terms of its append."""
     header = read_header(data, 0)
     if not header.is_transactional:
-        return NO_TERMS
-    return TransactionTerms(
+        return NO_TRANSACTION
+    return TransactionContext(
         log.producers.begin_verification(
             header.producer_id,
             header.producer_epoch,
@@ -121,7 +121,7 @@ def end_transaction(
     marker = build_end_transaction(
         EndTransactionMarker(is_commit, coordinator_epoch), producer_id, epoch, NOW_MS
     )
-    terms = TransactionTerms(transaction_version=transaction_version)
+    terms = TransactionContext(transaction_version=transaction_version)
     info = log.append_as_leader(marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR, terms=terms)
     return info.first_offset
 
@@ -140,10 +140,10 @@ def read_all(log: Log) -> list[Record]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         fetched = log.read(offset, 300, log.log_end_offset)
-        found = [record for record in decode(fetched.records) if record.offset >= offset]
+        result = [record for record in decode(fetched.records) if record.offset >= offset]
         if not fetched.records:
             break
-        records += found
+        records += result
         offset = max(header.next_offset for _, header in batches(fetched.records))
     return records
 
@@ -154,10 +154,10 @@ def values(log: Log) -> list[tuple[int, str]]:
 
 def search(log: Log, timestamp_ms: int | None) -> TimestampOffset | None:
     """Return the first record of that time or later, with None the one with the largest time."""
-    found = TimestampSearch(timestamp_ms)
-    while not found.is_over:
-        if found.must_decode:
-            found.decode()
+    search = TimestampSearch(timestamp_ms)
+    while not search.is_over:
+        if search.must_decode:
+            search.decode()
         else:
-            log.advance_search(found)
-    return found.result
+            log.advance_search(search)
+    return search.result

@@ -13,7 +13,7 @@ from spindle.testing.filesystem import MemoryFileSystem
 CONFIGURED = ["/a", "/b"]
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_log_dirs_are_read_back() -> None:
     files = MemoryFileSystem()
     files.make_directories("/a")
     assert read_changed_log_dirs(files, "/a") == ChangedLogDirs()
@@ -30,7 +30,7 @@ def test_added_and_retired_directories_are_merged_with_the_configured_ones() -> 
     assert changed.with_retired("/c", CONFIGURED) == ChangedLogDirs((), ("/b",))
 
 
-def test_what_the_property_file_says_by_now_is_forgotten() -> None:
+def test_overrides_that_the_property_file_contains_are_dropped() -> None:
     changed = ChangedLogDirs(("/c",), ("/b",))
     assert changed.settled(["/a", "/c"]) == ChangedLogDirs()
     assert changed.settled(["/a", "/b"]) == changed

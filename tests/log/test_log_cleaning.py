@@ -227,12 +227,12 @@ def test_the_newest_value_of_every_key_survives(
         records = read_all(current)
         offsets = [record.offset for record in records]
         assert offsets == sorted(set(offsets))
-        found = {(record.key or b"").decode(): record.value for record in records}
+        result = {(record.key or b"").decode(): record.value for record in records}
         expected = {k: None if v is None else v.encode() for k, v in newest.items()}
-        assert {k: v for k, v in found.items() if v is not None} == {
+        assert {k: v for k, v in result.items() if v is not None} == {
             k: v for k, v in expected.items() if v is not None
         }
-        assert all(expected[key] is None for key in found if found[key] is None)
+        assert all(expected[key] is None for key in result if result[key] is None)
         assert current.log_end_offset == sum(map(len, produced))
         base_of_active = current.segments.active.base_offset
         below = [record.key for record in records if record.offset < base_of_active]
@@ -319,7 +319,7 @@ class TestOtherThread:
         assert not put_in_place(result, NOW_MS)
         assert values(log) == before
 
-    def test_what_grew_again_to_the_same_size_is_not_taken_for_what_was_cleaned(self) -> None:
+    def test_a_regrown_log_is_not_mistaken_for_the_cleaned_log(self) -> None:
         files = MemoryFileSystem()
         log = filled(files)
         plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
@@ -469,7 +469,7 @@ class TestCleaner:
         if result is None:
             with pytest.raises(CleaningAborted):
                 cleaning.run()
-            cleaner.give_up(cleaning.plan)
+            cleaner.cancel(cleaning.plan)
         else:
             assert not cleaner.finish(result, NOW_MS)
         assert directory.cleaner_offset(log.topic_partition) is None
@@ -499,7 +499,7 @@ class TestCleaner:
         files.open = open_and_delete  # type: ignore[method-assign]
         with pytest.raises(CleaningAborted):
             cleaning.run()
-        cleaner.give_up(cleaning.plan)
+        cleaner.cancel(cleaning.plan)
         assert not log.is_being_cleaned
 
     def test_retention_waits_for_the_pass(self) -> None:
@@ -511,7 +511,7 @@ class TestCleaner:
         log.increment_log_start_offset(10)
         assert directory.apply_retention(NOW_MS) == 0
         cleaning.run()
-        cleaner.give_up(cleaning.plan)
+        cleaner.cancel(cleaning.plan)
         assert directory.apply_retention(NOW_MS) > 0
 
     def test_a_damaged_log_does_not_keep_the_others_from_being_compacted(self) -> None:
@@ -616,7 +616,7 @@ class TestCleaner:
         with pytest.raises(OSError, match="injected"):
             cleaning.run()
         files.faults.clear()
-        cleaner.give_up(cleaning.plan)
+        cleaner.cancel(cleaning.plan)
         assert not [n for n in files.list_directory(cleaning.plan.path) if "cleaned" in n]
         assert cleaner.next_pass(NOW_MS) is not None
 

@@ -30,7 +30,7 @@ from spindle.log.formats.checkpoints import (
 )
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
-from spindle.log.producers.verification import NO_TERMS
+from spindle.log.producers.verification import NO_TRANSACTION
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.testing.filesystem import MemoryFileSystem
 
@@ -84,7 +84,7 @@ def filled(files: MemoryFileSystem) -> tuple[Log, Cleaner, DirectoryStore]:
                 "is_transactional": True,
             }
         data = build_batch(some, **producer)
-        terms = verified(log, data) if is_transactional else NO_TERMS
+        terms = verified(log, data) if is_transactional else NO_TRANSACTION
         log.append_as_leader(data, 0, NOW_MS, terms=terms)
         if is_transactional:
             end_transaction(log, 9, is_commit=number % 2 == 0)
@@ -298,7 +298,7 @@ def test_a_truncation_between_any_two_steps_of_a_pass_wins() -> None:
         try:
             result = cleaning.run()
         except CleaningAborted:
-            cleaner.give_up(cleaning.plan)
+            cleaner.cancel(cleaning.plan)
         if files.log is not None:
             files.log = None
             assert result is not None

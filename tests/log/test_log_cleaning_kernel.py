@@ -144,7 +144,7 @@ def files_after(
     patch = pytest.MonkeyPatch()
     if not compiled:
         patch.setattr(cleaning, "new_key_map", DictKeyMap)
-    patch.setattr(cleaning, "_LEAST_READ_BYTES", 1)
+    patch.setattr(cleaning, "_MIN_READ_BYTES", 1)
     with patch.context():
         for now_ms in (NOW_MS, NOW_MS + 1001):
             log.roll(NOW_MS)

@@ -9,7 +9,7 @@ from log_builders import append, new_log, new_storage
 
 from spindle.common.errors import CorruptLog
 from spindle.log.formats.transaction_index import AbortedTransaction
-from spindle.log.handles import FileHandles
+from spindle.log.open_files import FileHandles
 from spindle.log.segments.offset_index import OffsetIndex
 from spindle.log.segments.time_index import TimeIndex
 from spindle.log.segments.transaction_index import TransactionIndex

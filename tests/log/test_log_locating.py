@@ -28,11 +28,11 @@ def add(log: Log, first: int, count: int) -> None:
 
 def check(log: Log, offset: int, max_bytes: int, end_offset: int, least_bytes: int) -> int:
     """Compare what is located with what is read; return its bytes."""
-    found = locate(log, offset, max_bytes, end_offset, least_bytes)
-    if found is None:
+    file_range = locate(log, offset, max_bytes, end_offset, least_bytes)
+    if file_range is None:
         return 0
-    assert least_bytes <= len(found) <= max_bytes
-    records = bytes(found.read())
+    assert least_bytes <= len(file_range) <= max_bytes
+    records = bytes(file_range.read())
     expected = bytes(log.read(offset, max_bytes, end_offset).records)
     assert expected.startswith(records)
     headers = [header for _, header in batches(records)]
@@ -49,7 +49,7 @@ LOG = filled()
     st.integers(0, 3 * BATCHES),
     st.integers(1, 1000),
 )
-def test_what_is_located_is_the_beginning_of_what_is_read(
+def test_a_located_range_is_a_prefix_of_the_read(
     offset: int, max_bytes: int, end_offset: int, least_bytes: int
 ) -> None:
     check(LOG, offset, max_bytes, end_offset, least_bytes)
@@ -59,9 +59,11 @@ def test_a_reader_that_locates_gets_nearly_all_from_files() -> None:
     log = filled()
     offset = located = 0
     while offset < log.log_end_offset:
-        found = locate(log, offset, 1500, log.log_end_offset, 300)
-        records = found.read() if found else log.read(offset, 1500, log.log_end_offset).records
-        located += len(found) if found else 0
+        file_range = locate(log, offset, 1500, log.log_end_offset, 300)
+        records = (
+            file_range.read() if file_range else log.read(offset, 1500, log.log_end_offset).records
+        )
+        located += len(file_range) if file_range else 0
         (first, *_), last = (header for _, header in batches(records)), None
         assert first.base_offset == offset
         for _, last in batches(records):
@@ -73,8 +75,8 @@ def test_a_reader_that_locates_gets_nearly_all_from_files() -> None:
 def test_nothing_at_or_above_the_end_is_located() -> None:
     log = filled()
     for end_offset in range(0, log.log_end_offset, 3):
-        found = locate(log, 0, 10**6, end_offset, 1)
-        last = list(batches(found.read()))[-1][1] if found else None
+        file_range = locate(log, 0, 10**6, end_offset, 1)
+        last = list(batches(file_range.read()))[-1][1] if file_range else None
         assert last is None or last.last_offset < end_offset
 
 

@@ -155,7 +155,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def every_record_is_there(self) -> None:
         log = self.log
-        found: dict[int, tuple[int, str]] = {}
+        result: dict[int, tuple[int, str]] = {}
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             data = log.read(offset, 150, log.log_end_offset).records
@@ -164,17 +164,17 @@ class LogMachine(RuleBasedStateMachine):
             assert data, f"nothing at offset {offset} of {log!r}"
             for record in decode(data):
                 if record.offset >= log.log_start_offset:
-                    found[record.offset] = (record.timestamp_ms, (record.value or b"").decode())
+                    result[record.offset] = (record.timestamp_ms, (record.value or b"").decode())
             offset = max(header.next_offset for _, header in batches(data))
         expected = {at: r for at, r in self.records.items() if at >= log.log_start_offset}
-        assert found == expected
+        assert result == expected
 
     @invariant()
     def times_lead_to_the_first_record(self) -> None:
         for at in (0, 250, 500):
             matching = [o for o, (time, _) in self.records.items() if time >= NOW_MS + at]
-            found = search(self.log, NOW_MS + at)
-            assert (found.offset if found else None) == min(matching, default=None)
+            result = search(self.log, NOW_MS + at)
+            assert (result.offset if result else None) == min(matching, default=None)
 
 
 TestLogMachine = LogMachine.TestCase

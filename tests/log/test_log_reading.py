@@ -99,8 +99,8 @@ def test_a_gap_leads_to_the_next_batch() -> None:
         record = SimpleRecord(b"k", str(offset).encode(), NOW_MS)
         log.append_as_follower(build_batch([record], base_offset=offset), 0)
     assert len(log.segments) == 2
-    for asked, found in ((0, 5), (5, 5), (6, 20), (21, 2**31 + 50), (2**31, 2**31 + 50)):
-        assert log.read(asked, 1, log.log_end_offset).first_offset == found
+    for asked, number in ((0, 5), (5, 5), (6, 20), (21, 2**31 + 50), (2**31, 2**31 + 50)):
+        assert log.read(asked, 1, log.log_end_offset).first_offset == number
 
 
 @pytest.mark.parametrize(("at", "written"), [(16, b"\x07"), (8, b"\0\0\0\5"), (8, b"\xff" * 4)])
@@ -196,8 +196,8 @@ class TestTimestamps:
         for at in times:
             append(log, "v", at_ms=at)
         after = [offset for offset, at in enumerate(times) if at >= asked]
-        found = search(log, asked)
-        assert (found.offset if found else None) == (after[0] if after else None)
+        result = search(log, asked)
+        assert (result.offset if result else None) == (after[0] if after else None)
         largest = search(log, None)
         assert largest is not None
         assert (largest.timestamp_ms, largest.offset) == (max(times), times.index(max(times)))

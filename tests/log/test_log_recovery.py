@@ -64,10 +64,10 @@ def test_a_closed_log_has_trimmed_indexes_with_a_final_time_entry() -> None:
     files = MemoryFileSystem()
     log = filled(files, 3, ONE_SEGMENT)
     log.close()
-    found = sizes(files)
-    assert found["00000000000000000000.index"] == 16
-    assert found["00000000000000000000.timeindex"] == 24
-    assert found["00000000000000000003.snapshot"] == 10
+    result = sizes(files)
+    assert result["00000000000000000000.index"] == 16
+    assert result["00000000000000000000.timeindex"] == 24
+    assert result["00000000000000000003.snapshot"] == 10
     loaded = reload(files, ONE_SEGMENT, is_clean=True)
     assert loaded.segments.active.max_timestamp == NOW_MS + 2
     assert search(loaded, None) == (NOW_MS + 2, 2, 0)
@@ -331,8 +331,8 @@ def test_an_index_that_turns_out_to_be_wrong_is_rebuilt(
     for entry in range(0, len(good) - 8, 8):
         files.open(path).pwrite(pack(">i", position), entry + 4)
     loaded = reload(files, ONE_SEGMENT, is_clean=True)
-    (found,) = [header for _, header in batches(loaded.read(10, 1, 30).records)]
-    assert found.base_offset <= 10 <= found.last_offset
+    (result,) = [header for _, header in batches(loaded.read(10, 1, 30).records)]
+    assert result.base_offset <= 10 <= result.last_offset
     assert "0.index does not fit its segment: rebuilt from it" in caplog.text
     assert files.read_bytes(path) == good
     assert append(loaded, "next") == 30
@@ -384,7 +384,7 @@ class TestInterruptedCompaction:
         ]
         assert not [name for name in files.list_directory(PATH) if name.endswith(".swap")]
 
-    def test_what_was_only_cleaned_is_dropped(self) -> None:
+    def test_cleaned_files_without_a_swap_are_dropped(self) -> None:
         files = MemoryFileSystem()
         bases = self.compacted(files, ".cleaned")
         loaded = reload(files, is_clean=False)

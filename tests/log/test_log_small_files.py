@@ -149,7 +149,9 @@ class TestLeaderEpochs:
         assert again.entries == epochs.entries
 
     @pytest.mark.parametrize("left", [b"", bytes(8)])
-    def test_what_a_power_failure_leaves_of_a_new_file_is_no_history(self, left: bytes) -> None:
+    def test_an_epoch_checkpoint_torn_by_a_power_failure_is_read_as_empty(
+        self, left: bytes
+    ) -> None:
         files = MemoryFileSystem()
         files.make_directories("/log")
         files.write_atomically("/log/leader-epoch-checkpoint", left)

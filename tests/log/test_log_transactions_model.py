@@ -94,7 +94,9 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     def next_of(self, producer: int) -> tuple[int, int]:
         """Return the epoch of a producer, and the sequence that the log expects."""
-        epoch = max((each.epoch for each in self.batches if each.producer == producer), default=0)
+        epoch = max(
+            (batch.epoch for batch in self.batches if batch.producer == producer), default=0
+        )
         entry = self.log.producers.get(producer)
         if entry is None or entry.producer_epoch < epoch:
             return epoch, 0
@@ -164,7 +166,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def advance_high_watermark(self, share: float) -> None:
-        ends = [each.last + 1 for each in self.batches if each.last >= self.high_watermark]
+        ends = [batch.last + 1 for batch in self.batches if batch.last >= self.high_watermark]
         if ends:
             self.high_watermark = ends[int(share * (len(ends) - 1))]
             self.log.update_high_watermark(self.high_watermark)
@@ -184,7 +186,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         span = self.log.log_end_offset - self.high_watermark
         self.log.truncate_to(self.log.log_end_offset - int(span * share), NOW_MS)
         self.loaded_end_offset = self.log.log_end_offset
-        self.batches = [each for each in self.batches if each.last < self.loaded_end_offset]
+        self.batches = [batch for batch in self.batches if batch.last < self.loaded_end_offset]
 
     @rule()
     def expire_producers(self) -> None:
@@ -217,12 +219,12 @@ class TransactionsMachine(RuleBasedStateMachine):
         replica = new_log(self.config, new_storage(self.files))
         start = offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
-            found = self.log.read(offset, fetch_bytes, 2**60).records
-            placed = list(batches(found))
+            result = self.log.read(offset, fetch_bytes, 2**60).records
+            placed = list(batches(result))
             if replica.log_end_offset < placed[0][1].base_offset:
                 replica.truncate_fully_and_start_at(placed[0][1].base_offset)
             position, last = placed[-1]
-            replica.append_as_follower(bytes(found[: position + last.size_bytes]), 0, NOW_MS)
+            replica.append_as_follower(bytes(result[: position + last.size_bytes]), 0, NOW_MS)
             offset = replica.log_end_offset
         if replica.log_end_offset < start:
             replica.truncate_fully_and_start_at(start)
@@ -270,8 +272,8 @@ def consume(log: Log, stable_end: int, fetch_bytes: int) -> list[tuple[int, str]
     seen: list[tuple[int, str]] = []
     offset = log.log_start_offset
     while offset < stable_end:
-        found = log.read(offset, fetch_bytes, stable_end).records
-        headers = [(position, header) for position, header in batches(found)]
+        result = log.read(offset, fetch_bytes, stable_end).records
+        headers = [(position, header) for position, header in batches(result)]
         if not headers:
             break
         end_offset = headers[-1][1].next_offset
@@ -280,7 +282,7 @@ def consume(log: Log, stable_end: int, fetch_bytes: int) -> list[tuple[int, str]
         for position, header in headers:
             while aborted and aborted[0].first_offset < header.next_offset:
                 hidden.add(aborted.pop(0).producer_id)
-            records = decode(found[position : position + header.size_bytes])
+            records = decode(result[position : position + header.size_bytes])
             if header.is_control:
                 marker = read_end_transaction(records[0])
                 if marker is not None and not marker.is_commit:

@@ -13,7 +13,7 @@ from log_builders import (
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
-from spindle.log.producers.verification import NO_TERMS, TransactionTerms
+from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
 from spindle.protocol.records.batch import batches
 
 BIG = LogConfig()
@@ -24,17 +24,17 @@ def transactional(sequence: int = 0, epoch: int = 0) -> bytes:
     return batch("t", producer_id=PRODUCER, sequence=sequence, epoch=epoch, transactional=True)
 
 
-def add(log: Log, terms: TransactionTerms, sequence: int = 0, epoch: int = 0) -> int:
+def add(log: Log, terms: TransactionContext, sequence: int = 0, epoch: int = 0) -> int:
     data = transactional(sequence, epoch)
     return log.append_as_leader(data, 0, NOW_MS, terms=terms).first_offset
 
 
-def begin(log: Log, sequence: int = 0, epoch: int = 0, *, adds: bool = False) -> TransactionTerms:
+def begin(log: Log, sequence: int = 0, epoch: int = 0, *, adds: bool = False) -> TransactionContext:
     return verified(log, transactional(sequence, epoch), adds_partitions=adds)
 
 
 def refusal(
-    log: Log, terms: TransactionTerms = NO_TERMS, sequence: int = 0, epoch: int = 0
+    log: Log, terms: TransactionContext = NO_TRANSACTION, sequence: int = 0, epoch: int = 0
 ) -> ErrorCode:
     end_offset = log.log_end_offset
     with pytest.raises(ApiError) as caught:
@@ -59,7 +59,7 @@ class TestGuard:
         log = new_log(BIG)
         assert add(log, begin(log)) == 0
         assert begin(log, 1).verification is None
-        assert add(log, NO_TERMS, 1) == 1
+        assert add(log, NO_TRANSACTION, 1) == 1
 
     def test_a_late_answer_lets_nothing_into_the_next_transaction(self) -> None:
         log = new_log(BIG)
@@ -90,7 +90,7 @@ class TestGuard:
     def test_another_epoch_needs_its_own(self) -> None:
         log = new_log(BIG)
         add(log, begin(log))
-        assert refusal(log, NO_TERMS, 0, epoch=1) is ErrorCode.INVALID_TXN_STATE
+        assert refusal(log, NO_TRANSACTION, 0, epoch=1) is ErrorCode.INVALID_TXN_STATE
 
     def test_a_fenced_epoch_begins_none(self) -> None:
         log = new_log(BIG)
@@ -111,7 +111,7 @@ class TestGuard:
 
     def test_a_broker_that_does_not_verify_needs_none(self) -> None:
         log = new_log(LogConfig(verifies_transactions=False))
-        assert add(log, NO_TERMS) == 0
+        assert add(log, NO_TRANSACTION) == 0
 
     def test_a_truncated_log_has_none(self) -> None:
         log = new_log(BIG)

@@ -81,7 +81,9 @@ def test_names(place: Place) -> None:
         lambda files, root: files.open(f"{root}/no/f", create=True),
     ],
 )
-def test_what_is_not_there(place: Place, action: Callable[[FileSystem, str], object]) -> None:
+def test_a_missing_file_raises_file_not_found(
+    place: Place, action: Callable[[FileSystem, str], object]
+) -> None:
     with pytest.raises(FileNotFoundError):
         action(*place)
 

@@ -7,7 +7,7 @@ from metadata_history import history, image_of, through_the_log, uuid
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.uuids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
-from spindle.metadata.cluster import amended_directories
+from spindle.metadata.cluster import directories_changed_in_epoch
 from spindle.metadata.configs import ConfigResource
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage, MetadataProvenance
@@ -265,7 +265,10 @@ def test_directories_of_a_broker_are_trusted_if_they_stayed() -> None:
         delta = MetadataDelta(image_of([registered(a, b)]))
         for record in records:
             delta.replay(record, 100)
-        return [(broker, list(trusted)) for broker, trusted in amended_directories(delta.cluster)]
+        return [
+            (broker, list(trusted))
+            for broker, trusted in directories_changed_in_epoch(delta.cluster)
+        ]
 
     assert kept(registered(a, c)) == [(1, [a])]
     assert kept(registered(a, b, c)) == [(1, [a, b])]

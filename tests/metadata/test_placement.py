@@ -88,7 +88,9 @@ def test_the_same_seed_places_the_same() -> None:
         ([], 1, "All brokers are currently fenced, or have all"),
     ],
 )
-def test_what_cannot_be_placed_says_why(usable: list[UsableBroker], factor: int, text: str) -> None:
+def test_an_impossible_placement_says_why(
+    usable: list[UsableBroker], factor: int, text: str
+) -> None:
     with pytest.raises(ApiError) as caught:
         place(usable, 1, factor)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -146,13 +146,19 @@ class Case(NamedTuple):
 
 
 def broker(image: MetadataImage) -> Any:
-    found = image.cluster.brokers.get(3)
-    return found and (found.is_fenced, found.is_in_controlled_shutdown, found.directories)
+    broker = image.cluster.brokers.get(3)
+    return broker and (broker.is_fenced, broker.is_in_controlled_shutdown, broker.directories)
 
 
 def partition(image: MetadataImage) -> Any:
-    found = image.topics.partition(T, 0)
-    return found and (found.isr, found.leader, found.leader_epoch, found.elr, found.last_known_elr)
+    partition = image.topics.partition(T, 0)
+    return partition and (
+        partition.isr,
+        partition.leader,
+        partition.leader_epoch,
+        partition.elr,
+        partition.last_known_elr,
+    )
 
 
 def change(**fields: Any) -> BrokerRegistrationChangeRecord:

@@ -13,7 +13,7 @@ from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapsh
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
-from spindle.raft.election_state import ElectionState
+from spindle.raft.ready import ElectionState
 from spindle.raft.voters import VoterSet
 from spindle.testing.filesystem import Fault, MemoryFileSystem
 
@@ -97,7 +97,7 @@ def test_power_failure_keeps_what_was_flushed() -> None:
     assert stored.log.end == OffsetAndEpoch(12, 3)
 
 
-def test_what_a_start_finds_is_on_the_device_before_it_is_acknowledged() -> None:
+def test_recovered_records_are_flushed_before_they_are_acknowledged() -> None:
     """A process is killed between append and flush; power fails after the restart."""
     files = disk()
     log = filled(files)

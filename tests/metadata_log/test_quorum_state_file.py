@@ -5,7 +5,7 @@ import pytest
 from spindle.common.errors import CorruptLog
 from spindle.common.uuids import parse_uuid
 from spindle.metadata_log.quorum_state import decode_quorum_state, encode_quorum_state
-from spindle.raft.election_state import ElectionState
+from spindle.raft.ready import ElectionState
 from spindle.raft.voters import ReplicaKey
 
 RECORDED = [
@@ -71,7 +71,7 @@ def test_only_the_first_line_counts() -> None:
         ),
     ],
 )
-def test_what_is_no_quorum_state_is_refused(data: bytes, finding: str) -> None:
+def test_an_invalid_quorum_state_file_is_refused(data: bytes, finding: str) -> None:
     with pytest.raises(CorruptLog, match=finding) as caught:
         decode_quorum_state(data, "/d/quorum-state")
     assert caught.value.path == "/d/quorum-state"

@@ -60,7 +60,7 @@ class FakeSource:
         return self.planned
 
     def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
-        return sum(each.end_offset - each.start_offset for each in ranges)
+        return sum(offset_range.end_offset - offset_range.start_offset for offset_range in ranges)
 
     def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
         return [tuple(ranges)]
@@ -123,7 +123,7 @@ def export(
         settings: FileSettings,
         report: Callable[[TaskProgress], None],
     ) -> list[WrittenFile]:
-        files = [file for each in portion for file in write_range(rows, each, settings, 0)]
+        files = [file for planned in portion for file in write_range(rows, planned, settings, 0)]
         meanwhile()
         return files
 
@@ -160,4 +160,4 @@ def offsets_of(table_format: str, path: Path, partition: int = 0) -> list[int]:
 
 def data_files(path: Path) -> set[str]:
     """Return the names of all Parquet files below a table, complete or not, hidden or not."""
-    return {str(found.relative_to(path)) for found in path.rglob("*.parquet*")}
+    return {str(file.relative_to(path)) for file in path.rglob("*.parquet*")}

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from spindle.client.admin.transactions import list_transactions
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.pipeline.brokers.options import broker_read_options
 from spindle.pipeline.sink.driver import abort_batch, commit_batch
 from spindle.pipeline.sink.options import SinkOptions, sink_options
-from spindle.pipeline.sink.register import QueryRegister
 from spindle.pipeline.sink.results import TaskPlace, WrittenRows
+from spindle.pipeline.sink.state_store import QueryRegister
 from spindle.pipeline.sink.task import register_of, write_in_transaction
 from spindle.pipeline.sources.broker import BrokerReader
 
@@ -108,19 +108,19 @@ class SinkRun:
             }
         )
         reader = BrokerReader(options)
-        found: list[str] = []
+        result: list[str] = []
         for partition in reader.partitions():
             for batch in reader.read(partition):
-                found += [value.decode() for value in batch.column("value").to_pylist()]
-        return sorted(found)
+                result += [value.decode() for value in batch.column("value").to_pylist()]
+        return sorted(result)
 
     def open_transactions(self) -> list[str]:
         """Return the ids of the query's open transactions."""
         with WireClient(client_settings({"bootstrap.servers": self.bootstrap})) as client:
             return [
-                each.transactional_id
-                for each in list_transactions(client, states=["Ongoing"])
-                if self.query in each.transactional_id
+                transaction.transactional_id
+                for transaction in list_transactions(client, states=["Ongoing"])
+                if self.query in transaction.transactional_id
             ]
 
     def ask_register(self, question: Callable[[QueryRegister], Any]) -> Any:

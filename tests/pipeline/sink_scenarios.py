@@ -14,12 +14,12 @@ import pytest
 from sink_run import Crash, SinkRun, arrow_rows, crash_after
 
 from spindle.client.admin.transactions import describe_transaction, terminate_transaction
+from spindle.client.blocking.transactions import ProducerTransaction
 from spindle.client.transactions import TransactionEnd
-from spindle.client.wire.transactions import ProducerTransaction
 from spindle.pipeline.sink import driver
 from spindle.pipeline.sink.errors import InputChanged, OutcomeUnknown, SinkError, SinkReplaced
-from spindle.pipeline.sink.register import QueryRegister
 from spindle.pipeline.sink.results import WrittenRows
+from spindle.pipeline.sink.state_store import QueryRegister
 
 Scenario = Callable[[SinkRun, pytest.MonkeyPatch], None]
 
@@ -36,9 +36,9 @@ def check_once(run: SinkRun, expected: list[str] = ALL) -> None:
 def check_committed(run: SinkRun, expected: list[str]) -> None:
     """Check the rows when they are visible: a coordinator answers before it writes the markers."""
     deadline = time.monotonic() + WAIT_S
-    while len(found := run.committed()) < len(expected) and time.monotonic() < deadline:
+    while len(result := run.committed()) < len(expected) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert found == expected, found
+    assert result == expected, result
 
 
 def rows_are_visible_when_the_driver_commits(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def the_driver_dies_before_the_decision(run: SinkRun, patch: pytest.MonkeyPatch)
 def the_driver_dies_while_it_decides(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
     results = run.tasks(0, PARTS)
     with patch.context() as inner:
-        inner.setattr("spindle.pipeline.sink.register.ProducerTransaction.end", _never_called)
+        inner.setattr("spindle.pipeline.sink.state_store.ProducerTransaction.end", _never_called)
         with pytest.raises(Crash):
             run.commit(results)
     run.restarted("second").batch(0, PARTS)
@@ -111,7 +111,7 @@ def the_driver_dies_before_spark_notes_the_batch(run: SinkRun, patch: pytest.Mon
 def _replay_writes_nothing(run: SinkRun) -> None:
     second = run.restarted("second")
     results = second.tasks(0, [["other"], ["rows"], [], ["too"]])
-    assert all(each is not None and each.identity is None for each in results)
+    assert all(result is not None and result.identity is None for result in results)
     second.commit(results)
     check_once(run)
     second.batch(1, [["g"]])
@@ -207,8 +207,10 @@ def an_outcome_that_is_recorded_is_not_asked_for_again(
         state = register.read()
         assert state is not None
         assert state.decision is not None
-        for each in state.decision.transactions:
-            terminate_transaction(register.client, register.transactional_id(run.run, each.attempt))
+        for transaction in state.decision.transactions:
+            terminate_transaction(
+                register.client, register.transactional_id(run.run, transaction.attempt)
+            )
 
     run.ask_register(forget)
     run.restarted("third").batch(0, PARTS)
@@ -231,7 +233,11 @@ def somebody_else_ends_a_decided_transaction(run: SinkRun, patch: pytest.MonkeyP
     _die_in_the_middle(run, patch, 0)
 
     def terminate(register: QueryRegister) -> None:
-        (name,) = (each for each in run.open_transactions() if f"-{run.run}-1-0" in each)
+        (name,) = (
+            transaction
+            for transaction in run.open_transactions()
+            if f"-{run.run}-1-0" in transaction
+        )
         terminate_transaction(register.client, name)
 
     run.ask_register(terminate)

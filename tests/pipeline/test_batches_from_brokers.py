@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from wire_broker import WireBroker
 
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.brokers.segments_fallback import BatchesThroughBrokers
 from spindle.pipeline.segments.discovery import DirectoryIdentity
+from spindle.pipeline.segments.failover import ReadSettings
 from spindle.pipeline.segments.ranges import SegmentRange
-from spindle.pipeline.segments.resuming import ReadSettings
 from spindle.pipeline.sources.batches import BrokerBatchesPlan
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
@@ -51,31 +51,31 @@ def rows(broker: WireBroker, **extra: str) -> list[dict[str, Any]]:
 
 
 def test_every_batch_is_a_row_once(broker: WireBroker) -> None:
-    found = rows(broker)
-    assert [(row["partition"], row["baseOffset"]) for row in found] == [
+    result = rows(broker)
+    assert [(row["partition"], row["baseOffset"]) for row in result] == [
         (partition, base) for partition in (0, 1) for base in range(0, 400, 10)
     ]
-    assert {row["codec"] for row in found} == {"none", "gzip"}
-    assert found[0]["position"] is None
-    assert found[0]["crcOk"] is None
-    assert sum(row["rowCount"] for row in found) == 800
+    assert {row["codec"] for row in result} == {"none", "gzip"}
+    assert result[0]["position"] is None
+    assert result[0]["crcOk"] is None
+    assert sum(row["rowCount"] for row in result) == 800
 
 
 def test_counts_end_where_the_offsets_and_times_of_the_options_do(broker: WireBroker) -> None:
-    found = rows(
+    result = rows(
         broker,
         startingOffsets='{"a":{"0":15,"1":399}}',
         endingOffsets='{"a":{"0":42,"1":400}}',
         checkCrcs="true",
     )
-    assert [(row["baseOffset"], row["rowCount"]) for row in found] == [
+    assert [(row["baseOffset"], row["rowCount"]) for row in result] == [
         (10, 5),
         (20, 10),
         (30, 10),
         (40, 2),
         (390, 1),
     ]
-    assert all(row["crcOk"] and row["recordCount"] == 10 for row in found)
+    assert all(row["crcOk"] and row["recordCount"] == 10 for row in result)
     assert sum(row["rowCount"] for row in rows(broker, minTimestamp="1395")) == 10
 
 
@@ -84,6 +84,6 @@ def test_a_range_of_a_directory_that_is_not_here_comes_from_the_broker(broker: W
     home = DirectoryIdentity(None, 1, None)
     topic_id = broker.topic_ids[TOPIC]
     piece = SegmentRange(TopicPartition(TOPIC, 0), topic_id, home, "/none/a-0", 20, 50)
-    found = [row for batch in way(piece, ReadSettings(("baseOffset", "rowCount"), ()))
+    result = [row for batch in way(piece, ReadSettings(("baseOffset", "rowCount"), ()))
              for row in batch.to_pylist()]  # fmt: skip
-    assert found == [{"baseOffset": base, "rowCount": 10} for base in (20, 30, 40)]
+    assert result == [{"baseOffset": base, "rowCount": 10} for base in (20, 30, 40)]

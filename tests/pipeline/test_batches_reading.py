@@ -18,11 +18,11 @@ from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.batch_columns import BATCH_COLUMNS, BATCH_TYPES
 from spindle.pipeline.records.columns import arrow_schema
 from spindle.pipeline.segments.batch_reader import read_batch_ranges
+from spindle.pipeline.segments.failover import read_settings
 from spindle.pipeline.segments.options import parse_batch_options, parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.ranges import plan_tasks, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges
-from spindle.pipeline.segments.resuming import read_settings
 from spindle.protocol.records.batch import HEADER_BYTES, read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch, rebuild_batch
 from spindle.protocol.records.record import decode_records
@@ -46,12 +46,12 @@ def read(writer: ReplicaWriter, **extra: object) -> list[dict[str, Any]]:
     settings = read_settings(options).with_timestamps(
         filters.min_timestamp_ms, filters.max_timestamp_ms
     )
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for task in plan_tasks(options, resolved):
         for batch in read_batch_ranges(task, settings):
             assert batch.schema == arrow_schema(options.columns, BATCH_TYPES)
-            found += batch.to_pylist()
-    return found
+            result += batch.to_pylist()
+    return result
 
 
 def row_count(writer: ReplicaWriter, **extra: object) -> int:
@@ -77,7 +77,7 @@ def compacted(base_offset: int, left: list[int]) -> bytes:
     """Return a batch of ten offsets of which compaction has left some."""
     written = build_batch(simple_records(10), base_offset=base_offset)
     header = read_header(written)
-    kept = [each for each in decode_records(written, 0, header) if each.offset in left]
+    kept = [record for record in decode_records(written, 0, header) if record.offset in left]
     return rebuild_batch(header, kept)
 
 
@@ -123,8 +123,8 @@ def test_no_batch_is_missing_or_twice_however_tasks_are_cut(
     for first in (0, 400, 800):
         writer.append_records(simple_records(400, first=first))
         writer.roll()
-    found = [row["baseOffset"] for row in read(writer, taskBytes=task_bytes)]
-    assert found == list(range(0, 1200, 10))
+    result = [row["baseOffset"] for row in read(writer, taskBytes=task_bytes)]
+    assert result == list(range(0, 1200, 10))
 
 
 def test_batches_larger_than_the_window_are_passed_by(writer: ReplicaWriter) -> None:

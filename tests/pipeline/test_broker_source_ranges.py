@@ -29,10 +29,10 @@ def ranges_of(*bounds: tuple[int, int]) -> list[OffsetRange]:
 def offsets_of(tasks: list[tuple[OffsetRange, ...]]) -> list[tuple[int, int]]:
     """Return every (partition, offset) in the order of the tasks."""
     return [
-        (each.partition.partition, offset)
+        (part.partition.partition, offset)
         for task in tasks
-        for each in task
-        for offset in range(each.start_offset, each.end_offset)
+        for part in task
+        for offset in range(part.start_offset, part.end_offset)
     ]
 
 
@@ -71,12 +71,16 @@ def test_splitting_by_bytes_keeps_every_offset(
     bounds: list[tuple[int, int]], bytes_per_offset: list[float], cores: int
 ) -> None:
     ranges = ranges_of(*bounds)
-    weights = {each.partition: w for each, w in zip(ranges, bytes_per_offset, strict=False)}
+    weights = {
+        offset_range.partition: w for offset_range, w in zip(ranges, bytes_per_offset, strict=False)
+    }
     tasks = split_by_bytes(ranges, weights, tasks_for(size_of(ranges, weights), cores))
     assert offsets_of(tasks) == offsets_of([tuple(ranges)])
     assert all(tasks)
-    assert all(each.size > 0 for task in tasks for each in task)
-    total_bytes = sum(each.size * weights[each.partition] for each in ranges)
+    assert all(part.size > 0 for task in tasks for part in task)
+    total_bytes = sum(
+        offset_range.size * weights[offset_range.partition] for offset_range in ranges
+    )
     assert len(tasks) <= max(2 * cores, math.ceil(total_bytes / (256 * MIB)))
 
 
@@ -123,9 +127,9 @@ def test_one_large_partition_uses_every_core() -> None:
 
 def test_many_small_partitions_share_tasks() -> None:
     ranges = ranges_of(*[(0, 1000)] * 64)
-    weights = {each.partition: 100.0 for each in ranges}
+    weights = {offset_range.partition: 100.0 for offset_range in ranges}
     tasks = split_by_bytes(ranges, weights, 2)
-    assert [sum(each.size for each in task) for task in tasks] == [32_000, 32_000]
+    assert [sum(part.size for part in task) for task in tasks] == [32_000, 32_000]
 
 
 def test_a_partition_with_large_records_is_cut_finer() -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from wire_broker import WireBroker
 
+from spindle.client.blocking.fetcher import NoProgress
 from spindle.client.errors import ConnectionLost
-from spindle.client.wire.fetcher import NoProgress
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.brokers.options import broker_read_options
@@ -68,19 +68,19 @@ def options(broker: WireBroker, **given: str) -> Any:
 def plan(broker: WireBroker, **given: str) -> list[tuple[int, int, int]]:
     tasks = plan_tasks(options(broker, **given), sleep=lambda _: None)
     return [
-        (each.partition.partition, each.start_offset, each.end_offset)
+        (part.partition.partition, part.start_offset, part.end_offset)
         for task in tasks
-        for each in task
+        for part in task
     ]
 
 
 def rows(broker: WireBroker, **given: str) -> list[dict[str, Any]]:
     parsed = options(broker, **given)
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for task in plan_tasks(parsed):
         for batch in read_ranges(parsed, task):
-            found.extend(batch.to_pylist())
-    return found
+            rows.extend(batch.to_pylist())
+    return rows
 
 
 # ---------------------------------------------------------------- planning
@@ -205,16 +205,16 @@ def test_rows_are_those_of_the_built_in_source(broker: WireBroker) -> None:
             ]
         )
     )
-    found = rows(broker, subscribe="rows", includeHeaders="true")
-    assert [row["key"] for row in found] == [b"k", None, b""]
-    assert [row["value"] for row in found] == [b"v", None, b""]
-    assert [row["offset"] for row in found] == [0, 1, 2]
-    assert {(row["topic"], row["partition"], row["timestampType"]) for row in found} == {
+    result = rows(broker, subscribe="rows", includeHeaders="true")
+    assert [row["key"] for row in result] == [b"k", None, b""]
+    assert [row["value"] for row in result] == [b"v", None, b""]
+    assert [row["offset"] for row in result] == [0, 1, 2]
+    assert {(row["topic"], row["partition"], row["timestampType"]) for row in result} == {
         ("rows", 3, 0)
     }
-    milliseconds = [round(row["timestamp"].timestamp() * 1000) for row in found]
+    milliseconds = [round(row["timestamp"].timestamp() * 1000) for row in result]
     assert milliseconds == [TIME_MS, -1, TIME_MS + 1]
-    assert [row["headers"] for row in found] == [
+    assert [row["headers"] for row in result] == [
         [{"key": "h", "value": b"1"}, {"key": "h", "value": None}],
         None,
         None,
@@ -222,12 +222,12 @@ def test_rows_are_those_of_the_built_in_source(broker: WireBroker) -> None:
 
 
 def test_ranges_are_cut_inside_batches(broker: WireBroker) -> None:
-    found = rows(
+    result = rows(
         broker,
         startingOffsets=per_partition(p0=7, p1=38),
         endingOffsets=per_partition(p0=23, p1=-1),
     )
-    assert [row["offset"] for row in found] == [*range(7, 23), 38, 39]
+    assert [row["offset"] for row in result] == [*range(7, 23), 38, 39]
 
 
 def test_columns_shrink_the_rows(broker: WireBroker) -> None:
@@ -266,14 +266,14 @@ def marker(offset: int, *, commit: bool) -> bytes:
 
 def test_read_committed_leaves_out_what_was_aborted(broker: WireBroker) -> None:
     transactional_log(broker)
-    found = rows(broker, subscribe="tx", isolationLevel="read_committed")
-    assert [row["offset"] for row in found] == [*range(11, 21), *range(22, 32)]
+    result = rows(broker, subscribe="tx", isolationLevel="read_committed")
+    assert [row["offset"] for row in result] == [*range(11, 21), *range(22, 32)]
 
 
 def test_read_uncommitted_returns_everything_but_markers(broker: WireBroker) -> None:
     transactional_log(broker)
-    found = rows(broker, subscribe="tx")
-    assert [row["offset"] for row in found] == [*range(10), *range(11, 21), *range(22, 32)]
+    result = rows(broker, subscribe="tx")
+    assert [row["offset"] for row in result] == [*range(10), *range(11, 21), *range(22, 32)]
 
 
 def test_gaps_of_compaction_are_no_loss(broker: WireBroker) -> None:
@@ -290,18 +290,18 @@ def filtered(broker: WireBroker, filters: PushedFilters) -> tuple[list[tuple[int
     """Return partition and offset of the rows, and the number of planned offsets."""
     parsed = options(broker)
     tasks = plan_tasks(parsed, filters)
-    found = [
+    result = [
         (row["partition"], row["offset"])
         for task in tasks
         for batch in read_ranges(parsed, task, filters)
         for row in batch.to_pylist()
     ]
-    return found, sum(each.size for task in tasks for each in task)
+    return result, sum(part.size for task in tasks for part in task)
 
 
 def test_bounds_on_times_as_options(broker: WireBroker) -> None:
-    found = rows(broker, minTimestamp=str(TIME_MS + 8), maxTimestamp=str(TIME_MS + 11))
-    assert [row["offset"] for row in found] == [8, 9, 10, 11, 8, 9, 10, 11]
+    result = rows(broker, minTimestamp=str(TIME_MS + 8), maxTimestamp=str(TIME_MS + 11))
+    assert [row["offset"] for row in result] == [8, 9, 10, 11, 8, 9, 10, 11]
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def read_again(broker: WireBroker, plan: Any, parsed: Any) -> list[tuple[int, in
 
 
 @pytest.mark.parametrize("min_partitions", [None, "5"])
-def test_what_arrives_after_planning_is_read(
+def test_records_that_arrive_after_planning_are_read(
     broker: WireBroker, min_partitions: str | None
 ) -> None:
     broker.log("a", 2)
@@ -367,7 +367,7 @@ def test_what_arrives_after_planning_is_read(
     assert sorted(read_again(broker, tasks, parsed)) == sorted(before + new)
 
 
-def test_what_is_gone_from_the_start_is_no_loss_to_a_read_from_earliest(
+def test_a_read_from_earliest_ignores_records_deleted_before_it_starts(
     broker: WireBroker,
 ) -> None:
     parsed = options(broker, minPartitions="4")
@@ -428,11 +428,11 @@ def test_records_removed_during_the_read(broker: WireBroker) -> None:
             with pytest.raises(expected):
                 offsets(reading)
             continue
-        found = first + offsets(reading)
-        assert found[0] == 0
-        assert found[-5:] == [395, 396, 397, 398, 399]
-        assert found == sorted(set(found))
-        assert len(found) < 400
+        result = first + offsets(reading)
+        assert result[0] == 0
+        assert result[-5:] == [395, 396, 397, 398, 399]
+        assert result == sorted(set(result))
+        assert len(result) < 400
 
 
 def test_a_truncated_log(broker: WireBroker) -> None:
@@ -482,11 +482,11 @@ def test_a_corrupt_batch_is_left_out_or_has_a_row(broker: WireBroker) -> None:
         batch = bytearray(numbered_batch(base, 10))
         batch[-1] ^= base == 10
         log.append(bytes(batch))
-    found = rows(broker, subscribe="bad", corruptBatches="skip", columns="offset")
-    assert [row["offset"] for row in found] == [*range(10), *range(20, 30)]
-    found = rows(broker, subscribe="bad", corruptBatches="permissive", columns="offset,value")
-    (bad,) = [row for row in found if row["corruption"] is not None]
-    assert (bad["offset"], bad["value"], len(found)) == (10, None, 21)
+    result = rows(broker, subscribe="bad", corruptBatches="skip", columns="offset")
+    assert [row["offset"] for row in result] == [*range(10), *range(20, 30)]
+    result = rows(broker, subscribe="bad", corruptBatches="permissive", columns="offset,value")
+    (bad,) = [row for row in result if row["corruption"] is not None]
+    assert (bad["offset"], bad["value"], len(result)) == (10, None, 21)
     assert bad["corruption"]["lastOffset"] == 19
     assert bad["corruption"]["reason"].startswith("the checksum is wrong")
     assert bad["corruption"]["file"] is None

@@ -79,9 +79,9 @@ def test_rows_and_schema(spark: Any, broker: WireBroker) -> None:
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
         "timestamp:timestamp,timestampType:int,headers:array<struct<key:string,value:binary>>>"
     )
-    found = sorted(rows.collect(), key=lambda row: (row.partition, row.offset))
-    assert len(found) == 2 * RECORDS_PER_PARTITION
-    row = found[RECORDS_PER_PARTITION + 7]
+    result = sorted(rows.collect(), key=lambda row: (row.partition, row.offset))
+    assert len(result) == 2 * RECORDS_PER_PARTITION
+    row = result[RECORDS_PER_PARTITION + 7]
     assert (bytes(row.key), bytes(row.value), row.topic) == (b"k7", b"v7", "a")
     assert (row.partition, row.offset, row.timestampType) == (1, 7, 0)
     assert row.timestamp.astimezone(UTC) == datetime.fromtimestamp((TIME_MS + 7) / 1000, UTC)
@@ -169,7 +169,7 @@ def test_a_stream_runs_and_resumes(spark: Any, broker: WireBroker, tmp_path: Pat
         return query
 
     first = run(startingOffsets="earliest", maxOffsetsPerTrigger="1500")
-    assert [each.numInputRows for each in first.recentProgress] == [1500, 500]
+    assert [progress.numInputRows for progress in first.recentProgress] == [1500, 500]
     (source,) = first.recentProgress[0].sources
     assert json.loads(source.latestOffset) == {"a": {"0": 1000, "1": 1000}}
     assert json.loads(source.endOffset)["a"] == {"0": 750, "1": 750}

@@ -24,7 +24,7 @@ from spindle.pipeline.streaming.options import stream_read_options
 SERVERS = {"kafka.bootstrap.servers": "h:1"}
 REQUIRED = SERVERS | {"subscribe": "a"}
 A0, A1, A5 = (TopicPartition("a", number) for number in (0, 1, 5))
-LARGEST = 2**63 - 1
+MAX_OFFSET = 2**63 - 1
 
 
 def stream_read(given: Mapping[str, str]) -> Any:
@@ -85,14 +85,14 @@ def test_selections_that_are_refused(
     [
         ({"startingOffsets": " Earliest "}, AtPosition(EARLIEST)),
         ({"startingOffsets": '{"a": {"0": 23, "1": -2}}'}, AtOffsets({A0: 23, A1: EARLIEST})),
-        ({"startingOffsets": f'{{"a": {{"0": {LARGEST}}}}}'}, AtOffsets({A0: LARGEST})),
+        ({"startingOffsets": f'{{"a": {{"0": {MAX_OFFSET}}}}}'}, AtOffsets({A0: MAX_OFFSET})),
         ({"startingOffsets": '{"a": {"+1": 1, "05": 2}}'}, AtOffsets({A1: 1, A5: 2})),
         ({"startingOffsets": "{}"}, AtOffsets({})),
         ({"startingOffsetsByTimestamp": '{"a": {"0": 5}}'}, AtTimes({A0: 5})),
         ({"startingTimestamp": " 7 "}, AtTime(7)),
         ({"startingTimestamp": "+7"}, AtTime(7)),
         ({"startingTimestamp": "٧"}, AtTime(7)),
-        ({"startingTimestamp": str(LARGEST)}, AtTime(LARGEST)),
+        ({"startingTimestamp": str(MAX_OFFSET)}, AtTime(MAX_OFFSET)),
     ],
 )
 def test_starts(
@@ -113,7 +113,7 @@ def test_starts(
         ('{"a": {"x": 1}}', "option startingOffsets: a has partition 'x', want an integer from 0"),
         ('{"a": {" 1": 1}}', "a has partition ' 1', want an integer from 0 to 2147483647"),
         ('{"a": {"2147483648": 1}}', "a has partition '2147483648', want an integer from 0"),
-        ('{"a": {"0": -3}}', f"a-0 has -3, want an offset from 0 to {LARGEST}"),
+        ('{"a": {"0": -3}}', f"a-0 has -3, want an offset from 0 to {MAX_OFFSET}"),
         ('{"a": {"0": 9223372036854775808}}', "a-0 has 9223372036854775808, want an offset"),
         ('{"a": {"0": 1.5}}', "a-0 has 1.5, want an offset"),
         ('{"a": {"0": "1"}}', "a-0 has '1', want an offset"),
@@ -133,7 +133,7 @@ def test_offsets_that_are_refused(
 
 @every_source
 @pytest.mark.parametrize(
-    "text", ["", "-5", "5_0", "5.0", "yesterday", str(LARGEST + 1), "9" * 5000]
+    "text", ["", "-5", "5_0", "5.0", "yesterday", str(MAX_OFFSET + 1), "9" * 5000]
 )
 def test_times_that_are_refused(parse: Callable[[Mapping[str, str]], Any], text: str) -> None:
     complaint = "want milliseconds since 1970 as an integer from 0 to 9223372036854775807"
@@ -154,7 +154,7 @@ def test_times_that_are_refused(parse: Callable[[Mapping[str, str]], Any], text:
         ({"minPartitions": "2147483648"}, "option minPartitions: 2147483648, want 1 to 2147483647"),
         ({"minPartitions": "many"}, "option minPartitions: 'many', want an integer from 1 to"),
         ({"minPartitions": " 5"}, "option minPartitions: ' 5', want an integer from 1 to"),
-        ({"minTimestamp": "-1"}, f"option minTimestamp: -1, want 0 to {LARGEST}"),
+        ({"minTimestamp": "-1"}, f"option minTimestamp: -1, want 0 to {MAX_OFFSET}"),
         ({"isolationLevel": "x"},
          "option isolationLevel: 'x', want read_uncommitted or read_committed"),
         ({"isolationLevel": "read_committed", "kafka.isolation.level": "read_uncommitted"},
@@ -236,7 +236,7 @@ def test_a_process_warns_once_of_an_option() -> None:
         warnings.simplefilter("default")
         for _ in range(2):
             warn_of_unknown_options({"kafka.securty.protocol": "SSL"}, ())
-    assert [str(each.message) for each in told] == [
+    assert [str(warning.message) for warning in told] == [
         "option kafka.securty.protocol has no effect; is kafka.security.protocol meant?"
     ]
-    assert [(each.filename, each.line) for each in told] == [("spindle", None)]
+    assert [(warning.filename, warning.line) for warning in told] == [("spindle", None)]

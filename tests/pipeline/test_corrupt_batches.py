@@ -13,11 +13,11 @@ from log_directory_files import ReplicaWriter, corrupt_byte, format_directory, s
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.columns import arrow_schema
+from spindle.pipeline.segments.failover import read_settings
 from spindle.pipeline.segments.options import parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.ranges import plan_tasks, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges
-from spindle.pipeline.segments.resuming import read_settings
 from spindle.protocol.records.batch import CRC_COVERS_FROM, CRC_POSITION, batches
 
 T0 = TopicPartition("topic", 0)
@@ -56,8 +56,8 @@ def segment(replica: Path, base: int) -> Path:
 
 def place(replica: Path, base: int, batch: int) -> tuple[int, int]:
     """Return position and size of a batch of a segment, by its index."""
-    found = list(batches(segment(replica, base).read_bytes()))[batch]
-    return found[0], found[1].size_bytes
+    result = list(batches(segment(replica, base).read_bytes()))[batch]
+    return result[0], result[1].size_bytes
 
 
 def wrong_checksum(replica: Path) -> tuple[int, int]:
@@ -174,9 +174,9 @@ def test_a_row_says_where_the_corrupt_batch_is(replica: Path, damage: Damage) ->
     assert corruption["file"] == str(segment(replica, base))
     assert corruption["baseOffset"] == base + 10 * batch
     assert corruption["reason"]
-    found = segment(replica, base).read_bytes()
+    result = segment(replica, base).read_bytes()
     at = corruption["position"]
-    assert found[at : at + len(corruption["data"])] == corruption["data"]
+    assert result[at : at + len(corruption["data"])] == corruption["data"]
     assert (bad["topic"], bad["partition"], bad["offset"]) == ("topic", 0, base + 10 * batch)
     assert (bad["key"], bad["value"], bad["timestamp"], bad["crc"]) == (None,) * 4
     assert (bad["broker"], bad["segment"], bad["position"]) == (3, f"{base:020d}.log", at)

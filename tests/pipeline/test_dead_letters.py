@@ -83,8 +83,8 @@ class Exports:
             given["partition_by"] = partition_by
         source, settings = source_and_settings(options, given, table)
         letters = table_of(self.format, Path(dead_letters_of(str(self.path))))
-        for kind, each in (("letters", letters), ("table", table)):
-            self._watch(kind, each, before_commit)
+        for kind, export_table in (("letters", letters), ("table", table)):
+            self._watch(kind, export_table, before_commit)
         dead_letters = letters if settings.has_dead_letters else None
         return exporter.run_export(None, source, table, settings, None, dead_letters)
 
@@ -141,8 +141,8 @@ def tasks_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return [
             file
             for task in tasks
-            for each in task
-            for file in write_range(source, each, settings, 0)
+            for part in task
+            for file in write_range(source, part, settings, 0)
         ]
 
     monkeypatch.setattr(exporter, "write_files", write_files)
@@ -165,7 +165,7 @@ def test_bad_records_go_into_the_table_beside(exports: Exports) -> None:
     (row,) = [row for row in rows_of(exports.format, exports.path).to_pylist() if row["id"] == 38]
     assert (row["partition"], row["offset"]) == (1, 18)
     letters = rows_of(exports.format, Path(dead_letters_of(str(exports.path)))).to_pylist()
-    (letter,) = [each for each in letters if each["offset"] == 17]
+    (letter,) = [letter for letter in letters if letter["offset"] == 17]
     assert letter.pop("timestamp").timestamp() == 1_700_000_000.017
     assert letter == {
         "topic": "t", "partition": 0, "offset": 17, "key": b"k17", "value": b'{"id": "bad 17"}',
@@ -225,9 +225,9 @@ def test_of_two_runs_at_a_time_one_is_refused(
     with pytest.raises(ExportConflict):
         delta_exports.run(before_commit=other)
     delta_exports.run(schema)
-    found = delta_exports.offsets(delta_exports.path)
+    offsets = delta_exports.offsets(delta_exports.path)
     dead = delta_exports.offsets(Path(dead_letters_of(str(delta_exports.path))))
-    assert sorted(found + dead) == list(range(40))
+    assert sorted(offsets + dead) == list(range(40))
 
 
 def test_without_dead_letters_a_bad_record_fails_or_is_kept(delta_exports: Exports) -> None:
@@ -353,7 +353,7 @@ def test_a_corrupt_batch_is_a_dead_letter(delta_exports: Exports) -> None:
         delta_exports.run(offsets=1000)
     delta_exports.run(offsets=1000, corruptBatches="dead_letters")
     letters = DeltaTable(dead_letters_of(str(delta_exports.path))).to_pyarrow_table().to_pylist()
-    (letter,) = [each for each in letters if each["offset"] == 20]
+    (letter,) = [letter for letter in letters if letter["offset"] == 20]
     assert letter["reason"].startswith("corrupt batch: ")
     assert b'?"id": 20}' in letter["value"]
     rows = rows_of("delta", delta_exports.path).to_pylist()
@@ -380,7 +380,7 @@ def test_names_with_dots_are_columns_of_their_own_unless_the_format_joins_names(
     (row,) = [row for row in read_rows(exports) if row["offset"] == 22 and row["partition"] == 0]
     assert row["a.b"] == 1
     letters = exports.letters()
-    assert all("two fields have the path 'a.b'" in each["reason"] or joins for each in letters)
+    assert all("two fields have the path 'a.b'" in letter["reason"] or joins for letter in letters)
 
 
 def test_a_schema_whose_names_clash_in_the_format_is_refused(tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ def test_texts_that_name_no_directory_are_dead_letters(exports: Exports, column:
     if exports.format != "parquet":
         assert sorted(str(row[column]) for row in rows) == sorted(map(str, good))
     assert len(rows) == len(good)
-    reasons = [each["reason"] for each in exports.letters()]
+    reasons = [letter["reason"] for letter in exports.letters()]
     for reason, words in zip(
         reasons, ("is empty", "is __HIVE_DEFAULT_PARTITION__", "bytes", "bytes"), strict=True
     ):
@@ -464,7 +464,7 @@ def test_times_beyond_the_year_9999_are_stored_or_dead_letters(
         with pytest.raises(BadRecord, match=r"t-0 offset 20 cannot be stored: .*year 58874.* 9999"):
             exports.run(bad_records="fail", **{**given, "startingOffsets": START})
     exports.run(**{**given, "startingOffsets": START})
-    assert [each["offset"] for each in exports.letters()] == ([20] if cannot else [])
+    assert [letter["offset"] for letter in exports.letters()] == ([20] if cannot else [])
 
 
 def test_dead_letters_need_no_format(exports: Exports) -> None:
@@ -484,7 +484,7 @@ def test_dead_letters_need_no_format(exports: Exports) -> None:
         columns="offset,key,value,timestamp",
         startingOffsets=START,
     )
-    assert [each["offset"] for each in exports.letters()] == [20, 21]
+    assert [letter["offset"] for letter in exports.letters()] == [20, 21]
     assert [row["offset"] for row in rows_of(exports.format, exports.path).to_pylist()] == [22]
 
 
@@ -518,8 +518,8 @@ def read_rows(exports: Exports) -> list[dict[str, Any]]:
         rows = ds.dataset(exports.path, schema=exports.schema()).to_table()
     else:
         rows = rows_of(exports.format, exports.path)
-    found: list[dict[str, Any]] = rows.to_pylist()
-    return found
+    result: list[dict[str, Any]] = rows.to_pylist()
+    return result
 
 
 def test_an_export_takes_the_fields_that_are_named(exports: Exports) -> None:

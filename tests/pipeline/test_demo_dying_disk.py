@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.demo import flights
 from spindle.pipeline.demo.acknowledgements import Acknowledgements

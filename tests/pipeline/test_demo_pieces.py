@@ -74,7 +74,7 @@ def test_a_flight_as_a_record(flights: pa.Table) -> None:
     assert record.timestamp_ms == 1_357_035_300_000
 
 
-def test_what_is_missing_is_null(flights: pa.Table) -> None:
+def test_missing_values_are_null(flights: pa.Table) -> None:
     only_missing = flights.filter(pa.compute.is_null(flights["tailnum"])).slice(0, 3)
     for record in flight_records(only_missing):
         assert record.key is None
@@ -229,10 +229,10 @@ def test_a_node_left_running_is_stopped(layout: DemoLayout) -> None:
         assert process.stdout is not None
         process.stdout.readline()  # only now its command line is its own
         layout.pid_file.write_text(f"{process.pid}\n")
-        found = demo_node._left_over_pid(layout)
+        result = demo_node._left_over_pid(layout)
         # The process is a child of the test and stays a zombie until it is waited for.
         process.communicate(timeout=10)
-        assert found == process.pid
+        assert result == process.pid
     stop_left_over(layout)
 
 

@@ -18,9 +18,9 @@ from spindle.pipeline.export.continuation import remaining_ranges
 from spindle.pipeline.export.delta_table import DeltaExportTable
 from spindle.pipeline.export.model import (
     Coverage,
+    CoverageChange,
     ExportConflict,
     ExportRefused,
-    Growth,
     PartitionIdentity,
     WrittenFile,
 )
@@ -33,22 +33,22 @@ from spindle.pipeline.export.parquet_files import (
 from spindle.pipeline.export.portions import PortionSize, cut_portions
 from spindle.pipeline.export.row_format import row_format
 from spindle.pipeline.export.sources import export_source
-from spindle.pipeline.export.table import Portion, TableLayout
+from spindle.pipeline.export.table import CommitBatch, TableLayout
 from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
 from spindle.pipeline.schemas.options import row_decoding
 
 T0 = TopicPartition("topic", 0)
 KEY = PartitionIdentity(TOPIC_ID, 0)
 LAYOUT = TableLayout(SCHEMA)
-FIRST = {KEY: Growth(None, Coverage(0, 5))}
+FIRST = {KEY: CoverageChange(None, Coverage(0, 5))}
 
 
 def remaining(
     pieces: list[Piece], held: Coverage | None, source: FakeSource | None = None
 ) -> list[tuple[int, int]]:
     covered = {} if held is None else {KEY: held}
-    found = remaining_ranges(source or FakeSource(), pieces, covered)
-    return [(each.start_offset, each.end_offset) for each in found]
+    planned = remaining_ranges(source or FakeSource(), pieces, covered)
+    return [(planned.start_offset, planned.end_offset) for planned in planned]
 
 
 def test_a_new_partition_is_read_whole() -> None:
@@ -101,7 +101,7 @@ def portions(
     covered = {} if held is None else {KEY: held}
     size_bytes = FakeSource().log_bytes(pieces)
     cut = cut_portions(pieces, size_bytes, covered, size)
-    return [[(each.start_offset, each.end_offset) for each in portion] for portion in cut]
+    return [[(planned.start_offset, planned.end_offset) for planned in portion] for portion in cut]
 
 
 def test_portions_have_a_slice_of_every_partition() -> None:
@@ -194,7 +194,7 @@ def test_a_key_is_text_beside_a_value_that_is_decoded() -> None:
 
 def test_a_table_keeps_the_encoding_of_its_first_run(tmp_path: Path) -> None:
     files = write(tmp_path, 0, 5, "aa")
-    DeltaExportTable(str(tmp_path)).commit(Portion(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
+    DeltaExportTable(str(tmp_path)).commit(CommitBatch(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
     wanted = row_format(KAFKA_COLUMNS, "string", "binary").schema()
     with pytest.raises(ExportRefused, match="key is binary in the table, string in the export"):
         DeltaExportTable(str(tmp_path)).check_layout(TableLayout(wanted))
@@ -215,14 +215,19 @@ def test_commits_carry_what_the_table_covers(tmp_path: Path) -> None:
     files = write(tmp_path, 2, 5, "aa")
     assert not DeltaTable.is_deltatable(path)
     DeltaExportTable(path).commit(
-        Portion(LAYOUT, files, {KEY: Growth(None, Coverage(2, 5))}, {"topic": TOPIC_ID})
+        CommitBatch(LAYOUT, files, {KEY: CoverageChange(None, Coverage(2, 5))}, {"topic": TOPIC_ID})
     )
     assert offsets(tmp_path) == [2, 3, 4]
     assert DeltaExportTable(path).coverage(KEY) == Coverage(2, 5)
     write(tmp_path, 5, 8, "orphan")
     files = write(tmp_path, 5, 8, "bb")
     version = DeltaExportTable(path).commit(
-        Portion(LAYOUT, files, {KEY: Growth(Coverage(2, 5), Coverage(2, 8))}, {"topic": TOPIC_ID})
+        CommitBatch(
+            LAYOUT,
+            files,
+            {KEY: CoverageChange(Coverage(2, 5), Coverage(2, 8))},
+            {"topic": TOPIC_ID},
+        )
     )
     assert version == 1
     assert offsets(tmp_path) == [2, 3, 4, 5, 6, 7]
@@ -234,8 +239,8 @@ def test_coverage_survives_compaction(tmp_path: Path) -> None:
     for start in (0, 5):
         files = write(tmp_path, start, start + 5, "aa")
         before = Coverage(0, start) if start else None
-        coverage = {KEY: Growth(before, Coverage(0, start + 5))}
-        DeltaExportTable(path).commit(Portion(LAYOUT, files, coverage, {"topic": TOPIC_ID}))
+        coverage = {KEY: CoverageChange(before, Coverage(0, start + 5))}
+        DeltaExportTable(path).commit(CommitBatch(LAYOUT, files, coverage, {"topic": TOPIC_ID}))
     DeltaTable(path).optimize.compact()
     names = [uri.rpartition("/")[2] for uri in DeltaTable(path).file_uris()]
     assert [parse_file_name(name) for name in names] == [None]
@@ -247,14 +252,18 @@ def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path)
     first, second = DeltaExportTable(path), DeltaExportTable(path)
     coverage = FIRST
-    first.commit(Portion(LAYOUT, write(tmp_path, 0, 5, "aa"), coverage, {"topic": TOPIC_ID}))
+    first.commit(CommitBatch(LAYOUT, write(tmp_path, 0, 5, "aa"), coverage, {"topic": TOPIC_ID}))
     with pytest.raises(ExportConflict, match="run again"):
-        second.commit(Portion(LAYOUT, write(tmp_path, 0, 5, "bb"), coverage, {"topic": TOPIC_ID}))
+        second.commit(
+            CommitBatch(LAYOUT, write(tmp_path, 0, 5, "bb"), coverage, {"topic": TOPIC_ID})
+        )
     third, fourth = DeltaExportTable(path), DeltaExportTable(path)
-    coverage = {KEY: Growth(Coverage(0, 5), Coverage(0, 9))}
-    third.commit(Portion(LAYOUT, write(tmp_path, 5, 9, "cc"), coverage, {"topic": TOPIC_ID}))
+    coverage = {KEY: CoverageChange(Coverage(0, 5), Coverage(0, 9))}
+    third.commit(CommitBatch(LAYOUT, write(tmp_path, 5, 9, "cc"), coverage, {"topic": TOPIC_ID}))
     with pytest.raises(ExportConflict, match="run again"):
-        fourth.commit(Portion(LAYOUT, write(tmp_path, 5, 9, "dd"), coverage, {"topic": TOPIC_ID}))
+        fourth.commit(
+            CommitBatch(LAYOUT, write(tmp_path, 5, 9, "dd"), coverage, {"topic": TOPIC_ID})
+        )
     assert offsets(tmp_path) == list(range(9))
 
 
@@ -262,7 +271,9 @@ def test_old_offsets_are_filled_in_while_new_ones_are_appended(tmp_path: Path) -
     path = str(tmp_path)
     held, topics = Coverage(5, 8), {"topic": TOPIC_ID}
     files = write(tmp_path, 5, 8, "aa")
-    DeltaExportTable(path).commit(Portion(LAYOUT, files, {KEY: Growth(None, held)}, topics))
+    DeltaExportTable(path).commit(
+        CommitBatch(LAYOUT, files, {KEY: CoverageChange(None, held)}, topics)
+    )
     behind, ahead, late = (DeltaExportTable(path) for _ in range(3))
     for table, before, start, end in (
         (ahead, held, 8, 9),
@@ -272,18 +283,18 @@ def test_old_offsets_are_filled_in_while_new_ones_are_appended(tmp_path: Path) -
     ):
         after = Coverage(min(start, before.start), max(end, before.end))
         files = write(tmp_path, start, end, "bb")
-        table.commit(Portion(LAYOUT, files, {KEY: Growth(before, after)}, topics))
+        table.commit(CommitBatch(LAYOUT, files, {KEY: CoverageChange(before, after)}, topics))
     assert DeltaExportTable(path).coverage(KEY) == Coverage(0, 11)
     assert offsets(tmp_path) == list(range(11))
     for after in (Coverage(3, 8), Coverage(5, 9)):
         with pytest.raises(ExportConflict):
-            late.commit(Portion(LAYOUT, [], {KEY: Growth(held, after)}, topics))
+            late.commit(CommitBatch(LAYOUT, [], {KEY: CoverageChange(held, after)}, topics))
 
 
 def test_a_table_knows_topics_of_another_id_and_other_columns(tmp_path: Path) -> None:
     path = str(tmp_path)
     files = write(tmp_path, 0, 5, "aa")
-    DeltaExportTable(path).commit(Portion(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
+    DeltaExportTable(path).commit(CommitBatch(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
     table = DeltaExportTable(path)
     assert not table.is_other_topic("topic", TOPIC_ID)
     assert table.is_other_topic("topic", OTHER_ID)
@@ -296,7 +307,7 @@ def test_a_table_knows_topics_of_another_id_and_other_columns(tmp_path: Path) ->
 
 def test_statistics_let_readers_skip_files(tmp_path: Path) -> None:
     files = write(tmp_path, 0, 5, "aa")
-    DeltaExportTable(str(tmp_path)).commit(Portion(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
+    DeltaExportTable(str(tmp_path)).commit(CommitBatch(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
     actions = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist()
     assert actions[0]["num_records"] == 5
     assert (actions[0]["min.offset"], actions[0]["max.offset"]) == (0, 4)
@@ -343,6 +354,6 @@ def test_empty_partitions_are_planned_so_that_a_table_can_begin_there(tmp_path: 
         to_five = {"endingOffsets": '{"topic": {"0": 5}}'}
         assert not export_source("spindle", through_brokers | to_five).ends_at_log_end
         for source in sources:
-            (found,) = source.ranges()
-            assert (found.topic_id, found.start_offset, found.end_offset) == (TOPIC_ID, 0, 0)
-            assert remaining_ranges(source, [found], {}) == []
+            (planned,) = source.ranges()
+            assert (planned.topic_id, planned.start_offset, planned.end_offset) == (TOPIC_ID, 0, 0)
+            assert remaining_ranges(source, [planned], {}) == []

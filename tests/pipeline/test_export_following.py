@@ -20,7 +20,7 @@ from spindle.pipeline.export.model import (
     ExportRefused,
     ExportResult,
 )
-from spindle.pipeline.plain_errors import ReportedCause
+from spindle.pipeline.user_errors import ReportedCause
 
 ADDED = ExportResult(
     "", None, 1, 0, 0, (ExportedPartition(TopicPartition("topic", 0), TOPIC_ID, 0, 1, 1),)

@@ -21,14 +21,14 @@ from spindle.pipeline.export.jobs import open_table
 from spindle.pipeline.export.maintenance import compact_table, vacuum_table
 from spindle.pipeline.export.model import (
     Coverage,
+    CoverageChange,
     ExportConflict,
     ExportRefused,
-    Growth,
     PartitionIdentity,
 )
 from spindle.pipeline.export.orphans import remove_orphans
 from spindle.pipeline.export.paths import local_directory
-from spindle.pipeline.export.table import Portion, TableLayout, check_columns
+from spindle.pipeline.export.table import CommitBatch, TableLayout, check_columns
 
 KEY = PartitionIdentity(TOPIC_ID, 0)
 ORDER = [("partition", "ascending"), ("offset", "ascending")]
@@ -88,7 +88,7 @@ def test_a_table_lies_where_its_path_says(tmp_path: Path, table_format: str, nam
     assert compact_table(table_format, path) == (2, 1)
     vacuum_table(table_format, path, hours=0)
     assert offsets_of(table_format, path) == [0, 1, 2, 3, 4]
-    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @every_format
@@ -103,7 +103,10 @@ def test_a_run_has_one_commit_for_each_portion(tmp_path: Path, table_format: str
         meanwhile=lambda: seen.append(len(data_files(path))),
     )
     assert (result.portions, result.rows, result.files, seen) == (3, 10, 6, [2, 4, 6])
-    assert [(each.start_offset, each.end_offset, each.rows) for each in result.partitions] == [
+    assert [
+        (partition.start_offset, partition.end_offset, partition.rows)
+        for partition in result.partitions
+    ] == [
         (2, 8, 6),
         (0, 4, 4),
     ]
@@ -113,7 +116,9 @@ def test_a_run_has_one_commit_for_each_portion(tmp_path: Path, table_format: str
     again = export(table_of(table_format, path), piece(2, 8), piece(0, 4, partition=1))
     assert (again.is_empty, again.version) == (True, result.version)
     more = export(table_of(table_format, path), piece(0, 9))
-    assert [(each.start_offset, each.end_offset) for each in more.partitions] == [(8, 9)]
+    assert [(partition.start_offset, partition.end_offset) for partition in more.partitions] == [
+        (8, 9)
+    ]
 
 
 @every_format
@@ -149,7 +154,9 @@ def test_a_killed_run_is_continued_and_its_files_are_removed(
     if point == "written":
         assert len(data_files(path)) == commits + 1
     result = export(table_of(table_format, path), piece(0, 9), offsets=4)
-    assert [(each.start_offset, each.end_offset) for each in result.partitions] == [(done, 9)]
+    assert [(partition.start_offset, partition.end_offset) for partition in result.partitions] == [
+        (done, 9)
+    ]
     assert offsets_of(table_format, path) == list(range(9))
     assert len(data_files(path)) == commits + result.files
 
@@ -169,7 +176,7 @@ def test_a_parquet_run_killed_before_files_are_visible_is_completed(
     assert not list(path.glob("*.parquet"))
     state = manifest_log.read_state(path)
     assert state is not None
-    assert [found.exists() for found in parquet_table.live_paths(path, state)] == [True]
+    assert [file.exists() for file in parquet_table.live_paths(path, state)] == [True]
     assert export(table_of("parquet", path), piece(0, 5)).is_empty
     assert offsets_of("parquet", path) == list(range(5))
 
@@ -251,7 +258,9 @@ def test_runs_of_other_topics_and_of_older_offsets_go_on_at_the_same_time(
         start_is_explicit=True,
         meanwhile=lambda: next(calls)(),
     )
-    assert [(each.start_offset, each.end_offset) for each in result.partitions] == [(0, 4)]
+    assert [(partition.start_offset, partition.end_offset) for partition in result.partitions] == [
+        (0, 4)
+    ]
     table = table_of(table_format, path)
     assert table.coverage(KEY) == Coverage(0, 9)
     assert table.coverage(PartitionIdentity(OTHER_ID, 0)) == Coverage(0, 3)
@@ -399,7 +408,10 @@ def test_a_table_that_begins_at_the_end_is_continued_and_filled_in(
     more = export(
         table_of(table_format, path), piece(0, 7), piece(0, 2, partition=1), begin="latest"
     )
-    assert [(each.start_offset, each.end_offset) for each in more.partitions] == [(5, 7), (0, 2)]
+    assert [(partition.start_offset, partition.end_offset) for partition in more.partitions] == [
+        (5, 7),
+        (0, 2),
+    ]
     export(table_of(table_format, path), piece(0, 7), offsets=2, start_is_explicit=True)
     assert offsets_of(table_format, path) == list(range(7))
     assert table_of(table_format, path).coverage(KEY) == Coverage(0, 7)
@@ -486,7 +498,7 @@ def test_columns_can_be_added(tmp_path: Path) -> None:
             table.check_layout(replace(wider, may_add_columns=False))
         table.check_layout(wider)
         table.prepare(wider)
-        table.commit(Portion(wider, (), {KEY: Growth(Coverage(0, 3), Coverage(0, 4))}))
+        table.commit(CommitBatch(wider, (), {KEY: CoverageChange(Coverage(0, 3), Coverage(0, 4))}))
         table_of(table_format, path).check_layout(replace(wider, may_add_columns=False))
         assert offsets_of(table_format, path) == [0, 1, 2]
 
@@ -505,11 +517,11 @@ def test_two_exports_that_add_a_column_at_the_same_moment(
     others = TableLayout(SCHEMA.append(pa.field("other", pa.int64())), may_add_columns=True)
     first, second, third, fourth = (table_of(table_format, path) for _ in range(4))
     first.prepare(numbers)
-    first.commit(Portion(numbers, (), {KEY: Growth(Coverage(0, 3), Coverage(0, 4))}))
+    first.commit(CommitBatch(numbers, (), {KEY: CoverageChange(Coverage(0, 3), Coverage(0, 4))}))
     second.prepare(numbers)
     third.prepare(others)
     third.refresh()
-    third.commit(Portion(others, (), {KEY: Growth(Coverage(0, 4), Coverage(0, 5))}))
+    third.commit(CommitBatch(others, (), {KEY: CoverageChange(Coverage(0, 4), Coverage(0, 5))}))
     columns = table_of(table_format, path).columns()
     assert columns is not None
     assert columns.names == [*SCHEMA.names, "more", "other"]

@@ -107,7 +107,7 @@ def walked(walk: Any, address: int, size_bytes: int, rest: tuple[Any, ...]) -> l
     walk(address - WINDOW_AT, WINDOW_AT, end, end + left_bytes, limits, checks_crcs, *tables)
     if not checks_crcs:
         table[headers.COMPUTED_CRC] = 0  # without a meaning
-    return [each.tolist() for each in tables]
+    return [table.tolist() for table in tables]
 
 
 def test_both_walks_fill_the_same_tables_from_damaged_bytes() -> None:
@@ -181,12 +181,12 @@ def test_both_checks_of_unpacked_records_say_the_same() -> None:
             address, address + len(data), count, 0, last_delta, NO_DIGESTS, 0
         )
         byte = c_int64()
-        found = library.spindle_check_records(
+        spindle_check_records = library.spindle_check_records(
             address, len(data), count, last_delta, addressof(byte)
         )
-        assert (found, byte.value) == (status, at), trial
-        found = check_records(data, count, last_delta)
-        assert found == (status, at), trial
+        assert (spindle_check_records, byte.value) == (status, at), trial
+        spindle_check_records = check_records(data, count, last_delta)
+        assert spindle_check_records == (status, at), trial
 
 
 def test_an_audit_imports_neither_numba_nor_a_client(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_an_audit_imports_neither_numba_nor_a_client(tmp_path: Path) -> None:
     (log / f"{0:020}.log").write_bytes(build_batch([SimpleRecord(b"key", b"value")]))
     program = (
         "import sys; from spindle.cli.main import run; run(sys.argv[1:]);"
-        "print(sorted({'numba', 'rich', 'spindle.client.wire'} & sys.modules.keys()))"
+        "print(sorted({'numba', 'rich', 'spindle.client.blocking'} & sys.modules.keys()))"
     )
     arguments = [sys.executable, "-c", program, "audit", "--records", "-j", "1", str(log.parent)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)

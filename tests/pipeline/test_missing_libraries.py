@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from spindle.pipeline.extra import require
+from spindle.pipeline.optional_dependencies import require
 
 WITHOUT_LIBRARIES = """
 import importlib.util

@@ -67,11 +67,11 @@ def encoded(schema: Any, row: Any) -> bytes:
 
 
 def decoded(decoder: AvroDecoder, *values: bytes | None) -> Decoded:
-    found = decoder.decode(pa.array(values, pa.binary()))
-    found.columns.validate(full=True)
-    assert found.columns.type == decoder.type
-    assert len(found.columns) == len(values)
-    return found
+    decoded = decoder.decode(pa.array(values, pa.binary()))
+    decoded.columns.validate(full=True)
+    assert decoded.columns.type == decoder.type
+    assert len(decoded.columns) == len(values)
+    return decoded
 
 
 def record(*fields: tuple[str, Any], name: str = "R") -> dict[str, Any]:
@@ -83,9 +83,9 @@ def record(*fields: tuple[str, Any], name: str = "R") -> dict[str, Any]:
 
 
 def one_row(schema: Any, row: dict[str, Any]) -> dict[str, Any]:
-    found = decoded(AvroDecoder(json.dumps(schema)), encoded(schema, row))
-    assert found.errors is None, found.errors
-    result: dict[str, Any] = found.columns[0].as_py()
+    actual = decoded(AvroDecoder(json.dumps(schema)), encoded(schema, row))
+    assert actual.errors is None, actual.errors
+    result: dict[str, Any] = actual.columns[0].as_py()
     return result
 
 
@@ -93,10 +93,10 @@ def one_row(schema: Any, row: dict[str, Any]) -> dict[str, Any]:
 @given(st.lists(ROWS, max_size=5))
 def test_rows_come_back_as_they_were_written(rows: list[dict[str, Any]]) -> None:
     decoder = pickle.loads(pickle.dumps(AvroDecoder(json.dumps(FLIGHT))))
-    found = decoded(decoder, None, *(encoded(FLIGHT, row) for row in rows))
-    assert found.errors is None
+    result = decoded(decoder, None, *(encoded(FLIGHT, row) for row in rows))
+    assert result.errors is None
     expected = [row | {"counts": list(row["counts"].items())} for row in rows]
-    assert found.columns.to_pylist() == [None, *expected]
+    assert result.columns.to_pylist() == [None, *expected]
 
 
 @settings(max_examples=40)
@@ -108,11 +108,11 @@ def test_damaged_bytes_never_fail_a_batch(
     damaged = bytearray(good)
     damaged[place % len(good)] = byte
     decoder = AvroDecoder(json.dumps(FLIGHT))
-    found = decoded(decoder, good, noise, bytes(damaged), good[:-1], good + b"\0", good)
-    assert found.columns[0] == found.columns[5]
-    assert found.columns[0].as_py()["id"] == row["id"]
-    assert found.errors is not None
-    assert found.errors[4].as_py() == "not Avro of this schema: 1 bytes are left over"
+    result = decoded(decoder, good, noise, bytes(damaged), good[:-1], good + b"\0", good)
+    assert result.columns[0] == result.columns[5]
+    assert result.columns[0].as_py()["id"] == row["id"]
+    assert result.errors is not None
+    assert result.errors[4].as_py() == "not Avro of this schema: 1 bytes are left over"
 
 
 def test_logical_types_have_their_columns() -> None:
@@ -180,15 +180,15 @@ def test_old_values_are_read_with_a_newer_schema() -> None:
     new = record(("id", "long"))
     new["fields"].append({"name": "added", "type": ["null", "string"], "default": None})
     decoder = AvroDecoder(json.dumps(old), json.dumps(new))
-    found = decoded(decoder, encoded(old, {"id": 7, "gone": "x"}), b"")
-    assert found.columns.to_pylist() == [{"id": 7, "added": None}, None]
+    result = decoded(decoder, encoded(old, {"id": 7, "gone": "x"}), b"")
+    assert result.columns.to_pylist() == [{"id": 7, "added": None}, None]
     impossible = AvroDecoder(json.dumps(old), json.dumps(record(("other", "int"))))
     assert decoded(impossible, encoded(old, {"id": 7, "gone": "x"})).errors is not None
 
 
 def test_a_value_that_is_no_record_is_one_column() -> None:
-    found = decoded(AvroDecoder('"string"'), encoded("string", "abc"), b"\x02\xff")
-    assert found.columns.to_pylist() == [{"value": "abc"}, None]
+    result = decoded(AvroDecoder('"string"'), encoded("string", "abc"), b"\x02\xff")
+    assert result.columns.to_pylist() == [{"value": "abc"}, None]
 
 
 @pytest.mark.parametrize(

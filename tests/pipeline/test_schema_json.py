@@ -133,12 +133,12 @@ def test_the_slow_reader_accepts_what_the_fast_one_accepts(values: list[bytes]) 
 )
 def test_rows_come_back_as_they_were_written(rows: list[dict[str, Any]]) -> None:
     read = rows_of(JsonDecoder(COLUMNS), [json.dumps(row).encode() for row in rows])
-    for row, (found, error) in zip(rows, read, strict=True):
+    for row, (item, error) in zip(rows, read, strict=True):
         assert error is None
         for name, value in row.items():
             if name == "steps":
-                value = [each and {**each, "on": None} for each in value]
-            assert found[name] == value
+                value = [item and {**item, "on": None} for item in value]
+            assert item[name] == value
 
 
 def test_every_type_has_its_form() -> None:
@@ -155,11 +155,13 @@ def test_every_type_has_its_form() -> None:
         '"day": "2020-02-29", "place": {"x": 1, "seen": "2020-01-01T00:00:00"}, '
         '"steps": [{"on": "2020-01-02"}, null]}'
     )
-    (found, error), (_, bad) = rows_of(JsonDecoder(COLUMNS), [text.encode(), b"{"])
+    (result, error), (_, bad) = rows_of(JsonDecoder(COLUMNS), [text.encode(), b"{"])
     assert error is None
     assert bad is not None
-    assert {name: found[name] for name in row} == row
-    assert {name for name, value in found.items() if value is None} == NAMES_OF_COLUMNS - row.keys()
+    assert {name: result[name] for name in row} == row
+    assert {
+        name for name, value in result.items() if value is None
+    } == NAMES_OF_COLUMNS - row.keys()
     assert row_of('{"b": "AAE=", "m": {"k": 1, "l": null}}', "b BINARY, m MAP<STRING, INT>") == (
         {"b": b"\0\1", "m": [("k", 1), ("l", None)]},
         None,
@@ -224,8 +226,8 @@ def test_white_space_and_a_byte_order_mark_do_not_matter() -> None:
 def test_values_that_look_like_neighbours_do_not_shift_rows() -> None:
     """A value with two objects, and one that is empty, are as many rows as two values."""
     values: list[bytes | None] = [b'{"a":1}\n{"a":2}', b"", b'{"a":3}', b'{"a":"}', b'{"a":4}']
-    found = rows_of(JsonDecoder(ddl_type("a INT")), values)
-    assert [row and row["a"] for row, _ in found] == [None, None, 3, None, 4]
+    rows = rows_of(JsonDecoder(ddl_type("a INT")), values)
+    assert [row and row["a"] for row, _ in rows] == [None, None, 3, None, 4]
 
 
 def test_a_huge_document_is_read() -> None:
@@ -236,9 +238,9 @@ def test_a_huge_document_is_read() -> None:
 def test_one_bad_value_in_many_is_found() -> None:
     values: list[bytes | None] = [b'{"id": %d}' % number for number in range(5000)]
     values[4321] = b'{"id": "x"}'
-    found = rows_of(JsonDecoder(COLUMNS), values)
-    assert [index for index, (_, error) in enumerate(found) if error] == [4321]
-    assert sum(row["id"] for row, _ in found if row) == 5000 * 4999 // 2 - 4321
+    rows = rows_of(JsonDecoder(COLUMNS), values)
+    assert [index for index, (_, error) in enumerate(rows) if error] == [4321]
+    assert sum(row["id"] for row, _ in rows if row) == 5000 * 4999 // 2 - 4321
 
 
 def test_a_sliced_batch_gives_its_own_rows() -> None:
@@ -280,7 +282,7 @@ def test_times_are_taken_in_the_spellings_of_rfc_3339_and_cut_to_microseconds(
     text: str, microseconds: int | None
 ) -> None:
     """A DATE takes no time; others that are no times are bad, in a batch as alone."""
-    values = [json.dumps({"at": each}).encode() for each in (text, "2026-01-01T00:00:00Z")]
+    values = [json.dumps({"at": item}).encode() for item in (text, "2026-01-01T00:00:00Z")]
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     for batch in (values, values[:1]):
         row, error = rows_of(JsonDecoder(ddl_type("at TIMESTAMP")), batch)[0]

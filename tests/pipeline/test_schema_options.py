@@ -19,12 +19,12 @@ from spindle.pipeline.brokers.reading import read_ranges
 from spindle.pipeline.schemas import AvroDecoder, ConfluentAvroDecoder, ConfluentDecoder
 from spindle.pipeline.schemas.options import row_decoding
 from spindle.pipeline.schemas.rows import BadRecord
+from spindle.pipeline.segments.failover import read_settings
 from spindle.pipeline.segments.options import parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import range_of, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges as read_segments
-from spindle.pipeline.segments.resuming import read_settings
 from spindle.pipeline.streaming.reader import BrokerStreamReader
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
@@ -40,9 +40,9 @@ def batch_of(*values: bytes | None) -> pa.RecordBatch:
 
 def rows(options: dict[str, str], *values: bytes | None) -> list[dict[str, Any]]:
     decoded = row_decoding(options).decoded([batch_of(*values)], TopicPartition("t", 0))
-    found = pa.Table.from_batches(decoded)
-    assert found.schema == row_decoding(options).schema(("value", "offset"))
-    return found.to_pylist()
+    from_batches = pa.Table.from_batches(decoded)
+    assert from_batches.schema == row_decoding(options).schema(("value", "offset"))
+    return from_batches.to_pylist()
 
 
 def test_fields_stand_in_the_place_of_the_value() -> None:
@@ -189,8 +189,8 @@ def test_a_read_through_brokers_is_decoded() -> None:
         broker.log("t", 0).append(build_batch(records(), 0))
         options = broker_read_options({**READ, "kafka.bootstrap.servers": broker.address})
         (ranges,) = plan_tasks(options)
-        found = pa.Table.from_batches(read_ranges(options, ranges))
-    assert found.to_pylist() == EXPECTED
+        from_batches = pa.Table.from_batches(read_ranges(options, ranges))
+    assert from_batches.to_pylist() == EXPECTED
 
 
 def test_a_stream_is_decoded() -> None:
@@ -211,9 +211,9 @@ def test_a_read_from_log_directories_is_decoded(tmp_path: Path) -> None:
     (writer.directory / ".kafka_cleanshutdown").touch()
     options = parse_segment_options({**READ, "logDirs": f"{tmp_path}/d1"})
     resolved = resolve_ranges(options, readable_partitions(options, None), PushedFilters())
-    ranges = [range_of(*each) for each in resolved]
-    found = pa.Table.from_batches(read_segments(ranges, read_settings(options)))
-    assert found.to_pylist() == EXPECTED
+    ranges = [range_of(*item) for item in resolved]
+    from_batches = pa.Table.from_batches(read_segments(ranges, read_settings(options)))
+    assert from_batches.to_pylist() == EXPECTED
 
 
 def chosen(listed: str, options: dict[str, str], *values: bytes) -> list[dict[str, Any]]:
@@ -221,8 +221,8 @@ def chosen(listed: str, options: dict[str, str], *values: bytes) -> list[dict[st
     read, decoding = row_decoding(options).choosing(listed)
     assert read is not None
     columns = read.split(",")
-    found = decoding.decoded([batch_of(*values).select(columns)], TopicPartition("t", 0))
-    table = pa.Table.from_batches(found)
+    result = decoding.decoded([batch_of(*values).select(columns)], TopicPartition("t", 0))
+    table = pa.Table.from_batches(result)
     assert table.schema == decoding.schema(columns)
     return table.to_pylist()
 
@@ -231,8 +231,8 @@ def test_a_list_of_columns_may_name_fields_in_any_order() -> None:
     options = {"valueFormat": "json", "valueSchema": "id INT, `a,b` INT, offset STRING, c INT"}
     value = b'{"id": 1, "a,b": 2, "offset": "x", "c": 3}'
     row = {"c": 3, "offset": 0, "a,b": 2}
-    (found,) = chosen("C, offset, `a,b`", options, value)
-    assert (found, list(found)) == (row, list(row))
+    (result,) = chosen("C, offset, `a,b`", options, value)
+    assert (result, list(result)) == (row, list(row))
     assert chosen("id", options, value) == [{"id": 1}]
     assert row_decoding(options).choosing("offset,value")[0] == "offset,value"
     with pytest.raises(BadRecord, match="t-0 offset 0 cannot be decoded"):

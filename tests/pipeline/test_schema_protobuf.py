@@ -86,11 +86,11 @@ def flights_file() -> Any:
 
 
 def descriptor_set() -> bytes:
-    found = descriptor_pb2.FileDescriptorSet()
+    result = descriptor_pb2.FileDescriptorSet()
     for module in (timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2):
-        module.DESCRIPTOR.CopyToProto(found.file.add())
-    found.file.append(flights_file())
-    return bytes(found.SerializeToString())
+        module.DESCRIPTOR.CopyToProto(result.file.add())
+    result.file.append(flights_file())
+    return bytes(result.SerializeToString())
 
 
 DESCRIPTORS = descriptor_set()
@@ -108,10 +108,10 @@ Flight = flight_class()
 
 
 def decoded(*values: bytes | None) -> Decoded:
-    found = DECODER.decode(pa.array(values, pa.binary()))
-    found.columns.validate(full=True)
-    assert found.columns.type == DECODER.type
-    return found
+    decoded = DECODER.decode(pa.array(values, pa.binary()))
+    decoded.columns.validate(full=True)
+    assert decoded.columns.type == DECODER.type
+    return decoded
 
 
 def test_every_type_has_its_column() -> None:
@@ -155,17 +155,17 @@ def test_damaged_bytes_never_fail_a_batch(noise: bytes, place: int, byte: int, t
     good = Flight(id=7, carrier=text, at={"seconds": 9}, tags=["x"]).SerializeToString()
     damaged = bytearray(good)
     damaged[place % len(good)] = byte
-    found = decoded(good, noise, bytes(damaged), b"\x0a\xff", good)
-    assert found.columns[0] == found.columns[4]
-    assert found.columns[0].as_py()["carrier"] == text
-    assert found.errors[3].as_py() == "not a Protobuf message air.Flight"
+    result = decoded(good, noise, bytes(damaged), b"\x0a\xff", good)
+    assert result.columns[0] == result.columns[4]
+    assert result.columns[0].as_py()["carrier"] == text
+    assert result.errors[3].as_py() == "not a Protobuf message air.Flight"
 
 
 def test_a_time_beyond_the_column_is_a_bad_value() -> None:
-    found = decoded(Flight(at={"seconds": 2**62}).SerializeToString(), b"")
-    assert found.columns[0].as_py() is None
-    assert "does not fit its column" in found.errors[0].as_py()
-    assert found.errors[1].as_py() is None
+    result = decoded(Flight(at={"seconds": 2**62}).SerializeToString(), b"")
+    assert result.columns[0].as_py() is None
+    assert "does not fit its column" in result.errors[0].as_py()
+    assert result.errors[1].as_py() is None
 
 
 def test_a_decoder_is_picklable_and_names_what_is_wrong_with_a_schema() -> None:
@@ -182,9 +182,9 @@ def test_the_message_indexes_of_the_wire_format_are_checked() -> None:
     body = Flight(id=5).SerializeToString()
     head = b"\0\0\0\0\7"
     values = [head + b"\0" + body, head + b"\2\0" + body, head + b"\2\2" + body, None, body]
-    found = confluent_protobuf(DECODER).decode(pa.array(values, pa.binary()))
-    assert [row and row["id"] for row in found.columns.to_pylist()] == [5, 5, None, None, None]
-    assert found.errors.to_pylist() == [
+    decoded = confluent_protobuf(DECODER).decode(pa.array(values, pa.binary()))
+    assert [row and row["id"] for row in decoded.columns.to_pylist()] == [5, 5, None, None, None]
+    assert decoded.errors.to_pylist() == [
         None,
         None,
         "the message indexes name another message",

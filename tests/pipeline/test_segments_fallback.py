@@ -10,16 +10,16 @@ import pytest
 from log_directory_files import ReplicaWriter, format_directory, simple_records, write_checkpoint
 from wire_broker import WireBroker
 
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.settings import client_settings
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.brokers.segments_fallback import RowsThroughBrokers
 from spindle.pipeline.errors import AccessDenied, DataLoss, WrongHost
+from spindle.pipeline.segments.failover import read_settings
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges
-from spindle.pipeline.segments.resuming import read_settings
 
 T0 = TopicPartition("topic", 0)
 EVERY_OFFSET = list(range(1200))

@@ -13,16 +13,16 @@ from log_directory_files import TOPIC_ID
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.log.formats.transaction_index import AbortedTransaction
-from spindle.pipeline.segments.index_files import (
-    read_offset_index,
-    read_time_index,
-    read_transaction_index,
-)
-from spindle.pipeline.segments.small_files import (
+from spindle.pipeline.segments.directory_files import (
     current_replica,
     is_in_use,
     read_leader_epochs,
     read_topic_id,
+)
+from spindle.pipeline.segments.index_files import (
+    read_offset_index,
+    read_time_index,
+    read_transaction_index,
 )
 
 HEX = "0123456789abcdef" * 2

@@ -102,7 +102,7 @@ def moment(micros: int) -> datetime.datetime:
 
 
 def test_filters_narrow_each_other() -> None:
-    found = narrow(
+    filters = narrow(
         PushedFilters(),
         [
             EqualTo(("topic",), "t"),
@@ -115,9 +115,9 @@ def test_filters_narrow_each_other() -> None:
         ],
         KAFKA_COLUMNS,
     )
-    assert found == PushedFilters(frozenset(("t",)), frozenset((2,)), 10, 20)
-    assert found.wants(TopicPartition("t", 2))
-    assert not found.wants(TopicPartition("t", 1))
+    assert filters == PushedFilters(frozenset(("t",)), frozenset((2,)), 10, 20)
+    assert filters.wants(TopicPartition("t", 2))
+    assert not filters.wants(TopicPartition("t", 1))
 
 
 def test_bounds_on_offsets() -> None:
@@ -145,8 +145,8 @@ def test_filters_on_fields_of_the_value_do_not_bound_the_record() -> None:
 
 def test_bounds_on_times_keep_every_row_that_can_match() -> None:
     def bounds(item: EqualTo) -> tuple[int | None, int | None]:
-        found = narrow(PushedFilters(), [item], KAFKA_COLUMNS)
-        return found.min_timestamp_ms, found.max_timestamp_ms
+        filters = narrow(PushedFilters(), [item], KAFKA_COLUMNS)
+        return filters.min_timestamp_ms, filters.max_timestamp_ms
 
     assert bounds(GreaterThan(("timestamp",), moment(5000))) == (6, None)
     assert bounds(GreaterThan(("timestamp",), moment(5001))) == (6, None)

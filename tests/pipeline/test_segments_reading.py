@@ -22,12 +22,12 @@ from spindle.common.errors import ConfigError, CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.pipeline.errors import DataLoss, LogChanged
+from spindle.pipeline.segments.failover import read_settings
 from spindle.pipeline.segments.options import parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges
-from spindle.pipeline.segments.resuming import read_settings
 from spindle.protocol.records.builder import SimpleRecord
 
 T0 = TopicPartition("topic", 0)
@@ -221,7 +221,7 @@ def test_a_topic_with_two_ids_has_to_be_named(directories: Directories) -> None:
         directories.plan(topicIds=f'{{"topic":"{uuid_text(bytes(16))}"}}')
 
 
-def test_what_is_not_there_is_named(directories: Directories) -> None:
+def test_a_missing_directory_or_topic_is_named(directories: Directories) -> None:
     with pytest.raises(ValueError, match=r"not in the log directories .*: nothing"):
         directories.plan(subscribe="topic,nothing")
     options = directories.options(assign='{"topic":[0,5]}')
@@ -357,11 +357,11 @@ def test_read_committed_stops_at_the_last_stable_offset(tmp_path: Path) -> None:
         given = {"logDirs": str(directory), "subscribe": "topic", "columns": "offset", **extra}
         options = parse_segment_options(given)
         resolved = resolve_ranges(options, readable_partitions(options), PushedFilters())
-        found: list[int] = []
+        offsets: list[int] = []
         for task in plan_tasks(options, resolved):
             for batch in read_ranges(task, read_settings(options)):
-                found += batch.column("offset").to_pylist()
-        return found
+                offsets += batch.column("offset").to_pylist()
+        return offsets
 
     assert offsets() == [0, 1, 3, 4, 6, 7, 8, 9]
     assert offsets(isolationLevel="read_committed") == [3, 4]

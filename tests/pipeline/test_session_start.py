@@ -78,7 +78,7 @@ python_daemon.run()
 """
 
 PLANNING = (
-    DAEMON.replace("infile.read(1)", "import spindle.pipeline.sources.not_yet")
+    DAEMON.replace("infile.read(1)", "import spindle.pipeline.sources.unsupported")
     .replace(
         "python_daemon.run()",
         "runpy.run_module('pyspark.daemon', run_name='__main__', alter_sys=True)",
@@ -91,10 +91,10 @@ import gc
 from spindle.pipeline.spark import python_daemon
 
 python_daemon._worker = lambda sock, authenticated: 0
-print(python_daemon.lean_worker(None, True))
+print(python_daemon.worker_main(None, True))
 frozen = gc.get_freeze_count()
 kept = [[] for _ in range(1000)]
-print(python_daemon.lean_worker(None, True), frozen > 10_000, gc.get_freeze_count() == frozen)
+print(python_daemon.worker_main(None, True), frozen > 10_000, gc.get_freeze_count() == frozen)
 """
 
 

@@ -6,11 +6,11 @@ import pytest
 from sink_run import SinkRun
 from sink_scenarios import SCENARIOS, Scenario
 
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.coordinators import CoordinatorCache
+from spindle.client.blocking.settings import client_settings
+from spindle.client.blocking.transactions import ProducerTransaction, stable_offsets
 from spindle.client.transactions import StoredOffset
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.coordinators import KnownCoordinators
-from spindle.client.wire.settings import client_settings
-from spindle.client.wire.transactions import ProducerTransaction, stable_offsets
 from spindle.common.ids import TopicPartition
 from spindle.testing.cluster.cluster import Cluster
 
@@ -44,7 +44,7 @@ def test_the_first_offset_of_a_group_is_unstable_while_it_is_being_stored(
     cluster.create_topic("state", 2)
     settings = client_settings({"bootstrap.servers": cluster.bootstrap_servers})
     with WireClient(settings) as client:
-        known = KnownCoordinators(client)
+        known = CoordinatorCache(client)
         assert stable_offsets(known, "first", head) == {}
         writer = ProducerTransaction(known, "first", 60_000)
         writer.commit_offsets("first", stored)

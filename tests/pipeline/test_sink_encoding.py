@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spindle.client.blocking.batch_sender import GatheredRecords
 from spindle.client.partitioning import partition_of_key
-from spindle.client.wire.batch_sender import GatheredRecords
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.sink.batching import BatchGatherer, BatchLimits, RowDigester
 from spindle.pipeline.sink.errors import SinkError
@@ -62,11 +62,11 @@ def records_of(gathered: GatheredRecords) -> list[Any]:
 def encoded(
     batches: list[pa.RecordBatch], limits: BatchLimits = LIMITS
 ) -> dict[TopicPartition, list[Any]]:
-    found: dict[TopicPartition, list[Any]] = defaultdict(list)
+    result: dict[TopicPartition, list[Any]] = defaultdict(list)
 
     def take(gathered: GatheredRecords) -> None:
         assert len(gathered.payload) <= limits.batch_bytes or gathered.record_count == 1
-        found[gathered.partition] += [
+        result[gathered.partition] += [
             (record.key, record.value, tuple(record.headers or ()), record.timestamp_ms)
             for record in records_of(gathered)
         ]
@@ -77,17 +77,17 @@ def encoded(
     for batch in filter(len, batches):
         gatherer.add(row_buffers(batch, None))
     gatherer.flush()
-    return dict(found)
+    return dict(result)
 
 
 def expected(content: list[Row]) -> dict[TopicPartition, list[Any]]:
-    found: dict[TopicPartition, list[Any]] = defaultdict(list)
+    result: dict[TopicPartition, list[Any]] = defaultdict(list)
     for key, value, header, topic, partition in content:
         if partition is None:
             partition = STICKY if key is None else partition_of_key(key, PARTITIONS[topic])
         pairs = tuple((name, content) for name, content in header or ())
-        found[TopicPartition(topic, partition)].append((key, value, pairs, int(NOW_S * 1000)))
-    return dict(found)
+        result[TopicPartition(topic, partition)].append((key, value, pairs, int(NOW_S * 1000)))
+    return dict(result)
 
 
 @given(rows, st.integers(0, 20))
@@ -131,8 +131,8 @@ def test_a_null_value_and_an_empty_one_differ() -> None:
 
 def test_text_columns_and_missing_columns_are_taken() -> None:
     batch = pa.record_batch({"value": pa.array(["a", None]), "Topic": pa.array(["t", "t"])})
-    found = encoded([batch])
-    assert [row[:2] for row in found[TopicPartition("t", STICKY)]] == [(None, b"a"), (None, None)]
+    result = encoded([batch])
+    assert [row[:2] for row in result[TopicPartition("t", STICKY)]] == [(None, b"a"), (None, None)]
 
 
 def test_a_large_record_gets_a_batch_of_its_own() -> None:

@@ -149,7 +149,7 @@ def test_decoded_values_have_the_declared_columns(spark: Any, tmp_path: Path) ->
         b'{"n": 1, "tags": ["a", null], "at": "2020-01-01T00:00:00Z", "day": "2020-01-02", '
         b'"m": {"k": {"x": 1.5}}, "price": 1.25, "s": {"l": [{"y": "2020-01-01T01:00:00"}]}}'
     )
-    writer.append_records([SimpleRecord(None, each, 1_000_000) for each in (value, b"{", None)])
+    writer.append_records([SimpleRecord(None, data, 1_000_000) for data in (value, b"{", None)])
     (writer.directory / ".kafka_cleanshutdown").touch()
     columns = (
         "n TINYINT, tags ARRAY<STRING>, at TIMESTAMP, day DATE, m MAP<STRING, STRUCT<x: DOUBLE>>, "
@@ -162,7 +162,7 @@ def test_decoded_values_have_the_declared_columns(spark: Any, tmp_path: Path) ->
         )  # fmt: skip
         frame = reader.load().orderBy("offset")
         wanted = ("n", "tags[0]", "at", "day", "m['k'].x", "price", "s.l[0].y")
-        rows = frame.selectExpr(*(f"string({where.format(each)})" for each in wanted)).collect()
+        rows = frame.selectExpr(*(f"string({where.format(name)})" for name in wanted)).collect()
         assert [tuple(row) for row in rows] == [
             ("1", "a", "2020-01-01 00:00:00", "2020-01-02", "1.5", "1.25", "2020-01-01 01:00:00"),
             *[(None,) * 7] * 2,
@@ -255,7 +255,9 @@ def test_an_export_is_complete_and_idempotent(spark: Any, topic: Topic) -> None:
     seen: list[ExportProgress] = []
     first = export_delta(spark, table, topic.options(taskBytes=8000), progress=seen.append)
     assert (first.rows, first.version) == (1200, 0)
-    assert [(each.start_offset, each.end_offset) for each in first.partitions] == [(0, 600)] * 2
+    assert [(partition.start_offset, partition.end_offset) for partition in first.partitions] == [
+        (0, 600)
+    ] * 2
     assert (seen[-1].tasks_done, seen[-1].rows) == (seen[-1].tasks_total, 1200)
 
     expected = checksum_of_batches(topic.batches())
@@ -267,7 +269,9 @@ def test_an_export_is_complete_and_idempotent(spark: Any, topic: Topic) -> None:
     assert again.version == 0
     topic.writers[1].append_records(simple_records(30, first=600))
     more = export_delta(spark, table, topic.options())
-    assert [(each.partition.partition, each.rows) for each in more.partitions] == [(1, 30)]
+    assert [(partition.partition.partition, partition.rows) for partition in more.partitions] == [
+        (1, 30)
+    ]
     assert checksum_of_table(table) == checksum_of_batches(topic.batches())
     assert read_delta(spark, table).count() == 1230
     assert read_delta(spark, table, version=0).count() == 1200
@@ -329,7 +333,7 @@ def test_a_topic_that_was_created_again_is_not_mixed_in_silently(spark: Any, top
     with pytest.raises(ExportRefused, match="ZWZnaGlqa2xtbm9wcXJzdA"):
         export_delta(spark, table, other.options())
     added = export_delta(spark, table, other.options(), recreated_topic="append")
-    assert {each.topic_id for each in added.partitions} == {OTHER_ID}
+    assert {partition.topic_id for partition in added.partitions} == {OTHER_ID}
     assert DeltaTable(table).count() == 2400
 
 
@@ -421,5 +425,5 @@ def test_every_name_and_partition_value_comes_back(
     }  # fmt: skip
     table = tmp_path / "a table"
     assert export(spark, table, options, partition_by="p.q").rows == len(rows)
-    found = [row.asDict(recursive=True) for row in read(spark, table).collect()]
-    assert sorted(found, key=lambda row: row["ä"]) == rows
+    result = [row.asDict(recursive=True) for row in read(spark, table).collect()]
+    assert sorted(result, key=lambda row: row["ä"]) == rows

@@ -18,12 +18,14 @@ limits = st.none() | st.integers(1, 10_000)
 
 def backlog(*sizes: int, start: int = 0) -> Backlog:
     starts = dict.fromkeys(PARTITIONS[: len(sizes)], start)
-    return Backlog(starts, {each: start + n for each, n in zip(PARTITIONS, sizes, strict=False)})
+    return Backlog(
+        starts, {partition: start + n for partition, n in zip(PARTITIONS, sizes, strict=False)}
+    )
 
 
 def admitted(of: Backlog, limits: TriggerLimits, backlog_bytes: int = 0) -> list[int]:
     ends = admitted_ends(of, limits, backlog_bytes)
-    return [ends[each] - of.start[each] for each in of.start]
+    return [ends[partition] - of.start[partition] for partition in of.start]
 
 
 @pytest.mark.parametrize(

@@ -105,12 +105,12 @@ def reader_of(kind: str, broker: WireBroker, folder: Path, **options: str) -> Br
 
 def cut_of(reader: BrokerStreamReader, end: Json) -> Bounds:
     """Return partition, start and end of the ranges of each task of the first batch."""
-    found: Bounds = []
+    result: Bounds = []
     for task in reader.partitions(reader.initialOffset(), end):
         own = getattr(task, "planned", task).ranges
-        found.append([(r.partition.partition, r.start_offset, r.end_offset) for r in own])
+        result.append([(r.partition.partition, r.start_offset, r.end_offset) for r in own])
     reader.stop()
-    return found
+    return result
 
 
 @pytest.fixture(params=["spindle", "spindle-segments"])

@@ -28,52 +28,56 @@ def go_on(position: StreamPosition, available: AvailableOffsets) -> Continuation
 
 
 def test_a_known_partition_goes_on_and_a_new_one_starts_at_its_beginning() -> None:
-    found = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 9, A1: 4}))
-    assert found.backlog.start == {A0: 5, A1: 0}
-    assert found.backlog.end == {A0: 9, A1: 4}
-    assert found.losses == ()
+    continuation = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 9, A1: 4}))
+    assert continuation.backlog.start == {A0: 5, A1: 0}
+    assert continuation.backlog.end == {A0: 9, A1: 4}
+    assert continuation.losses == ()
 
 
 def test_a_partition_that_is_gone_is_a_loss() -> None:
-    found = go_on(StreamPosition({A0: 5, B0: 3}), AvailableOffsets({A0: 9}))
-    assert found.backlog.end == {A0: 9}
-    assert found.losses == ("b-0 does not exist any more; the stream had read it up to offset 3",)
+    continuation = go_on(StreamPosition({A0: 5, B0: 3}), AvailableOffsets({A0: 9}))
+    assert continuation.backlog.end == {A0: 9}
+    assert continuation.losses == (
+        "b-0 does not exist any more; the stream had read it up to offset 3",
+    )
 
 
 def test_a_topic_that_the_options_no_longer_select_is_a_loss_of_another_kind() -> None:
-    found = continue_from(
+    continuation = continue_from(
         StreamPosition({A0: 5, B0: 3}), AvailableOffsets({A0: 9}), lambda p: p.topic == "a"
     )
-    assert found.losses == ("b-0 is no longer selected; the stream had read it up to offset 3",)
+    assert continuation.losses == (
+        "b-0 is no longer selected; the stream had read it up to offset 3",
+    )
 
 
 def test_a_log_that_ends_before_the_position_is_a_loss_and_is_not_read_again() -> None:
-    found = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 3}))
-    assert (found.backlog.start, found.backlog.end) == ({A0: 3}, {A0: 3})
-    assert "a-0 ends at offset 3, before offset 5" in found.losses[0]
+    continuation = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 3}))
+    assert (continuation.backlog.start, continuation.backlog.end) == ({A0: 3}, {A0: 3})
+    assert "a-0 ends at offset 3, before offset 5" in continuation.losses[0]
 
 
 def test_a_topic_that_was_created_again_is_a_loss_and_starts_at_its_beginning() -> None:
     position = StreamPosition({A0: 5}, {"a": OLD})
-    found = go_on(position, AvailableOffsets({A0: 900}, {"a": NEW}))
-    assert (found.backlog.start, found.backlog.end) == ({A0: 0}, {A0: 900})
-    assert "topic 'a' was deleted and created again" in found.losses[0]
-    assert len(found.losses) == 1
+    continuation = go_on(position, AvailableOffsets({A0: 900}, {"a": NEW}))
+    assert (continuation.backlog.start, continuation.backlog.end) == ({A0: 0}, {A0: 900})
+    assert "topic 'a' was deleted and created again" in continuation.losses[0]
+    assert len(continuation.losses) == 1
 
 
 def test_without_topic_ids_in_the_checkpoint_the_current_ones_are_taken() -> None:
-    found = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 9}, {"a": NEW}))
-    assert (found.backlog.start, found.losses) == ({A0: 5}, ())
+    continuation = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 9}, {"a": NEW}))
+    assert (continuation.backlog.start, continuation.losses) == ({A0: 5}, ())
 
 
 def test_retention_that_passes_the_stream_is_a_loss() -> None:
-    found = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 9, A1: 4}))
-    kept = after_retention(found, {A0: 7, A1: 0})
+    continuation = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 9, A1: 4}))
+    kept = after_retention(continuation, {A0: 7, A1: 0})
     assert kept.backlog.start == {A0: 7, A1: 0}
     assert kept.losses == (
         "offsets 5 to 6 of a-0 were removed by retention or deleted before the stream read them",
     )
-    assert after_retention(found, {A0: 5, A1: 0}) == found
+    assert after_retention(continuation, {A0: 5, A1: 0}) == continuation
 
 
 def test_a_batch_that_is_repeated_starts_where_it_started() -> None:

@@ -52,19 +52,23 @@ class Model:
             self.logs = {PARTITIONS[0]: (0, 0)}
 
     def batch(self, most: int) -> None:
-        ends = {each: end for each, (_, end) in self.logs.items()}
+        ends = {partition: end for partition, (_, end) in self.logs.items()}
         available = AvailableOffsets(ends, {"t": self.topic_id})
-        found = continue_from(self.position, available, lambda _: True)
-        log_starts = {each: self.logs[each][0] for each, n in found.backlog.sizes.items() if n}
-        found = after_retention(found, log_starts)
-        self.has_lost = self.has_lost or bool(found.losses)
+        continuation = continue_from(self.position, available, lambda _: True)
+        log_starts = {
+            partition: self.logs[partition][0]
+            for partition, n in continuation.backlog.sizes.items()
+            if n
+        }
+        continuation = after_retention(continuation, log_starts)
+        self.has_lost = self.has_lost or bool(continuation.losses)
         end = available.with_ends_at(
-            admitted_ends(found.backlog, TriggerLimits(max_offsets=most), 0)
+            admitted_ends(continuation.backlog, TriggerLimits(max_offsets=most), 0)
         )
         starts = starts_of(self.position, end)
-        for each, stop in end.offsets.items():
-            start = max(starts[each], self.logs[each][0])
-            self.read += [(self.topic_id, each, n) for n in range(start, stop)]
+        for partition, stop in end.offsets.items():
+            start = max(starts[partition], self.logs[partition][0])
+            self.read += [(self.topic_id, partition, n) for n in range(start, stop)]
         self.position = end
 
 

@@ -73,12 +73,12 @@ class Stream:
 
     def rows(self, start: Json, end: Json) -> list[tuple[str, int, int]]:
         """Return the rows of a batch as its tasks read them, with copies of the reader."""
-        found = []
+        result = []
         for task in self.reader.partitions(start, end):
             for batch in pickle.loads(pickle.dumps(self.reader)).read(task):
                 rows = batch.to_pylist()
-                found += [(row["topic"], row["partition"], row["offset"]) for row in rows]
-        return sorted(found)
+                result += [(row["topic"], row["partition"], row["offset"]) for row in rows]
+        return sorted(result)
 
     def batch(self) -> list[tuple[str, int, int]]:
         return self.rows(*self.plan())

@@ -83,7 +83,7 @@ def test_a_topic_that_was_created_again_stops_the_stream(
         reader.latestOffset(end, reader.getDefaultReadLimit())
 
 
-def test_what_a_replica_lacks_is_read_through_the_brokers(
+def test_records_that_a_replica_lacks_are_read_from_the_brokers(
     broker: WireBroker, replica: ReplicaWriter, tmp_path: Path
 ) -> None:
     for segment in sorted(replica.path.glob("*.log")):

@@ -9,6 +9,15 @@ from typing import Any
 import pytest
 from wire_broker import NODE_ID, WireBroker
 
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fetcher import (
+    NoProgress,
+    PartitionFetcher,
+    TopicReplaced,
+    whole_batches,
+)
+from spindle.client.blocking.settings import ClientSettings, HostPort, client_settings
+from spindle.client.blocking.transport import BlockingConnection
 from spindle.client.errors import (
     ConnectionLost,
     NotInMetadata,
@@ -17,15 +26,6 @@ from spindle.client.errors import (
 )
 from spindle.client.fetching import FetchLimits
 from spindle.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.fetcher import (
-    NoProgress,
-    PartitionFetcher,
-    TopicReplaced,
-    whole_batches,
-)
-from spindle.client.wire.settings import ClientSettings, HostPort, client_settings
-from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
@@ -162,8 +162,8 @@ def test_a_moved_leader_is_found_again(
 
     def not_leader(_: ListOffsetsRequest) -> ListOffsetsResponse:
         topic = ListOffsetsResponse.ListOffsetsTopicResponse
-        each = topic.ListOffsetsPartitionResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return ListOffsetsResponse(topics=[topic(name="t", partitions=[each])])
+        partition = topic.ListOffsetsPartitionResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ListOffsetsResponse(topics=[topic(name="t", partitions=[partition])])
 
     asked_before = len(broker.requests[MetadataRequest])
     broker.interrupt(ListOffsetsRequest, not_leader, not_leader)
@@ -181,7 +181,7 @@ def test_a_lost_connection_is_made_again(
     assert len(pauses) == 1
 
 
-def test_what_does_not_pass_is_given_up_with_the_reason(broker: WireBroker) -> None:
+def test_an_error_that_lasts_is_raised_with_its_reason(broker: WireBroker) -> None:
     now = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -206,7 +206,7 @@ def test_a_topic_that_nobody_knows_is_given_up_after_seconds(broker: WireBroker)
         for call in (
             lambda: client.list_offsets({TopicPartition("nope", 0): LATEST}),
             lambda: client.list_offsets({TopicPartition("t", 5): LATEST}),
-            lambda: client.awaited_topic("nope"),
+            lambda: client.wait_for_topic("nope"),
         ):
             began = now[0]
             with pytest.raises(NotInMetadata, match=r"^UNKNOWN_TOPIC_OR_PARTITION: "):
@@ -247,7 +247,7 @@ def test_a_topic_is_waited_for_after_other_failures_as_well(broker: WireBroker) 
         assert client.retrying(attempt) == "found"
 
 
-def test_what_can_never_succeed_is_not_repeated(
+def test_a_permanent_error_is_not_retried(
     client: WireClient, broker: WireBroker, pauses: list[float]
 ) -> None:
     def denied(_: MetadataRequest) -> MetadataResponse:
@@ -310,15 +310,15 @@ def runs(of: PartitionFetcher, start: int, end: int) -> list[tuple[int, int, int
 
 
 def test_runs_are_whole_batches_without_gap(client: WireClient, broker: WireBroker) -> None:
-    found = runs(fetcher(client, broker), 0, 50)
-    assert [(start, end) for start, end, _ in found] == [
+    result = runs(fetcher(client, broker), 0, 50)
+    assert [(start, end) for start, end, _ in result] == [
         (0, 10),
         (10, 20),
         (20, 30),
         (30, 40),
         (40, 50),
     ]
-    assert {size for *_, size in found} == {len(batch(0, 10))}
+    assert {size for *_, size in result} == {len(batch(0, 10))}
     assert broker.versions[FetchRequest] == FetchRequest.LAST_VERSION
 
 

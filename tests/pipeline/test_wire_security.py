@@ -15,6 +15,8 @@ from certificates import Certified, certified, self_signed
 from secured_broker import PASSWORD, USER, SecuredBroker, server_context
 from wire_broker import WireBroker
 
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.client.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -22,8 +24,6 @@ from spindle.client.errors import (
     TlsFailed,
 )
 from spindle.client.security.login import _RENEWAL_SHARE
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
 from spindle.common.errors import ConfigError, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.metadata import MetadataRequest
@@ -283,7 +283,7 @@ def test_a_session_is_renewed_on_its_connection_before_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seconds = [0.0]
-    monkeypatch.setattr("spindle.client.wire.transport.time.monotonic", lambda: seconds[0])
+    monkeypatch.setattr("spindle.client.blocking.transport.time.monotonic", lambda: seconds[0])
     with (
         SecuredBroker(mechanisms=("SCRAM-SHA-256",), session_lifetime_ms=10_000) as broker,
         WireClient(client_settings(sasl(broker, "SCRAM-SHA-256", SCRAM))) as client,

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from spindle.client.wire.settings import HostPort, client_settings
+from spindle.client.blocking.settings import HostPort, client_settings
 from spindle.common.errors import ConfigError
 
 SERVERS = {"bootstrap.servers": "a:1"}

@@ -65,15 +65,15 @@ class PartitionLog:
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from the one with the offset on; at least one if there is any."""
-        found = b""
+        result = b""
         for batch in self.batches:
             if read_header(batch).last_offset < max(offset, self.log_start_offset):
                 continue
-            if found and len(found) + len(batch) > max_bytes:
+            if result and len(result) + len(batch) > max_bytes:
                 # A real broker cuts its answer at a size in bytes.
-                return found + batch[: max_bytes - len(found)]
-            found += batch
-        return found
+                return result + batch[: max_bytes - len(result)]
+            result += batch
+        return result
 
 
 class WireBroker:
@@ -157,7 +157,7 @@ class WireBroker:
 
     def _answer(self, frame: bytes) -> bytes | None:
         key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)
-        kind = next(each for each in EVERY_REQUEST if key == each.API_KEY)
+        kind = next(item for item in EVERY_REQUEST if key == item.API_KEY)
         position = REQUEST_HEADER.size + length
         is_flexible = version >= kind.FLEXIBLE_FROM
         if is_flexible:
@@ -208,7 +208,7 @@ class WireBroker:
         )
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
-        every = {each.topic for each in self.logs}
+        every = {log.topic for log in self.logs}
         names = sorted(every) if request.topics is None else [t.name for t in request.topics]
         return MetadataResponse(
             brokers=[
@@ -223,7 +223,7 @@ class WireBroker:
 
     def _topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
         kind = MetadataResponse.MetadataResponseTopic
-        partitions = [each.partition for each in self.logs if each.topic == name]
+        partitions = [log.partition for log in self.logs if log.topic == name]
         if not partitions:
             return kind(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return kind(
@@ -244,14 +244,14 @@ class WireBroker:
                     name=topic.name,
                     partitions=[
                         topic_kind.ListOffsetsPartitionResponse(
-                            partition_index=each.partition_index,
+                            partition_index=partition.partition_index,
                             offset=self._offset(
-                                TopicPartition(topic.name, each.partition_index),
-                                each.timestamp,
+                                TopicPartition(topic.name, partition.partition_index),
+                                partition.timestamp,
                                 request.isolation_level,
                             ),
                         )
-                        for each in topic.partitions
+                        for partition in topic.partitions
                     ],
                 )
                 for topic in request.topics
@@ -315,15 +315,15 @@ class WireBroker:
                     log_dir="/disk",
                     topics=[
                         topic(
-                            name=each.topic,
+                            name=partition.topic,
                             partitions=[
                                 topic.DescribeLogDirsPartition(
-                                    partition_index=each.partition,
+                                    partition_index=partition.partition,
                                     partition_size=sum(map(len, log.batches)),
                                 )
                             ],
                         )
-                        for each, log in self.logs.items()
+                        for partition, log in self.logs.items()
                     ],
                 )
             ]
@@ -334,10 +334,10 @@ class WireBroker:
         return DescribeConfigsResponse(
             results=[
                 result(
-                    resource_name=each.resource_name,
+                    resource_name=resource.resource_name,
                     configs=[result.DescribeConfigsResourceResult(name="k", value="v")],
                 )
-                for each in request.resources
+                for resource in request.resources
             ]
         )
 

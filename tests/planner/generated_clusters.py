@@ -33,7 +33,7 @@ def small_cluster(seed: int) -> ClusterModel:
         _filled(random, shape, bytes_) for shape, bytes_ in zip(shapes, held, strict=True)
     ]
     deletions = Random(f"deletions of {seed}")
-    directories = [_with_deletions(deletions, each) for each in directories]
+    directories = [_with_deletions(deletions, directory) for directory in directories]
     return ClusterModel(brokers, directories, partitions)
 
 

@@ -28,12 +28,12 @@ class Replay:
     time_ms: int = 0
 
     def __post_init__(self) -> None:
-        self.places = [list(each.directories) for each in self.cluster.partitions]
+        self.places = [list(partition.directories) for partition in self.cluster.partitions]
         directories = self.cluster.directories
-        self.used = [each.used_bytes - each.deleted_bytes for each in directories]
+        self.used = [directory.used_bytes - directory.deleted_bytes for directory in directories]
         self.deleted = [
-            (each.deletion_delay_ms, number, each.deleted_bytes)
-            for number, each in enumerate(directories)
+            (directory.deletion_delay_ms, number, directory.deleted_bytes)
+            for number, directory in enumerate(directories)
         ]
 
     def broker(self, directory: int) -> int:
@@ -41,7 +41,7 @@ class Replay:
 
     def racks(self, places: list[int]) -> int:
         """Return the number of racks; a broker without a rack is one of its own."""
-        named = {each.broker_id: each.rack for each in self.cluster.brokers}
+        named = {broker.broker_id: broker.rack for broker in self.cluster.brokers}
         return len({named[self.broker(place)] or self.broker(place) for place in places})
 
     def leader(self, partition: int) -> int:
@@ -121,9 +121,9 @@ class Replay:
     def spread(self) -> float:
         """Return highest less lowest fill; a cordoned directory counts for the highest only."""
         fills = {
-            number: self.used[number] / each.capacity_bytes
-            for number, each in enumerate(self.cluster.directories)
-            if each.is_online and each.capacity_bytes and number not in self.leaving
+            number: self.used[number] / directory.capacity_bytes
+            for number, directory in enumerate(self.cluster.directories)
+            if directory.is_online and directory.capacity_bytes and number not in self.leaving
         }
         open_ones = [
             fill
@@ -134,7 +134,7 @@ class Replay:
 
     def leaders(self, preferred: Mapping[int, int]) -> list[int]:
         """Return the number of partitions of which each broker has the first replica."""
-        counts = dict.fromkeys((each.broker_id for each in self.cluster.brokers), 0)
+        counts = dict.fromkeys((broker.broker_id for broker in self.cluster.brokers), 0)
         for number, places in enumerate(self.places):
             counts[self.broker(places[preferred.get(number, 0)])] += 1
         return list(counts.values())
@@ -155,8 +155,8 @@ class Replay:
 def verify(plan: PlacementPlan, limits: PlanLimits) -> Replay:
     """Replay a whole plan and return the state at its end."""
     state = Replay(plan.cluster, limits, frozenset(plan.leaving))
-    for each in plan.rounds:
-        state.run(each)
+    for planned_round in plan.rounds:
+        state.run(planned_round)
     assert state.used == list(plan.used_bytes)
     assert abs(state.spread() - plan.spread) < 1e-9
     state.check_leaders(plan.preferred)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from spindle.common.ids import TopicPartition
-from spindle.planner.history import BrokerSample, ClusterSample, DirectorySample, LedSample
+from spindle.planner.samples import BrokerSample, ClusterSample, DirectorySample, LedSample
 
 GIB = 2**30
 HOUR_S = 3600
@@ -37,5 +37,5 @@ def alone(
     offsets: Mapping[int, LedSample] | None = None,
 ) -> ClusterSample:
     """Return a sample of broker 1."""
-    found = {part(number): each for number, each in (offsets or {}).items()}
-    return sample(hour, {1: BrokerSample(directories, found)})
+    samples = {part(number): offset for number, offset in (offsets or {}).items()}
+    return sample(hour, {1: BrokerSample(directories, samples)})

@@ -25,21 +25,21 @@ class SimulatedMoves:
     deleted: list[tuple[Fraction, int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.places = [list(each.directories) for each in self.cluster.partitions]
-        self.used = [Fraction(each.used_bytes) for each in self.cluster.directories]
+        self.places = [list(partition.directories) for partition in self.cluster.partitions]
+        self.used = [Fraction(directory.used_bytes) for directory in self.cluster.directories]
         self.deleted = [
-            (Fraction(each.deletion_delay_ms), number, each.deleted_bytes)
-            for number, each in enumerate(self.cluster.directories)
-            if each.deleted_bytes
+            (Fraction(directory.deletion_delay_ms), number, directory.deleted_bytes)
+            for number, directory in enumerate(self.cluster.directories)
+            if directory.deleted_bytes
         ]
         self._remove_due()
 
     def rooms(self) -> dict[int, int]:
         """Return the room of each directory, less what is still to be copied into it."""
         rooms = {
-            number: int(self.limits.max_fill * each.capacity_bytes - self.used[number])
-            for number, each in enumerate(self.cluster.directories)
-            if each.capacity_bytes
+            number: int(self.limits.max_fill * directory.capacity_bytes - self.used[number])
+            for number, directory in enumerate(self.cluster.directories)
+            if directory.capacity_bytes
         }
         for move, left in self.left_bytes.items():
             rooms[move.target] -= int(left)
@@ -49,16 +49,20 @@ class SimulatedMoves:
         """Begin a copy, and check that the limits allow it."""
         places = self.places[move.partition]
         assert places[move.slot] == move.source
-        assert all(each.partition != move.partition for each in self.left_bytes)
+        assert all(planned_move.partition != move.partition for planned_move in self.left_bytes)
         self.left_bytes[move] = Fraction(move.size_bytes)
-        arriving = sum(left for each, left in self.left_bytes.items() if each.target == move.target)
+        arriving = sum(
+            left
+            for planned_move, left in self.left_bytes.items()
+            if planned_move.target == move.target
+        )
         capacity = self.cluster.directories[move.target].capacity_bytes
         assert self.used[move.target] + arriving <= self.limits.max_fill * capacity + 1
-        ends = Counter(end for each in self.left_bytes for end in (each.source, each.target))
+        ends = Counter(end for move in self.left_bytes for end in (move.source, move.target))
         for end in (move.source, move.target):
             is_read = self.cluster.directories[end].is_online
             assert ends[end] <= self.limits.parallel_moves or not is_read
-        brokers = [self._broker(each) for each in places]
+        brokers = [self._broker(place) for place in places]
         brokers[move.slot] = self._broker(move.target)
         assert len(set(brokers)) == len(brokers)
 
@@ -88,7 +92,7 @@ class SimulatedMoves:
         for gone_ms, number, size_bytes in self.deleted:
             if gone_ms <= self.time_ms:
                 self.used[number] -= size_bytes
-        self.deleted = [each for each in self.deleted if each[0] > self.time_ms]
+        self.deleted = [item for item in self.deleted if item[0] > self.time_ms]
 
     def _broker(self, directory: int) -> int:
         return self.cluster.directories[directory].broker_id
@@ -98,12 +102,12 @@ class SimulatedMoves:
         if source == target:
             return [("own", source)]
         model = self.cluster.partitions[move.partition]
-        leads = [self._broker(each) == model.leader for each in model.directories]
+        leads = [self._broker(directory) == model.leader for directory in model.directories]
         leader = self.places[move.partition][leads.index(True) if any(leads) else 0]
         return [("out", self._broker(leader)), ("in", target)]
 
     def _rate(self, move: PlannedMove) -> Fraction:
         """Return the bytes of a copy in a millisecond."""
-        lanes = Counter(lane for each in self.left_bytes for lane in self._lanes(each))
+        lanes = Counter(lane for move in self.left_bytes for lane in self._lanes(move))
         most = max(lanes[lane] for lane in self._lanes(move))
         return Fraction(self.limits.throttle_bytes_per_second, 1000 * most)

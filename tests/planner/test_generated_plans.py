@@ -13,7 +13,7 @@ from generated_clusters import GIB, small_cluster
 from replayed_plans import Replay, verify
 
 from spindle.common.ids import TopicPartition
-from spindle.planner.changes import ClusterChanges
+from spindle.planner.goals import balance, decommission, drain, what_if
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 from spindle.planner.plan import (
@@ -23,7 +23,7 @@ from spindle.planner.plan import (
     PlannedMove,
     PlannedRound,
 )
-from spindle.planner.plans import balance, decommission, drain, what_if
+from spindle.planner.what_if import ClusterChanges
 
 CLUSTERS = int(os.environ.get("SPINDLE_PLANS", "300"))
 BLOCKS = 4
@@ -148,7 +148,9 @@ def test_the_verifier_finds_a_broken_plan() -> None:
     assert not is_refused(plan, limits)
     first, *others = plan.rounds
     cluster, target = plan.cluster, first.moves[0].target
-    full = [replace(each, capacity_bytes=each.used_bytes) for each in cluster.directories]
+    full = [
+        replace(directory, capacity_bytes=directory.used_bytes) for directory in cluster.directories
+    ]
     sealed, dead = list(cluster.directories), list(cluster.directories)
     sealed[target] = replace(cluster.directories[target], is_cordoned=True)
     dead[target] = replace(cluster.directories[target], is_online=False)

@@ -5,50 +5,50 @@ from random import Random
 import pytest
 from sampled_clusters import CAPACITY, GIB, HOUR_S, alone, directory, led, part, sample
 
-from spindle.cli.history.forecasts import time_to_full_text
+from spindle.cli.sampling.forecasts import time_to_full_text
 from spindle.planner.growth import DirectoryGrowth, directory_growths, partition_rates
-from spindle.planner.history import BrokerSample, ClusterSample
+from spindle.planner.samples import BrokerSample, ClusterSample
 from spindle.planner.time_to_full import Filling, time_to_full
-from spindle.planner.trend import FEWEST_POINTS, Trend, fit_trend
+from spindle.planner.trend import MIN_POINTS, Trend, fit_trend
 
 GIB_PER_HOUR = GIB / HOUR_S
 
 
 def growth_of(samples: list[ClusterSample], path: str = "/a", broker: int = 1) -> float:
     """Return the growth of a directory in GiB per hour."""
-    found = directory_growths(samples)[broker, path].all_files
-    assert found is not None
-    return found.slope / GIB_PER_HOUR
+    trend = directory_growths(samples)[broker, path].all_files
+    assert trend is not None
+    return trend.slope / GIB_PER_HOUR
 
 
 def test_a_line_has_its_slope_and_no_uncertainty() -> None:
-    found = fit_trend([(100.0 * n, 300.0 * n + 1) for n in range(10)])
-    assert found is not None
-    assert (found.slope, found.low, found.high) == (3.0, 3.0, 3.0)
+    trend = fit_trend([(100.0 * n, 300.0 * n + 1) for n in range(10)])
+    assert trend is not None
+    assert (trend.slope, trend.low, trend.high) == (3.0, 3.0, 3.0)
 
 
 def test_the_interval_has_the_true_slope_nine_times_out_of_ten() -> None:
     hits = 0
     for seed in range(200):
         random = Random(seed)
-        found = fit_trend([(60.0 * n, 120.0 * n + random.gauss(0, 1200)) for n in range(40)])
-        assert found is not None
-        assert found.low <= found.slope <= found.high
-        hits += found.low <= 2.0 <= found.high
+        trend = fit_trend([(60.0 * n, 120.0 * n + random.gauss(0, 1200)) for n in range(40)])
+        assert trend is not None
+        assert trend.low <= trend.slope <= trend.high
+        hits += trend.low <= 2.0 <= trend.high
     assert 165 <= hits <= 200
 
 
 def test_one_wrong_value_in_five_does_not_change_the_trend() -> None:
     points = [(60.0 * n, 1e9 if n % 5 == 3 else 120.0 * n) for n in range(30)]
-    found = fit_trend(points)
-    assert found is not None
-    assert found.slope == pytest.approx(2.0)
+    trend = fit_trend(points)
+    assert trend is not None
+    assert trend.slope == pytest.approx(2.0)
 
 
 def test_too_few_points_and_a_short_time_have_no_trend() -> None:
-    assert fit_trend([(3600.0 * n, 1.0) for n in range(FEWEST_POINTS - 1)]) is None
-    assert fit_trend([(0.2 * n, 1.0) for n in range(FEWEST_POINTS)]) is None
-    assert fit_trend([(1.0, float(n)) for n in range(FEWEST_POINTS)]) is None
+    assert fit_trend([(3600.0 * n, 1.0) for n in range(MIN_POINTS - 1)]) is None
+    assert fit_trend([(0.2 * n, 1.0) for n in range(MIN_POINTS)]) is None
+    assert fit_trend([(1.0, float(n)) for n in range(MIN_POINTS)]) is None
 
 
 def test_a_replica_that_arrives_is_no_growth() -> None:
@@ -119,8 +119,8 @@ def test_a_topic_that_was_created_again_begins_anew() -> None:
     samples = []
     for hour in range(24):
         age = hour if hour < 12 else hour - 12
-        found = led(0, 100 * age, "old" if hour < 12 else "new")
-        samples.append(alone(hour, {"/a": directory({0: 3.0 * age})}, {0: found}))
+        led_sample = led(0, 100 * age, "old" if hour < 12 else "new")
+        samples.append(alone(hour, {"/a": directory({0: 3.0 * age})}, {0: led_sample}))
     rates = partition_rates(samples)[part(0)]
     assert rates.growth is not None
     assert rates.growth.slope / GIB_PER_HOUR == pytest.approx(3.0)
@@ -129,23 +129,23 @@ def test_a_topic_that_was_created_again_begins_anew() -> None:
 
 def test_other_files_fill_a_directory_as_well() -> None:
     samples = [alone(h, {"/a": directory({0: 5.0}, others=10.0 + 4 * h)}) for h in range(10)]
-    found = directory_growths(samples)[1, "/a"]
-    assert found.other_files is not None
-    assert found.replicas is not None
-    assert found.other_files.slope / GIB_PER_HOUR == pytest.approx(4.0)
-    assert found.replicas.slope == 0
+    growth = directory_growths(samples)[1, "/a"]
+    assert growth.other_files is not None
+    assert growth.replicas is not None
+    assert growth.other_files.slope / GIB_PER_HOUR == pytest.approx(4.0)
+    assert growth.replicas.slope == 0
     assert growth_of(samples) == pytest.approx(4.0)
 
 
 def test_the_time_to_full_says_when_or_that_nobody_knows() -> None:
     samples = [alone(h, {"/a": directory({0: 100.0 + h})}) for h in range(10)]
     growth = directory_growths(samples)[1, "/a"]
-    found = time_to_full(90 * GIB, growth)
-    assert found.filling is Filling.FILLING
-    assert found.expected_s == pytest.approx(90 * HOUR_S)
+    forecast = time_to_full(90 * GIB, growth)
+    assert forecast.filling is Filling.FILLING
+    assert forecast.expected_s == pytest.approx(90 * HOUR_S)
     few = directory_growths(samples[:3])[1, "/a"]
-    found = time_to_full(90 * GIB, few)
-    assert (found.filling, found.reason) == (Filling.UNKNOWN, "too few samples (3 of 6)")
+    forecast = time_to_full(90 * GIB, few)
+    assert (forecast.filling, forecast.reason) == (Filling.UNKNOWN, "too few samples (3 of 6)")
     still = directory_growths([alone(h, {"/a": directory({0: 1.0})}) for h in range(9)])[1, "/a"]
     assert time_to_full(CAPACITY, still).filling is Filling.NOT_FILLING
     assert time_to_full(-1, growth).reason == "the free space is unknown"
@@ -154,8 +154,8 @@ def test_the_time_to_full_says_when_or_that_nobody_knows() -> None:
 def test_a_history_says_nothing_about_times_far_beyond_its_span() -> None:
     """A burst in six samples within a second is no growth; 9 hours say nothing about 91."""
     samples = [alone(n / 18_000, {"/a": directory({0: 100.0 + n})}) for n in range(6)]
-    found = time_to_full(90 * GIB, directory_growths(samples)[1, "/a"])
-    assert found.reason == "the history spans 1 of at least 600 s"
+    forecast = time_to_full(90 * GIB, directory_growths(samples)[1, "/a"])
+    assert forecast.reason == "the history spans 1 of at least 600 s"
     samples = [alone(h, {"/a": directory({0: 100.0 + h})}) for h in range(10)]
     growth = directory_growths(samples)[1, "/a"]
     assert time_to_full(90 * GIB, growth).filling is Filling.FILLING

@@ -7,7 +7,7 @@ import pytest
 from generated_clusters import GIB, small_cluster
 
 from spindle.common.ids import TopicPartition
-from spindle.planner.ahead import cluster_ahead
+from spindle.planner.forecast_plan import cluster_ahead
 from spindle.planner.growth import DirectoryGrowth, PartitionRates
 from spindle.planner.healing import HealingLimits, heal
 from spindle.planner.limits import PlanLimits
@@ -23,10 +23,10 @@ DAY_S = 86_400.0
 def cluster(*sizes: tuple[int, ...], is_online: bool = True, rate: int = 0) -> ClusterModel:
     """Return a broker for each tuple, with a directory of 100 GiB and partitions of these sizes."""
     directories = [
-        DirectoryModel(n, "/d", 100 * GIB, sum(each) * GIB, is_online=is_online or n > 0)
-        for n, each in enumerate(sizes)
+        DirectoryModel(n, "/d", 100 * GIB, sum(size) * GIB, is_online=is_online or n > 0)
+        for n, size in enumerate(sizes)
     ]
-    flat = [(place, size) for place, each in enumerate(sizes) for size in each]
+    flat = [(place, size) for place, item in enumerate(sizes) for size in item]
     partitions = [
         PartitionModel(TopicPartition("t", n), (place,), (size * GIB,), rate, place)
         for n, (place, size) in enumerate(flat)
@@ -40,7 +40,11 @@ def healed(found: ClusterModel, *failed: int) -> PlacementPlan:
 
 def moves(plan: PlacementPlan) -> list[tuple[int, int, int]]:
     """Return the partition, the source and the target of each move."""
-    return [(m.partition, m.source, m.target) for each in plan.rounds for m in each.moves]
+    return [
+        (m.partition, m.source, m.target)
+        for planned_round in plan.rounds
+        for m in planned_round.moves
+    ]
 
 
 def test_a_full_directory_gives_as_much_as_it_must() -> None:
@@ -92,32 +96,34 @@ def test_a_partition_that_grows_faster_than_the_throttle_is_named() -> None:
 
 
 def test_a_failed_directory_is_emptied_as_far_as_replicas_can_be_copied() -> None:
-    found = cluster((10, 10), (20,), (0,), is_online=False)
+    cluster_model = cluster((10, 10), (20,), (0,), is_online=False)
     with_copy = replace(
-        found.partitions[0], directories=(0, 1), size_bytes=(10 * GIB, 10 * GIB), leader=1
+        cluster_model.partitions[0], directories=(0, 1), size_bytes=(10 * GIB, 10 * GIB), leader=1
     )
-    alone = replace(found.partitions[1], leader=-1)
-    found = replace(found, partitions=[with_copy, alone, *found.partitions[2:]])
-    plan = healed(found, 0)
+    alone = replace(cluster_model.partitions[1], leader=-1)
+    cluster_model = replace(
+        cluster_model, partitions=[with_copy, alone, *cluster_model.partitions[2:]]
+    )
+    plan = healed(cluster_model, 0)
     assert moves(plan) == [(0, 0, 2)]
     (remark,) = plan.remarks
     assert remark.startswith("1 replica of 0:/d, such as t-1, cannot be made elsewhere")
-    assert not healed(found).rounds
+    assert not healed(cluster_model).rounds
 
 
 def test_a_second_look_finds_nothing_to_do_in_generated_clusters() -> None:
     moved = 0
     for seed in range(150):
-        found = small_cluster(seed)
+        cluster_model = small_cluster(seed)
         random = Random(seed)
         healing = HealingLimits(random.choice((0.6, 0.85)), 0.6)
-        plan = heal(found, found, (), healing, LIMITS)
+        plan = heal(cluster_model, cluster_model, (), healing, LIMITS)
         moved += bool(plan.rounds)
-        again = replayed(found, plan)
-        assert [each.kept_bytes for each in again.directories] == list(plan.used_bytes)
-        for number, each in enumerate(again.directories):
-            if each.used_bytes > found.directories[number].used_bytes:
-                assert each.fill <= 0.6, seed
+        again = replayed(cluster_model, plan)
+        assert [directory.kept_bytes for directory in again.directories] == list(plan.used_bytes)
+        for number, directory in enumerate(again.directories):
+            if directory.used_bytes > cluster_model.directories[number].used_bytes:
+                assert directory.fill <= 0.6, seed
         if not plan.remarks:
             assert not heal(again, again, (), healing, LIMITS).rounds, seed
     assert moved > 20
@@ -126,9 +132,9 @@ def test_a_second_look_finds_nothing_to_do_in_generated_clusters() -> None:
 def replayed(found: ClusterModel, plan: PlacementPlan) -> ClusterModel:
     """Return the cluster after a plan."""
     partitions = list(found.partitions)
-    used = [each.used_bytes for each in found.directories]
-    for each in plan.rounds:
-        for move in each.moves:
+    used = [directory.used_bytes for directory in found.directories]
+    for planned_round in plan.rounds:
+        for move in planned_round.moves:
             places = list(partitions[move.partition].directories)
             places[move.slot] = move.target
             partitions[move.partition] = replace(
@@ -137,7 +143,8 @@ def replayed(found: ClusterModel, plan: PlacementPlan) -> ClusterModel:
             used[move.source] -= move.size_bytes
             used[move.target] += move.size_bytes
     directories = [
-        replace(each, used_bytes=use) for each, use in zip(found.directories, used, strict=True)
+        replace(directory, used_bytes=use)
+        for directory, use in zip(found.directories, used, strict=True)
     ]
     return ClusterModel(found.brokers, directories, partitions)
 

@@ -4,11 +4,11 @@ from benchmarks.planner import SMALL, skewed_cluster
 from replayed_plans import verify
 
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.planner.changes import ClusterChanges
+from spindle.planner.goals import balance, decommission, what_if
 from spindle.planner.leaders import even_leaders, leaders_of_plan, preferred_orders
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
-from spindle.planner.plans import balance, decommission, what_if
+from spindle.planner.what_if import ClusterChanges
 
 LIMITS = PlanLimits()
 TIB = 2**40
@@ -53,7 +53,7 @@ def test_an_added_broker_leads_as_many_partitions_as_it_has_or_as_the_others() -
     plan = what_if(cluster, ClusterChanges([BrokerModel(90)], new), LIMITS)
     verify(plan, LIMITS)
     _, after = leaders_of_plan(plan)
-    held = sum(place >= len(cluster.directories) for each in plan.places() for place in each)
+    held = sum(place >= len(cluster.directories) for items in plan.places() for place in items)
     assert after[90] == min(held, max(after.values()))
     others = [count for broker, count in after.items() if broker != 90]
     assert max(others) - min(others) <= 1
@@ -62,7 +62,7 @@ def test_an_added_broker_leads_as_many_partitions_as_it_has_or_as_the_others() -
 def test_a_decommission_changes_the_order_of_moved_partitions_only() -> None:
     plan = decommission(skewed_cluster(SMALL[1], seed=3), 0, LIMITS)
     verify(plan, LIMITS)
-    moved = {move.partition for each in plan.rounds for move in each.moves}
+    moved = {move.partition for planned_round in plan.rounds for move in planned_round.moves}
     assert plan.preferred
     assert moved.issuperset(plan.preferred)
     assert leaders_of_plan(plan)[1][0] == 0
@@ -70,5 +70,5 @@ def test_a_decommission_changes_the_order_of_moved_partitions_only() -> None:
 
 def test_partitions_without_a_leader_and_offline_replicas_keep_their_order() -> None:
     for cluster in (led_by_first(NO_LEADER), led_by_first(is_online=False)):
-        places = [each.directories for each in cluster.partitions]
+        places = [partition.directories for partition in cluster.partitions]
         assert even_leaders(cluster, places, range(6)) == {}

@@ -9,10 +9,10 @@ from generated_clusters import GIB
 from replayed_plans import verify
 
 from spindle.common.ids import TopicPartition
-from spindle.planner.changes import ClusterChanges
+from spindle.planner.goals import balance, drain, what_if
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
-from spindle.planner.plans import balance, drain, what_if
+from spindle.planner.what_if import ClusterChanges
 
 FIVE_POINTS = 0.05
 
@@ -112,5 +112,5 @@ def test_a_directory_that_is_much_larger_than_the_others_takes_what_its_broker_c
     plan = what_if(cluster, ClusterChanges(added_directories=[huge]), PlanLimits())
     verify(plan, PlanLimits())
     assert plan.moved_bytes <= 1.1 * plan.lower_bound_bytes
-    (remark,) = [each for each in plan.remarks if "points apart" in each]
+    (remark,) = [remark for remark in plan.remarks if "points apart" in remark]
     assert "a broker has each partition at most once" in remark

@@ -7,10 +7,10 @@ from random import Random
 from replayed_plans import verify
 
 from spindle.common.ids import TopicPartition
+from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 from spindle.planner.plan import Infeasible
-from spindle.planner.plans import drain
 
 LIMITS = PlanLimits(max_fill=1.0)
 CLUSTERS = 600
@@ -26,10 +26,10 @@ def crowded_cluster(seed: int) -> ClusterModel:
         used[place] += size
         name = TopicPartition("t", number)
         partitions.append(PartitionModel(name, (place,), (size,), leader=place))
-    capacities = [max(1, each + random.randint(0, 8)) for each in used]
+    capacities = [max(1, number + random.randint(0, 8)) for number in used]
     return ClusterModel(
-        [BrokerModel(each) for each in range(count)],
-        [DirectoryModel(each, "/d", capacities[each], used[each]) for each in range(count)],
+        [BrokerModel(number) for number in range(count)],
+        [DirectoryModel(number, "/d", capacities[number], used[number]) for number in range(count)],
         partitions,
     )
 
@@ -46,8 +46,8 @@ def with_remedy(cluster: ClusterModel, remedy: str) -> ClusterModel | None:
     if one is None:
         return None
     larger = [
-        replace(each, capacity_bytes=each.capacity_bytes + int(one[1]))
-        for each in cluster.directories
+        replace(directory, capacity_bytes=directory.capacity_bytes + int(one[1]))
+        for directory in cluster.directories
     ]
     return replace(cluster, directories=larger)
 
@@ -70,10 +70,10 @@ def test_replicas_are_packed_tightly_if_they_have_no_place_otherwise() -> None:
     """If 6 bytes go to the room of 9, and 5 to that of 6, then 4 have no place."""
     sizes = (6, 5, 4)
     cluster = ClusterModel(
-        [BrokerModel(each) for each in range(3)],
+        [BrokerModel(number) for number in range(3)],
         [
             DirectoryModel(0, "/d", 100, sum(sizes)),
-            *(DirectoryModel(each, "/d", room, 0) for each, room in ((1, 9), (2, 6))),
+            *(DirectoryModel(number, "/d", room, 0) for number, room in ((1, 9), (2, 6))),
         ],
         [
             PartitionModel(TopicPartition("t", number), (0,), (size,), leader=0)

@@ -8,10 +8,10 @@ from generated_clusters import GIB, small_cluster
 from simulated_moves import SimulatedMoves
 
 from spindle.common.ids import TopicPartition
+from spindle.planner.goals import balance, drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 from spindle.planner.plan import Infeasible, PlacementPlan
-from spindle.planner.plans import balance, drain
 from spindle.planner.rolling import RollingMoves
 
 CLUSTERS = 150
@@ -85,7 +85,7 @@ def test_a_move_does_not_wait_for_the_slowest_of_a_round() -> None:
 
 def test_a_small_move_does_not_take_the_room_of_a_large_one_before_it() -> None:
     plan, limits = one_broker(40, 1, parallel=5)
-    first, second = (move for each in plan.rounds for move in each.moves)
+    first, second = (move for planned_round in plan.rounds for move in planned_round.moves)
     rolling = RollingMoves(plan, limits)
     assert rolling.begin({first.target: 10 * GIB, second.target: 10 * GIB}) == (
         [second] if first.target != second.target else []

@@ -24,7 +24,7 @@ def values_of(message: Any) -> Any:
     if isinstance(message, Message):
         return {name: values_of(getattr(message, name)) for name in message.__slots__}
     if isinstance(message, list):
-        return [values_of(each) for each in message]
+        return [values_of(item) for item in message]
     return bytes(message) if isinstance(message, memoryview) else message
 
 

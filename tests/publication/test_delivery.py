@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata_log.committed import CommittedBatch
 from spindle.publication.delivery import Delivery
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 
 
 class Recorder:
@@ -133,7 +133,7 @@ def test_the_newest_leader_is_told_only() -> None:
     assert recorder.heard == [other]
 
 
-def test_who_left_hears_nothing() -> None:
+def test_a_cancelled_subscriber_gets_no_calls() -> None:
     delivery = Delivery(0)
     recorder = listening(delivery)
     delivery.unsubscribe(recorder)

@@ -3,16 +3,17 @@
 from random import Random
 from typing import Any, TypeVar
 
+from spindle.common.errors import ErrorCode
 from spindle.common.ids import Endpoint, OffsetAndEpoch
 from spindle.protocol.message import Message
-from spindle.protocol.messages.vote import VoteRequest
+from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.raft import responses
-from spindle.raft.election_state import ElectionState
 from spindle.raft.invariants import check_invariants
 from spindle.raft.log_view import LogView
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
+    ElectionState,
     Event,
     Flush,
     LogFlushed,
@@ -122,10 +123,10 @@ class NodeUnderTest:
         """Send a request to the node; its answer, which has to come at once."""
         self._token += 1
         ready = self.step(RequestReceived(self._token, request))
-        found = [reply.response for reply in ready.replies if reply.token == self._token]
-        assert len(found) == 1, f"no answer to {request}"
-        assert isinstance(found[0], answer)
-        return found[0]
+        messages = [reply.response for reply in ready.replies if reply.token == self._token]
+        assert len(messages) == 1, f"no answer to {request}"
+        assert isinstance(messages[0], answer)
+        return messages[0]
 
     def ask_later(self, request: Message) -> int:
         """Send a request that the node parks; its token."""
@@ -150,16 +151,18 @@ class NodeUnderTest:
         return [request for request in self.ready.requests if request.destination.id == node_id]
 
     def sent_to(self, node_id: int) -> Request:
-        found = self.sent_requests_to(node_id)
-        assert len(found) == 1, f"{len(found)} requests to node {node_id}"
-        return found[0]
+        sent_requests = self.sent_requests_to(node_id)
+        assert len(sent_requests) == 1, f"{len(sent_requests)} requests to node {node_id}"
+        return sent_requests[0]
 
 
 class Peer(NodeUnderTest):
     """Another node, only to build the answers that it would give."""
 
     def granting(self, *, is_granted: bool = True, epoch: int = 0) -> Message:
-        response = responses.vote_response(self.core, is_granted=is_granted)
+        response = responses.epoch_response(
+            self.core, VoteResponse, ErrorCode.NONE, vote_granted=is_granted
+        )
         response.topics[0].partitions[0].leader_epoch = epoch
         response.topics[0].partitions[0].leader_id = -1
         return response

@@ -99,174 +99,151 @@ async def the_leader(members: list[Member]) -> Member:
             await asyncio.sleep(0.005)
 
 
-def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None:
-    async def run() -> None:
-        network = Network()
-        members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3, 4)]
-        for member in members:
-            await member.start()
-        leader = await the_leader(members)
-        epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
-        for member in members:
-            await member.heard.wait_for_offset(last)
-            assert member.heard.records == [TOPIC]
-            assert member.heard.leaders[-1] == leader.quorum.leader
+async def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None:
+    network = Network()
+    members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3, 4)]
+    for member in members:
+        await member.start()
+    leader = await the_leader(members)
+    epoch = leader.quorum.leader.epoch
+    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    for member in members:
+        await member.heard.wait_for_offset(last)
+        assert member.heard.records == [TOPIC]
+        assert member.heard.leaders[-1] == leader.quorum.leader
 
-        await leader.stop()
-        rest = [member for member in members if member is not leader]
-        successor = await the_leader(rest)
-        assert any(
-            seen.epoch > epoch and seen.leader_id not in (NO_LEADER, leader.node_id)
-            for seen in leader.heard.leaders
-        ), "it stayed for the election"
-        assert successor.quorum.leader.epoch > epoch
-        epoch = successor.quorum.leader.epoch
-        last = successor.quorum.append(
-            epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True
-        )
-        for member in rest:
-            await member.heard.wait_for_offset(last)
-            assert member.heard.records == [TOPIC, NoOpRecord()]
+    await leader.stop()
+    rest = [member for member in members if member is not leader]
+    successor = await the_leader(rest)
+    assert any(
+        seen.epoch > epoch and seen.leader_id not in (NO_LEADER, leader.node_id)
+        for seen in leader.heard.leaders
+    ), "it stayed for the election"
+    assert successor.quorum.leader.epoch > epoch
+    epoch = successor.quorum.leader.epoch
+    last = successor.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
+    for member in rest:
+        await member.heard.wait_for_offset(last)
+        assert member.heard.records == [TOPIC, NoOpRecord()]
 
-        returned = Member(leader.node_id, tmp_path, network)
-        await returned.start()
-        await returned.heard.wait_for_offset(last)
-        assert returned.heard.records == [TOPIC, NoOpRecord()]
-        members = [*rest, returned]
-        for member in members:
-            assert not member.faults
-            await member.stop()
-
-    asyncio.run(run())
+    returned = Member(leader.node_id, tmp_path, network)
+    await returned.start()
+    await returned.heard.wait_for_offset(last)
+    assert returned.heard.records == [TOPIC, NoOpRecord()]
+    members = [*rest, returned]
+    for member in members:
+        assert not member.faults
+        await member.stop()
 
 
-def test_a_leader_whose_disk_dies_stops_and_the_others_go_on(tmp_path: Path) -> None:
-    async def run() -> None:
-        network = Network()
-        members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3)]
-        for member in members:
-            await member.start()
-        leader = await the_leader(members)
-        epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
-        for member in members:
-            await member.heard.wait_for_offset(last)
-        leader.thread.fail(OSError(ENOSPC, "No space left on device"))
-        # This record is to be lost: it is on no disk.
-        leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
-        while not leader.faults:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-        del network.nodes[9000 + leader.node_id]
-        rest = [member for member in members if member is not leader]
-        successor = await the_leader(rest)
-        last = successor.quorum.append(
-            successor.quorum.leader.epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True
-        )
-        for member in rest:
-            await member.heard.wait_for_offset(last)
-            assert member.heard.records == [TOPIC, TOPIC]
-            assert not member.faults
-            await member.stop()
-        assert leader.heard.records == [TOPIC]
-        assert "No space left on device" in str(leader.faults[0])
-        leader.thread.stop(5)
-
-    asyncio.run(run())
+async def test_a_leader_whose_disk_dies_stops_and_the_others_go_on(tmp_path: Path) -> None:
+    network = Network()
+    members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3)]
+    for member in members:
+        await member.start()
+    leader = await the_leader(members)
+    epoch = leader.quorum.leader.epoch
+    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    for member in members:
+        await member.heard.wait_for_offset(last)
+    leader.thread.fail(OSError(ENOSPC, "No space left on device"))
+    # This record is to be lost: it is on no disk.
+    leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
+    while not leader.faults:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    del network.nodes[9000 + leader.node_id]
+    rest = [member for member in members if member is not leader]
+    successor = await the_leader(rest)
+    last = successor.quorum.append(
+        successor.quorum.leader.epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True
+    )
+    for member in rest:
+        await member.heard.wait_for_offset(last)
+        assert member.heard.records == [TOPIC, TOPIC]
+        assert not member.faults
+        await member.stop()
+    assert leader.heard.records == [TOPIC]
+    assert "No space left on device" in str(leader.faults[0])
+    leader.thread.stop(5)
 
 
-def test_a_leader_whose_disk_dies_asks_the_others_to_elect(tmp_path: Path) -> None:
+async def test_a_leader_whose_disk_dies_asks_the_others_to_elect(tmp_path: Path) -> None:
     """They hear it from the leader: here they would wait for its silence longer than the test."""
     patient = FAST._replace(fetch_timeout_ms=10_000_000)
 
-    async def run() -> None:
-        network = Network()
-        members = [Member(node_id, tmp_path, network, patient) for node_id in (1, 2, 3)]
-        for member in members:
-            await member.start()
-        leader = await the_leader(members)
-        epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
-        for member in members:
-            await member.heard.wait_for_offset(last)
-        leader.thread.fail(OSError(ENOSPC, "No space left on device"))
-        leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
-        rest = [member for member in members if member is not leader]
-        successor = await the_leader(rest)
-        assert successor.quorum.leader.epoch > epoch
-        assert {peer.id for peer in leader.quorum.peers_after_fault()} == {
-            member.node_id for member in rest
-        }
-        assert not successor.quorum.peers_after_fault()
-        for member in members:
-            await member.stop()
-
-    asyncio.run(run())
+    network = Network()
+    members = [Member(node_id, tmp_path, network, patient) for node_id in (1, 2, 3)]
+    for member in members:
+        await member.start()
+    leader = await the_leader(members)
+    epoch = leader.quorum.leader.epoch
+    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    for member in members:
+        await member.heard.wait_for_offset(last)
+    leader.thread.fail(OSError(ENOSPC, "No space left on device"))
+    leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
+    rest = [member for member in members if member is not leader]
+    successor = await the_leader(rest)
+    assert successor.quorum.leader.epoch > epoch
+    assert {peer.id for peer in leader.quorum.peers_after_fault()} == {
+        member.node_id for member in rest
+    }
+    assert not successor.quorum.peers_after_fault()
+    for member in members:
+        await member.stop()
 
 
-def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
+async def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        network = Network()
-        members = [Member(node_id, tmp_path, network) for node_id in (1, 2)]
-        for member in members:
-            await member.start()
-        leader = await the_leader(members)
-        epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
-        await leader.heard.wait_for_offset(last)
-        await leader.quorum.write_snapshot(
-            OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5
-        )
-        (file,) = (tmp_path / f"node{leader.node_id}" / DIRECTORY_NAME).glob("*.checkpoint")
-        file.chmod(0o644)
-        file.write_bytes(file.read_bytes()[:-1] + b"x")
-        late = Member(3, tmp_path, network)
-        await late.start()
-        while "the snapshot that the leader sent" not in caplog.text:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-        leader = await the_leader(members)
-        epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
-        await leader.heard.wait_for_offset(last)
-        await leader.quorum.write_snapshot(
-            OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5
-        )
-        await late.heard.wait_for(lambda heard: bool(heard.snapshots))
-        assert late.heard.snapshots == [OffsetAndEpoch(last + 1, epoch)]
-        assert not late.faults
-        for member in [*members, late]:
-            await member.stop()
-
-    asyncio.run(run())
+    network = Network()
+    members = [Member(node_id, tmp_path, network) for node_id in (1, 2)]
+    for member in members:
+        await member.start()
+    leader = await the_leader(members)
+    epoch = leader.quorum.leader.epoch
+    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    await leader.heard.wait_for_offset(last)
+    await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5)
+    (file,) = (tmp_path / f"node{leader.node_id}" / DIRECTORY_NAME).glob("*.checkpoint")
+    file.chmod(0o644)
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    late = Member(3, tmp_path, network)
+    await late.start()
+    while "the snapshot that the leader sent" not in caplog.text:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    leader = await the_leader(members)
+    epoch = leader.quorum.leader.epoch
+    last = leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
+    await leader.heard.wait_for_offset(last)
+    await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5)
+    await late.heard.wait_for(lambda heard: bool(heard.snapshots))
+    assert late.heard.snapshots == [OffsetAndEpoch(last + 1, epoch)]
+    assert not late.faults
+    for member in [*members, late]:
+        await member.stop()
 
 
-def test_a_node_that_comes_late_begins_with_the_snapshot(tmp_path: Path) -> None:
-    async def run() -> None:
-        network = Network()
-        members = [Member(node_id, tmp_path, network) for node_id in (1, 2)]
-        for member in members:
-            await member.start()
-        leader = await the_leader(members)
-        epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
-        await leader.heard.wait_for_offset(last)
-        await leader.quorum.write_snapshot(
-            OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5
-        )
-        late = Member(3, tmp_path, network)
-        await late.start()
-        await late.heard.wait_for(lambda heard: bool(heard.snapshots))
-        assert late.heard.snapshots == [OffsetAndEpoch(last + 1, epoch)]
-        assert late.heard.records == [TOPIC]
-        leader = await the_leader(members)
-        last = leader.quorum.append(
-            leader.quorum.leader.epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True
-        )
-        await late.heard.wait_for_offset(last)
-        assert late.heard.records == [TOPIC, NoOpRecord()]
-        for member in [*members, late]:
-            await member.stop()
-
-    asyncio.run(run())
+async def test_a_node_that_comes_late_begins_with_the_snapshot(tmp_path: Path) -> None:
+    network = Network()
+    members = [Member(node_id, tmp_path, network) for node_id in (1, 2)]
+    for member in members:
+        await member.start()
+    leader = await the_leader(members)
+    epoch = leader.quorum.leader.epoch
+    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    await leader.heard.wait_for_offset(last)
+    await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5)
+    late = Member(3, tmp_path, network)
+    await late.start()
+    await late.heard.wait_for(lambda heard: bool(heard.snapshots))
+    assert late.heard.snapshots == [OffsetAndEpoch(last + 1, epoch)]
+    assert late.heard.records == [TOPIC]
+    leader = await the_leader(members)
+    last = leader.quorum.append(
+        leader.quorum.leader.epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True
+    )
+    await late.heard.wait_for_offset(last)
+    assert late.heard.records == [TOPIC, NoOpRecord()]
+    for member in [*members, late]:
+        await member.stop()

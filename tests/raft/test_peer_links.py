@@ -30,187 +30,157 @@ def fetch() -> Message:
     return requests.fetch_request(CLUSTER_ID, 1, key(1), OffsetAndEpoch(0, 0), -1, 1000)
 
 
-def test_requests_share_a_connection_in_the_newest_common_version() -> None:
+async def test_requests_share_a_connection_in_the_newest_common_version() -> None:
     seen: list[tuple[str, int]] = []
 
     def answer(request: Message, version: int) -> Message:
         seen.append((type(request).__name__, version))
         return VoteResponse() if len(seen) == 1 else FetchResponse(error_code=7)
 
-    async def run() -> None:
-        server = PeerServer(answer)
-        destination = await server.start()
-        peers = PeerLinks("raft-client-1", 5)
-        assert await peers.request(destination, vote(is_pre_vote=True)) == VoteResponse()
-        assert await peers.request(destination, fetch()) == FetchResponse(error_code=7)
-        assert server.connections == 1
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+    server = PeerServer(answer)
+    destination = await server.start()
+    peers = PeerLinks("raft-client-1", 5)
+    assert await peers.request(destination, vote(is_pre_vote=True)) == VoteResponse()
+    assert await peers.request(destination, fetch()) == FetchResponse(error_code=7)
+    assert server.connections == 1
+    peers.close()
+    await server.stop()
     assert seen == [("VoteRequest", 2), ("FetchRequest", 18)]
 
 
-def test_a_peer_without_pre_votes_gets_votes_only() -> None:
-    async def run() -> None:
-        server = PeerServer(lambda request, version: VoteResponse())
-        server.versions.api_keys[2].max_version = 1
-        destination = await server.start()
-        peers = PeerLinks("raft-client-1", 5)
-        with pytest.raises(PeerLacksVersion, match="Vote"):
-            await peers.request(destination, vote(is_pre_vote=True))
-        assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+async def test_a_peer_without_pre_votes_gets_votes_only() -> None:
+    server = PeerServer(lambda request, version: VoteResponse())
+    server.versions.api_keys[2].max_version = 1
+    destination = await server.start()
+    peers = PeerLinks("raft-client-1", 5)
+    with pytest.raises(PeerLacksVersion, match="Vote"):
+        await peers.request(destination, vote(is_pre_vote=True))
+    assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
+    peers.close()
+    await server.stop()
 
 
-def test_a_peer_that_knows_topics_by_name_only_is_not_asked_by_id() -> None:
-    async def run() -> None:
-        server = PeerServer(lambda request, version: FetchResponse())
-        server.versions.api_keys[1].max_version = 12
-        destination = await server.start()
-        peers = PeerLinks("broker-1-fetcher-0", 5)
-        by_id = FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=bytes(range(16)))])
-        with pytest.raises(PeerLacksVersion, match="Fetch"):
-            await peers.request(destination, by_id)
-        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+async def test_a_peer_that_knows_topics_by_name_only_is_not_asked_by_id() -> None:
+    server = PeerServer(lambda request, version: FetchResponse())
+    server.versions.api_keys[1].max_version = 12
+    destination = await server.start()
+    peers = PeerLinks("broker-1-fetcher-0", 5)
+    by_id = FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=bytes(range(16)))])
+    with pytest.raises(PeerLacksVersion, match="Fetch"):
+        await peers.request(destination, by_id)
+    assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+    peers.close()
+    await server.stop()
 
 
-def test_a_connection_that_the_peer_closed_meanwhile_is_made_anew() -> None:
-    async def run() -> None:
-        server = PeerServer(lambda request, version: FetchResponse())
-        destination = await server.start()
-        peers = PeerLinks("raft-client-1", 5)
-        await peers.request(destination, fetch())
-        server.hang_up()
-        # The end of the connection arrives before the answer on a new one.
-        other = PeerLinks("other", 5)
-        await other.request(destination, fetch())
-        other.close()
-        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
-        assert server.connections == 3
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+async def test_a_connection_that_the_peer_closed_meanwhile_is_made_anew() -> None:
+    server = PeerServer(lambda request, version: FetchResponse())
+    destination = await server.start()
+    peers = PeerLinks("raft-client-1", 5)
+    await peers.request(destination, fetch())
+    server.hang_up()
+    # The end of the connection arrives before the answer on a new one.
+    other = PeerLinks("other", 5)
+    await other.request(destination, fetch())
+    other.close()
+    assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+    assert server.connections == 3
+    peers.close()
+    await server.stop()
 
 
-def test_a_peer_whose_process_has_ended_is_told_from_a_silent_one() -> None:
-    async def run() -> None:
-        server = PeerServer(lambda request, version: None)
-        destination = await server.start()
-        peers = PeerLinks("raft-client-1", 5)
-        with pytest.raises(PeerUnavailable) as lost:
-            await peers.request(destination, vote(is_pre_vote=False))
-        assert not isinstance(lost.value, PeerGone)
-        await server.stop()
-        with pytest.raises(PeerGone):
-            await peers.request(destination, vote(is_pre_vote=False))
-        peers.close()
-
-    asyncio.run(run())
+async def test_a_peer_whose_process_has_ended_is_told_from_a_silent_one() -> None:
+    server = PeerServer(lambda request, version: None)
+    destination = await server.start()
+    peers = PeerLinks("raft-client-1", 5)
+    with pytest.raises(PeerUnavailable) as lost:
+        await peers.request(destination, vote(is_pre_vote=False))
+    assert not isinstance(lost.value, PeerGone)
+    await server.stop()
+    with pytest.raises(PeerGone):
+        await peers.request(destination, vote(is_pre_vote=False))
+    peers.close()
 
 
-def test_a_lost_connection_is_made_again() -> None:
+async def test_a_lost_connection_is_made_again() -> None:
     answers = [None, VoteResponse()]
 
-    async def run() -> None:
-        server = PeerServer(lambda request, version: answers.pop(0))
-        destination = await server.start()
-        peers = PeerLinks("raft-client-1", 5)
-        with pytest.raises(PeerUnavailable):
-            await peers.request(destination, vote(is_pre_vote=False))
-        assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
-        assert server.connections == 2
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
-
-
-def test_a_request_that_was_given_up_does_not_hold_up_the_next_one() -> None:
-    async def run() -> None:
-        asked = asyncio.Event()
-        hold = asyncio.Event()
-
-        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            asked.set()
-            await hold.wait()
-            writer.close()
-
-        listener = await asyncio.start_server(hang, "127.0.0.1", 0)
-        destination = Destination(2, "127.0.0.1", listener.sockets[0].getsockname()[1])
-        peers = PeerLinks("raft-client-1", 0.05)
-        with pytest.raises(PeerUnavailable):
-            await peers.request(destination, fetch())
-        assert asked.is_set()
-        hold.set()
-        peers.close()
-        listener.close()
-
-    asyncio.run(run())
-
-
-def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next() -> None:
-    async def run() -> None:
-        waiting: list[asyncio.Future[Message]] = []
-
-        def answer(request: Message, version: int) -> Message:
-            return VoteResponse() if type(request).__name__ == "VoteRequest" else FetchResponse()
-
-        server = PeerServer(answer)
-        destination = await server.start()
-        peers = PeerLinks("raft-client-1", 5)
+    server = PeerServer(lambda request, version: answers.pop(0))
+    destination = await server.start()
+    peers = PeerLinks("raft-client-1", 5)
+    with pytest.raises(PeerUnavailable):
         await peers.request(destination, vote(is_pre_vote=False))
-        waiting.append(asyncio.ensure_future(peers.request(destination, fetch())))
-        await asyncio.sleep(0)
-        second = await peers.request(destination, vote(is_pre_vote=False))
-        assert isinstance(second, VoteResponse)
-        assert server.connections == 2
-        with pytest.raises(PeerUnavailable):
-            await waiting[0]
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+    assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
+    assert server.connections == 2
+    peers.close()
+    await server.stop()
 
 
-def test_a_connection_with_an_answer_to_no_request_is_not_used_again() -> None:
+async def test_a_request_that_was_given_up_does_not_hold_up_the_next_one() -> None:
+    asked = asyncio.Event()
+    hold = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await hold.wait()
+        writer.close()
+
+    listener = await asyncio.start_server(hang, "127.0.0.1", 0)
+    destination = Destination(2, "127.0.0.1", listener.sockets[0].getsockname()[1])
+    peers = PeerLinks("raft-client-1", 0.05)
+    with pytest.raises(PeerUnavailable):
+        await peers.request(destination, fetch())
+    assert asked.is_set()
+    hold.set()
+    peers.close()
+    listener.close()
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next() -> None:
+    waiting: list[asyncio.Future[Message]] = []
+
+    def answer(request: Message, version: int) -> Message:
+        return VoteResponse() if type(request).__name__ == "VoteRequest" else FetchResponse()
+
+    server = PeerServer(answer)
+    destination = await server.start()
+    peers = PeerLinks("raft-client-1", 5)
+    await peers.request(destination, vote(is_pre_vote=False))
+    waiting.append(asyncio.ensure_future(peers.request(destination, fetch())))
+    await asyncio.sleep(0)
+    second = await peers.request(destination, vote(is_pre_vote=False))
+    assert isinstance(second, VoteResponse)
+    assert server.connections == 2
+    with pytest.raises(PeerUnavailable):
+        await waiting[0]
+    peers.close()
+    await server.stop()
+
+
+async def test_a_connection_with_an_answer_to_no_request_is_not_used_again() -> None:
     """Otherwise every later request would be given the answer to the one before it."""
 
-    async def run() -> None:
-        server = PeerServer(lambda request, version: FetchResponse())
-        destination = await server.start()
-        peers = PeerLinks("broker-1-fetcher-0", 5)
+    server = PeerServer(lambda request, version: FetchResponse())
+    destination = await server.start()
+    peers = PeerLinks("broker-1-fetcher-0", 5)
+    await peers.request(destination, fetch())
+    server.send_unasked(FetchResponse(), 18, correlation_id=1)
+    with pytest.raises(PeerUnavailable, match="instead of request"):
         await peers.request(destination, fetch())
-        server.send_unasked(FetchResponse(), 18, correlation_id=1)
-        with pytest.raises(PeerUnavailable, match="instead of request"):
-            await peers.request(destination, fetch())
-        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
-        assert server.connections == 2
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+    assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+    assert server.connections == 2
+    peers.close()
+    await server.stop()
 
 
-def test_nobody_there() -> None:
-    async def run() -> None:
-        listener = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
-        port = listener.sockets[0].getsockname()[1]
-        listener.close()
-        await listener.wait_closed()
-        peers = PeerLinks("raft-client-1", 5)
-        with pytest.raises(PeerUnavailable, match="ConnectionRefusedError"):
-            await peers.request(Destination(2, "127.0.0.1", port), fetch())
-
-    asyncio.run(run())
+async def test_nobody_there() -> None:
+    listener = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    listener.close()
+    await listener.wait_closed()
+    peers = PeerLinks("raft-client-1", 5)
+    with pytest.raises(PeerUnavailable, match="ConnectionRefusedError"):
+        await peers.request(Destination(2, "127.0.0.1", port), fetch())
 
 
 def test_a_look_up_that_outlives_its_request_leaves_no_error() -> None:

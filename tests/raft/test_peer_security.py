@@ -118,7 +118,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_a_peer_is_asked_over_tls_and_shown_the_certificate_it_wants(tmp_path: Path) -> None:
+async def test_a_peer_is_asked_over_tls_and_shown_the_certificate_it_wants(tmp_path: Path) -> None:
     own = of_client()
     settings = tls(
         ssl_keystore_type="PEM",
@@ -126,18 +126,15 @@ def test_a_peer_is_asked_over_tls_and_shown_the_certificate_it_wants(tmp_path: P
         ssl_keystore_certificate_chain=own.certificate_pem,
     )
 
-    async def run() -> None:
-        context = server_context(tmp_path, of_server("127.0.0.1"), wants_client=True)
-        server = PeerServer(lambda request, version: FetchResponse(error_code=7), context)
-        destination = await server.start()
-        peers = PeerLinks("raft-client-1", 5, over_tls(settings))
-        for _ in range(2):
-            assert await peers.request(destination, fetch()) == FetchResponse(error_code=7)
-        assert server.connections == 1
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+    context = server_context(tmp_path, of_server("127.0.0.1"), wants_client=True)
+    server = PeerServer(lambda request, version: FetchResponse(error_code=7), context)
+    destination = await server.start()
+    peers = PeerLinks("raft-client-1", 5, over_tls(settings))
+    for _ in range(2):
+        assert await peers.request(destination, fetch()) == FetchResponse(error_code=7)
+    assert server.connections == 1
+    peers.close()
+    await server.stop()
 
 
 @pytest.mark.parametrize(
@@ -150,10 +147,10 @@ def test_a_peer_is_asked_over_tls_and_shown_the_certificate_it_wants(tmp_path: P
     ],
     ids=["other host", "expired", "self-signed", "other authority"],
 )
-def test_a_refused_certificate_is_logged_once_with_peer_and_reason(
+async def test_a_refused_certificate_is_logged_once_with_peer_and_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, shown: Certified, reason: str
 ) -> None:
-    async def run() -> int:
+    with caplog.at_level(logging.INFO, "spindle"):
         server = PeerServer(
             lambda request, version: FetchResponse(), server_context(tmp_path, shown)
         )
@@ -165,75 +162,63 @@ def test_a_refused_certificate_is_logged_once_with_peer_and_reason(
                 await peers.request(destination, fetch())
         peers.close()
         await server.stop()
-        return destination.port
-
-    with caplog.at_level(logging.INFO, "spindle"):
-        port = asyncio.run(run())
+        port = destination.port
     (line,) = lines(caplog)
     assert line.startswith(f"node 2 at 127.0.0.1:{port}, listener CONTROLLER (SSL): the peer: ")
     assert reason in line
 
 
-def test_a_host_name_is_not_compared_if_the_settings_say_so(tmp_path: Path) -> None:
-    async def run() -> None:
-        server = PeerServer(
-            lambda request, version: FetchResponse(),
-            server_context(tmp_path, of_server("other.example")),
-        )
-        destination = await server.start()
-        peers = PeerPool("node-1", 5, over_tls(tls(ssl_endpoint_identification_algorithm="")))
-        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+async def test_a_host_name_is_not_compared_if_the_settings_say_so(tmp_path: Path) -> None:
+    server = PeerServer(
+        lambda request, version: FetchResponse(),
+        server_context(tmp_path, of_server("other.example")),
+    )
+    destination = await server.start()
+    peers = PeerPool("node-1", 5, over_tls(tls(ssl_endpoint_identification_algorithm="")))
+    assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+    peers.close()
+    await server.stop()
 
 
-def test_a_peer_without_tls_is_named_as_such(caplog: pytest.LogCaptureFixture) -> None:
-    async def run() -> None:
-        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(1)
-            writer.close()
+async def test_a_peer_without_tls_is_named_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
 
-        listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-        destination = Destination(2, "127.0.0.1", listener.sockets[0].getsockname()[1])
-        peers = PeerLinks("raft-client-1", 5, over_tls(tls()))
-        with pytest.raises(PeerUnavailable, match="is its listener one for SSL"):
-            await peers.request(destination, fetch())
-        peers.close()
-        listener.close()
-
-    asyncio.run(run())
+    listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    destination = Destination(2, "127.0.0.1", listener.sockets[0].getsockname()[1])
+    peers = PeerLinks("raft-client-1", 5, over_tls(tls()))
+    with pytest.raises(PeerUnavailable, match="is its listener one for SSL"):
+        await peers.request(destination, fetch())
+    peers.close()
+    listener.close()
     assert "closed the connection" in lines(caplog)[0]
 
 
 @pytest.mark.parametrize("kind", [PeerLinks, PeerPool])
-def test_a_node_logs_in_before_its_first_request_and_then_asks_for_versions_again(
+async def test_a_node_logs_in_before_its_first_request_and_then_asks_for_versions_again(
     kind: Callable[..., PeerLinks | PeerPool],
 ) -> None:
     answers = LoginServer()
 
-    async def run() -> None:
-        server = PeerServer(answers)
-        destination = await server.start()
-        peers = kind("node-1", 5, with_login())
-        for _ in range(2):
-            assert isinstance(await peers.request(destination, fetch()), FetchResponse)
-        assert (server.connections, server.negotiations) == (1, 2)
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+    server = PeerServer(answers)
+    destination = await server.start()
+    peers = kind("node-1", 5, with_login())
+    for _ in range(2):
+        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+    assert (server.connections, server.negotiations) == (1, 2)
+    peers.close()
+    await server.stop()
     assert answers.seen == ["SaslHandshake", "SaslAuthenticate", "Fetch", "Fetch"]
 
 
-def test_a_refused_login_is_logged_once_without_the_password_and_tried_again(
+async def test_a_refused_login_is_logged_once_without_the_password_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     answers = LoginServer()
     answers.refuses = True
 
-    async def run() -> None:
+    with caplog.at_level(logging.DEBUG, "spindle"):
         server = PeerServer(answers)
         destination = await server.start()
         security = with_login()
@@ -246,9 +231,6 @@ def test_a_refused_login_is_logged_once_without_the_password_and_tried_again(
         pool.close()
         links.close()
         await server.stop()
-
-    with caplog.at_level(logging.DEBUG, "spindle"):
-        asyncio.run(run())
     refused, accepted = lines(caplog)
     for part in ("node 2 at", "listener CONTROLLER", "(SASL_PLAINTEXT)", "PLAIN", "wrong password"):
         assert part in refused
@@ -257,84 +239,72 @@ def test_a_refused_login_is_logged_once_without_the_password_and_tried_again(
 
 
 @pytest.mark.parametrize("kind", [PeerLinks, PeerPool])
-def test_a_session_that_ends_soon_is_renewed_on_its_connection(
+async def test_a_session_that_ends_soon_is_renewed_on_its_connection(
     monkeypatch: pytest.MonkeyPatch, kind: Callable[..., PeerLinks | PeerPool]
 ) -> None:
     monkeypatch.setattr(login, "_RENEWAL_SHARE", (0.0, 0.0))
     answers = LoginServer()
     answers.lifetime_ms = 60_000
 
-    async def run() -> None:
-        server = PeerServer(answers)
-        destination = await server.start()
-        peers = kind("node-1", 5, with_login())
-        await peers.request(destination, fetch())
-        answers.seen.clear()
-        await peers.request(destination, fetch())
-        assert server.connections == 1
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+    server = PeerServer(answers)
+    destination = await server.start()
+    peers = kind("node-1", 5, with_login())
+    await peers.request(destination, fetch())
+    answers.seen.clear()
+    await peers.request(destination, fetch())
+    assert server.connections == 1
+    peers.close()
+    await server.stop()
     assert answers.seen[-3:] == ["SaslHandshake", "SaslAuthenticate", "Fetch"]
 
 
 @pytest.mark.parametrize("kind", [PeerLinks, PeerPool])
-def test_a_refused_renewal_ends_the_connection(
+async def test_a_refused_renewal_ends_the_connection(
     monkeypatch: pytest.MonkeyPatch, kind: Callable[..., PeerLinks | PeerPool]
 ) -> None:
     monkeypatch.setattr(login, "_RENEWAL_SHARE", (0.0, 0.0))
     answers = LoginServer()
     answers.lifetime_ms = 60_000
 
-    async def run() -> None:
-        server = PeerServer(answers)
-        destination = await server.start()
-        peers = kind("node-1", 5, with_login())
+    server = PeerServer(answers)
+    destination = await server.start()
+    peers = kind("node-1", 5, with_login())
+    await peers.request(destination, fetch())
+    answers.refuses = True
+    with pytest.raises(PeerUnavailable, match="wrong password"):
         await peers.request(destination, fetch())
-        answers.refuses = True
-        with pytest.raises(PeerUnavailable, match="wrong password"):
-            await peers.request(destination, fetch())
-        answers.refuses = False
-        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
-        assert server.connections == 2
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+    answers.refuses = False
+    assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+    assert server.connections == 2
+    peers.close()
+    await server.stop()
 
 
-def test_a_request_that_is_given_up_during_a_renewal_does_not_disturb_the_next_one(
+async def test_a_request_that_is_given_up_during_a_renewal_does_not_disturb_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(login, "_RENEWAL_SHARE", (0.0, 0.0))
     answers = LoginServer()
     answers.lifetime_ms = 60_000
 
-    async def run() -> None:
-        server = PeerServer(answers)
-        destination = await server.start()
-        peers = PeerLinks("fetcher", 5, with_login())
+    server = PeerServer(answers)
+    destination = await server.start()
+    peers = PeerLinks("fetcher", 5, with_login())
+    await peers.request(destination, fetch())
+    given_up = peers.request(destination, fetch())
+    await asyncio.sleep(0)
+    given_up.cancel()
+    assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+    assert server.connections == 2
+    peers.close()
+    await server.stop()
+
+
+async def test_a_listener_without_logins_is_named_as_such() -> None:
+    server = PeerServer(lambda request, version: SaslHandshakeResponse(error_code=34))
+    destination = await server.start()
+    peers = PeerPool("node-1", 5, with_login())
+    with pytest.raises(PeerUnavailable, match="this listener does not use SASL"):
         await peers.request(destination, fetch())
-        given_up = peers.request(destination, fetch())
-        await asyncio.sleep(0)
-        given_up.cancel()
-        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
-        assert server.connections == 2
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
-
-
-def test_a_listener_without_logins_is_named_as_such() -> None:
-    async def run() -> None:
-        server = PeerServer(lambda request, version: SaslHandshakeResponse(error_code=34))
-        destination = await server.start()
-        peers = PeerPool("node-1", 5, with_login())
-        with pytest.raises(PeerUnavailable, match="this listener does not use SASL"):
-            await peers.request(destination, fetch())
-        peers.close()
-        await server.stop()
-
-    asyncio.run(run())
+    peers.close()
+    await server.stop()

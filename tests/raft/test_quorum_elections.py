@@ -8,9 +8,8 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import requests
-from spindle.raft.election_state import ElectionState
 from spindle.raft.log_view import LogView
-from spindle.raft.ready import RequestFailed, Shutdown
+from spindle.raft.ready import ElectionState, RequestFailed, Shutdown
 from spindle.raft.settings import QuorumSettings
 from spindle.raft.voters import ReplicaKey
 
@@ -168,7 +167,7 @@ def test_a_pre_vote_binds_nobody() -> None:
     node = NodeUnderTest().start()
     assert partition(node.ask(vote(candidate=2, pre=True), VoteResponse)).vote_granted
     assert partition(node.ask(vote(candidate=3, pre=True), VoteResponse)).vote_granted
-    assert node.core.voted_key is None
+    assert node.core.role.voted_key is None
 
 
 def test_a_follower_of_a_leader_that_answers_refuses_pre_votes() -> None:
@@ -244,7 +243,7 @@ def test_a_former_leader_neither_leads_nor_votes_in_its_epoch_again() -> None:
     assert (node.role, node.core.epoch) == ("Unattached", 4)
 
 
-def test_who_voted_for_itself_is_a_candidate_again() -> None:
+def test_a_node_that_voted_for_itself_starts_as_candidate() -> None:
     node = NodeUnderTest(election=ElectionState(3, -1, key(1), (1, 2, 3))).start()
     assert (node.role, node.core.epoch) == ("Candidate", 3)
     assert len(node.sent(VoteRequest)) == 2

@@ -30,10 +30,10 @@ from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records, requests
 from spindle.raft.core import QuorumFault
-from spindle.raft.election_state import ElectionState
 from spindle.raft.log_view import LogView
 from spindle.raft.ready import (
     AppendBatches,
+    ElectionState,
     Flush,
     InstallSnapshot,
     LogFlushed,
@@ -132,7 +132,7 @@ def test_an_incomplete_batch_at_the_end_is_left_out() -> None:
     ],
     ids=["gap", "future epoch", "bad checksum", "old magic"],
 )
-def test_what_is_unsound_is_left_out_and_asked_for_again(second: bytes) -> None:
+def test_unsound_batches_are_dropped_and_fetched_again(second: bytes) -> None:
     node = follower()
     first = batch(0, 4)
     node.answer(the_fetch(node), fetched(records=first + second))
@@ -215,7 +215,7 @@ def test_a_leader_whose_process_is_gone_is_not_waited_for() -> None:
     assert node.role == "Prospective"
 
 
-def test_who_alone_cannot_reach_the_leader_asks_for_an_election_once() -> None:
+def test_a_follower_that_alone_cannot_reach_the_leader_asks_for_pre_votes_once() -> None:
     node = follower()
     node.answer(the_fetch(node), fetched())
     node.step(RequestFailed(the_fetch(node).request_id, is_refused=True))
@@ -373,10 +373,10 @@ def test_a_voter_with_another_address_tells_the_leader() -> None:
     node.answer(the_fetch(node), fetched())
     node.step(RequestFailed(the_fetch(node).request_id))
     node.wait(100)
-    (found,) = node.sent(UpdateRaftVoterRequest)
-    assert found[1].voter_id == 1
-    assert [at.port for at in found[1].listeners] == [9008]
-    node.answer(found[0], UpdateRaftVoterResponse())
+    (result,) = node.sent(UpdateRaftVoterRequest)
+    assert result[1].voter_id == 1
+    assert [at.port for at in result[1].listeners] == [9008]
+    node.answer(result[0], UpdateRaftVoterResponse())
     assert isinstance(node.sent_to(3).message, FetchRequest)
 
 
@@ -395,9 +395,9 @@ def test_a_controller_joins_by_itself_where_that_is_set() -> None:
     request = the_fetch(node)
     node.now_ms += 2000
     node.answer(request, fetched())
-    (found,) = node.sent(AddRaftVoterRequest)
-    assert (found[1].voter_id, found[1].voter_directory_id) == key(1)
-    assert not found[1].ack_when_committed
+    (result,) = node.sent(AddRaftVoterRequest)
+    assert (result[1].voter_id, result[1].voter_directory_id) == key(1)
+    assert not result[1].ack_when_committed
 
 
 def test_a_controller_with_a_new_disk_removes_its_former_self_first() -> None:
@@ -409,5 +409,5 @@ def test_a_controller_with_a_new_disk_removes_its_former_self_first() -> None:
     request = the_fetch(node)
     node.now_ms += 2000
     node.answer(request, fetched())
-    (found,) = node.sent(RemoveRaftVoterRequest)
-    assert (found[1].voter_id, found[1].voter_directory_id) == (1, b"o" * 16)
+    (result,) = node.sent(RemoveRaftVoterRequest)
+    assert (result[1].voter_id, result[1].voter_directory_id) == (1, b"o" * 16)

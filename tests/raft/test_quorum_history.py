@@ -6,6 +6,7 @@ import pytest
 from quorum_node import CLUSTER_ID, NodeUnderTest, dynamic_history, endpoints, key
 
 from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.vote import VoteResponse
 from spindle.raft import responses
@@ -14,7 +15,7 @@ from spindle.raft.quorum import Quorum
 from spindle.raft.ready import Destination, StartUp
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
 from spindle.raft.voters import ReplicaKey
-from spindle.runtime.quorum.history import QuorumHistory
+from spindle.runtime.quorum.quorum_counters import QuorumHistory
 
 PEER = Destination(2, "peer", 9093)
 
@@ -31,13 +32,17 @@ def test_a_lasting_refusal_is_told_once_until_something_else_is_answered(
     wrong_cluster = VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     for _ in range(3):
         history.answered(PEER, wrong_cluster)
-        history.answered(PEER, responses.vote_response(core, ErrorCode.FENCED_LEADER_EPOCH))
+        history.answered(
+            PEER, responses.epoch_response(core, VoteResponse, ErrorCode.FENCED_LEADER_EPOCH)
+        )
     (said,) = warnings(caplog)
     assert "the controller at peer:9093 refuses Vote: INCONSISTENT_CLUSTER_ID" in said
     history.answered(PEER, FetchResponse(error_code=12345))
     assert warnings(caplog)[-1].endswith("refuses Fetch: 12345"), "a code from the future"
     history.answered(PEER, FetchResponse())
-    history.answered(PEER, responses.begin_quorum_epoch_response(core, ErrorCode.INVALID_VOTER_KEY))
+    history.answered(
+        PEER, responses.epoch_response(core, BeginQuorumEpochResponse, ErrorCode.INVALID_VOTER_KEY)
+    )
     assert "refuses BeginQuorumEpoch: INVALID_VOTER_KEY" in warnings(caplog)[-1]
     history.answered(PEER, VoteResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     assert warnings(caplog)[-1].endswith("add it to super.users of every node")

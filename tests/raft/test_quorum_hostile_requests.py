@@ -16,8 +16,7 @@ from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft import requests
-from spindle.raft.election_state import ElectionState
-from spindle.raft.ready import RequestReceived
+from spindle.raft.ready import ElectionState, RequestReceived
 from spindle.raft.roles import Leader
 from spindle.raft.voters import ReplicaKey, Voter
 

@@ -36,14 +36,15 @@ from spindle.protocol.records.batch import batches, read_header
 from spindle.protocol.records.record import decode_records
 from spindle.raft import requests, responses
 from spindle.raft.appends import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, split_into_batches
-from spindle.raft.election_state import ElectionState
 from spindle.raft.kraft_records import read_control_records
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.ready import (
     AppendBatches,
     AppendRecords,
+    ElectionState,
     Flush,
     KRaftVersionUpgrade,
+    LeaderAndEpoch,
+    NotLeader,
     RequestFailed,
     RequestReceived,
     Resign,
@@ -84,13 +85,13 @@ def test_a_reconfigurable_quorum_writes_its_voters_into_the_first_batch_once() -
     node = NodeUnderTest(history=dynamic_history(1)).start()
     operation = appended(node)
     header = read_header(operation.batches)
-    found = list(read_control_records(operation.batches, 0, header))
-    assert [type(record.message) for record in found] == [
+    records = list(read_control_records(operation.batches, 0, header))
+    assert [type(record.message) for record in records] == [
         LeaderChangeMessage,
         KRaftVersionRecord,
         VotersRecord,
     ]
-    assert [record.offset for record in found] == [0, 1, 2]
+    assert [record.offset for record in records] == [0, 1, 2]
     assert node.core.history.voters_offset == 2
 
     log = log_with((1, 0), end_offset=3)
@@ -105,8 +106,8 @@ def test_a_leader_with_a_new_address_records_it() -> None:
     node = NodeUnderTest(history=history, log=log, endpoints_of_node=moved).start()
     operation = appended(node)
     header = read_header(operation.batches)
-    found = list(read_control_records(operation.batches, 0, header))
-    assert [type(record.message) for record in found] == [LeaderChangeMessage, VotersRecord]
+    records = list(read_control_records(operation.batches, 0, header))
+    assert [type(record.message) for record in records] == [LeaderChangeMessage, VotersRecord]
     recorded = node.core.voters.get(1)
     assert recorded is not None
     assert recorded.endpoints == moved
@@ -184,7 +185,7 @@ def test_a_majority_commits_but_only_together_with_a_record_of_the_epoch() -> No
     assert node.ready.leader == LeaderAndEpoch(1, 2)
 
 
-def test_what_the_own_disk_does_not_have_is_not_committed_by_two_of_three() -> None:
+def test_unflushed_records_of_the_leader_need_both_followers_to_commit() -> None:
     node = elected(NodeUnderTest())
     node.step(RequestReceived(50, fetch(2, 1, 1, 1)))
     assert node.core.high_watermark is None
@@ -203,7 +204,7 @@ def test_a_new_leader_presents_itself_and_reminds_the_silent() -> None:
     for request, _ in node.sent(BeginQuorumEpochRequest):
         node.answer(
             request,
-            responses.begin_quorum_epoch_response(node.core),
+            responses.epoch_response(node.core, BeginQuorumEpochResponse, ErrorCode.NONE),
         )
     node.step(RequestReceived(50, fetch(2, 1, 1, 1)))
     node.wait(1000)
@@ -282,7 +283,7 @@ def test_a_leader_that_stops_waits_for_no_majority_that_cannot_be() -> None:
     assert node.core.has_left
 
 
-def test_whoever_does_not_lead_leaves_at_once() -> None:
+def test_a_node_that_is_not_the_leader_leaves_at_once() -> None:
     node = NodeUnderTest().start()
     assert not node.core.has_left
     node.step(Shutdown())
@@ -368,24 +369,24 @@ def test_the_leader_describes_its_replicas() -> None:
     node.step(RequestReceived(51, fetch(9, 0, 0, 1)))
     node.now_ms += 100
     response = node.ask(describe(), DescribeQuorumResponse)
-    found = partition(response)
-    assert (found.leader_id, found.leader_epoch, found.high_watermark) == (1, 1, 1)
+    result = partition(response)
+    assert (result.leader_id, result.leader_epoch, result.high_watermark) == (1, 1, 1)
     assert [
-        (r.replica_id, r.log_end_offset, r.last_fetch_timestamp) for r in found.current_voters
+        (r.replica_id, r.log_end_offset, r.last_fetch_timestamp) for r in result.current_voters
     ] == [(1, 1, node.now_ms), (2, 1, node.now_ms - 100), (3, -1, -1)]
-    assert [(r.replica_id, r.log_end_offset) for r in found.observers] == [(9, 0)]
-    assert found.observers[0].replica_directory_id == key(9).directory_id
+    assert [(r.replica_id, r.log_end_offset) for r in result.observers] == [(9, 0)]
+    assert result.observers[0].replica_directory_id == key(9).directory_id
     assert [n.node_id for n in response.nodes] == [1, 2, 3]
 
 
 def test_only_the_leader_describes() -> None:
     node = NodeUnderTest().start()
-    found = partition(node.ask(describe(), DescribeQuorumResponse))
-    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    result = partition(node.ask(describe(), DescribeQuorumResponse))
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     wrong = describe()
     wrong.topics[0].topic_name = "t"
-    found = partition(node.ask(wrong, DescribeQuorumResponse))
-    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    result = partition(node.ask(wrong, DescribeQuorumResponse))
+    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # ---------------------------------------------------------------- kraft.version
@@ -400,8 +401,8 @@ def test_a_static_quorum_becomes_reconfigurable() -> None:
     node.step(KRaftVersionUpgrade(1, 1))
     operation = appended(node)
     header = read_header(operation.batches)
-    found = list(read_control_records(operation.batches, 0, header))
-    assert [type(record.message) for record in found] == [KRaftVersionRecord, VotersRecord]
+    records = list(read_control_records(operation.batches, 0, header))
+    assert [type(record.message) for record in records] == [KRaftVersionRecord, VotersRecord]
     assert node.core.history.kraft_version == 1
     assert node.core.voters.get(1) == voter(1)
     assert node.core.is_voter

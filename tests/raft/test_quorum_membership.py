@@ -210,7 +210,7 @@ def test_a_voter_is_removed() -> None:
     assert error_of(the_reply(node, token)) == ErrorCode.NONE
 
 
-def test_who_is_no_voter_cannot_be_removed_nor_the_last_one() -> None:
+def test_neither_an_unknown_voter_nor_the_last_one_can_be_removed() -> None:
     node = three()
     for request in (remove(9), remove(3, b"x" * 16)):
         answer = node.ask(request, RemoveRaftVoterResponse)

@@ -8,10 +8,10 @@ from test_quorum_elections import vote
 
 from spindle.common.uuids import uuid_text
 from spindle.protocol.messages.vote import VoteResponse
-from spindle.raft.election_state import ElectionState
+from spindle.raft.ready import ElectionState
 from spindle.raft.voters import Voter, VoterHistory, VoterSet
 from spindle.runtime.metrics.cluster import quorum_metrics
-from spindle.runtime.quorum.history import QuorumHistory
+from spindle.runtime.quorum.quorum_counters import QuorumHistory
 
 
 def metrics_of(node: NodeUnderTest) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def make(kind: type[Role], epoch: int) -> Role:
     if kind is Prospective:
         return Prospective(epoch, 0, VoteCount(VOTERS))
     if kind is Candidate:
-        return Candidate(epoch, 0, VoteCount(VOTERS))
+        return Candidate(epoch, 0, VoteCount(VOTERS), voter(1).key)
     if kind is Leader:
         return Leader(epoch, 0, [1], Progress(key(1), VOTERS, 0, 0))
     if kind is Follower:

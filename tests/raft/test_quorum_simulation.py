@@ -25,7 +25,7 @@ def survives(simulation: RaftSimulation, rough_ms: int) -> None:
 def test_a_static_quorum_survives(seed: int) -> None:
     simulation = RaftSimulation(seed)
     survives(simulation, 4000)
-    assert simulation.truth.end_offset > 30
+    assert simulation.oracle.end_offset > 30
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -77,5 +77,5 @@ def test_a_seed_repeats_its_run() -> None:
         simulation = RaftSimulation(77, chances=ROUGH)
         simulation.run(4000)
         roles = [list(n.quorum.core.story) for n in simulation.nodes.values() if n.quorum]
-        ends.append((simulation.truth.end_offset, simulation.leaders, roles))
+        ends.append((simulation.oracle.end_offset, simulation.leaders, roles))
     assert ends[0] == ends[1]

@@ -71,10 +71,10 @@ def test_the_voters_record_survives_encoding() -> None:
     voters = VoterSet([voter(1), voter(2)])
     records = [kraft_records.kraft_version(1), kraft_records.voters(voters)]
     data = build_control_batch(records, timestamp_ms=5, base_offset=7, leader_epoch=3)
-    found = VoterHistory(VoterSet())
-    kraft_records.apply_to_history(data, found, found.add_voters)
-    assert found.kraft_version == 1
-    assert found.voters == voters
-    assert found.voters_offset == 8
-    assert found.voters.get(2).endpoints == endpoints(2)  # type: ignore[union-attr]
+    history = VoterHistory(VoterSet())
+    kraft_records.apply_to_history(data, history, history.add_voters)
+    assert history.kraft_version == 1
+    assert history.voters == voters
+    assert history.voters_offset == 8
+    assert history.voters.get(2).endpoints == endpoints(2)  # type: ignore[union-attr]
     assert read_header(data).is_control

@@ -7,12 +7,12 @@ from spindle.testing.rehearsal.schedule import (
     DIRECTORIES,
     METADATA_DISK,
     PARTITIONS,
-    Deed,
+    PlannedFault,
     draw_schedule,
 )
 
 SEEDS = range(1, 301)
-HARMLESS = {Deed.CORDON, Deed.UNCORDON, Deed.MOVE}
+HARMLESS = {PlannedFault.CORDON, PlannedFault.UNCORDON, PlannedFault.MOVE}
 
 
 def test_a_seed_gives_the_same_schedule_again() -> None:
@@ -39,7 +39,7 @@ def test_only_disks_that_were_hurt_are_replaced() -> None:
         for episode in draw_schedule(seed).episodes:
             hurt = set()
             for step in episode.steps:
-                if step.deed is Deed.REPLACE:
+                if step.deed is PlannedFault.REPLACE:
                     assert step.disk in hurt
                     assert step.disk != METADATA_DISK
                 elif step.deed.has_disk and step.deed not in HARMLESS:
@@ -51,11 +51,11 @@ def test_only_disks_that_were_broken_since_are_readmitted() -> None:
         for episode in draw_schedule(seed).episodes:
             broken = set()
             for step in episode.steps:
-                if step.deed is Deed.READMIT:
+                if step.deed is PlannedFault.READMIT:
                     assert step.disk in broken
                     assert step.disk != METADATA_DISK
                     broken.remove(step.disk)
-                elif step.deed.has_disk and step.deed not in {*HARMLESS, Deed.SLOW}:
+                elif step.deed.has_disk and step.deed not in {*HARMLESS, PlannedFault.SLOW}:
                     broken.add(step.disk)
 
 
@@ -71,20 +71,26 @@ def test_empty_disks_and_disks_with_logs_are_readmitted() -> None:
     before = set()
     for seed in SEEDS:
         for episode in draw_schedule(seed).episodes:
-            last: dict[int, Deed] = {}
+            last: dict[int, PlannedFault] = {}
             for step in episode.steps:
-                if step.deed is Deed.READMIT:
+                if step.deed is PlannedFault.READMIT:
                     before.add(last[step.disk])
                 if step.deed.has_disk and step.deed not in HARMLESS:
                     last[step.disk] = step.deed
-    assert {Deed.FAIL, Deed.FILL, Deed.PROTECT, Deed.TEAR, Deed.REPLACE} <= before
+    assert {
+        PlannedFault.FAIL,
+        PlannedFault.FILL,
+        PlannedFault.PROTECT,
+        PlannedFault.TEAR,
+        PlannedFault.REPLACE,
+    } <= before
 
 
 def test_every_deed_and_place_comes_up() -> None:
     steps = [
         step for seed in SEEDS for episode in draw_schedule(seed).episodes for step in episode.steps
     ]
-    assert {step.deed for step in steps} == set(Deed)
+    assert {step.deed for step in steps} == set(PlannedFault)
     assert {step.broker for step in steps} == set(range(1, BROKERS + 1))
     assert {step.disk for step in steps} == set(range(1, DIRECTORIES + 1))
     assert {step.partition for step in steps} == set(range(PARTITIONS))

@@ -1,9 +1,9 @@
 """A broker's replicas with a clock, disks and metadata that the test moves, to tell stories.
 
-Broker 1 is the real `Replicas` over logs in memory; brokers 2, 3, ... exist in the metadata only,
-and the test fetches for them. `cluster` is the committed metadata. `publish()` delivers to the
-broker all that was committed since the last time, in one delta. Work on a directory is done as soon
-as the scenario runs, unless `hold_disk()` keeps it waiting. The broker's proposed ISRs and its
+Broker 1 is the real `ReplicaManager` over logs in memory; brokers 2, 3, ... exist in the metadata
+only, and the test fetches for them. `cluster` is the committed metadata. `publish()` delivers to
+the broker all that was committed since the last time, in one delta. Work on a directory is done as
+soon as the scenario runs, unless `hold_disk()` keeps it waiting. The broker's proposed ISRs and its
 followers are noted, and the test answers for the controller and the leaders.
 """
 
@@ -28,9 +28,9 @@ from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.publication.loader import Publication
-from spindle.replicas.following import Following
 from spindle.replicas.partition import ACKS_ALL, Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.ports import FetchStart
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.leader_state import IsrProposal
@@ -117,8 +117,8 @@ class Fetchers:
         self.throttled: list[tuple[str, int]] = []
         self.lags: dict[Partition, int] = {}
 
-    def follow(self, replicas: Sequence[Following]) -> None:
-        for partition, _ in replicas:
+    def follow(self, replicas: Sequence[FetchStart]) -> None:
+        for partition, *_ in replicas:
             self.leaders[partition.topic_partition] = partition.leader_id
 
     def lag(self, partition: Partition) -> int:
@@ -155,7 +155,7 @@ class BrokerScenario:
         self.misplaced: list[tuple[Uuid, int, Uuid]] = []
         self.settings: dict[str, TopicSettings] = {}
         self._random = Random(1)
-        self.replicas = Replicas(
+        self.replicas = ReplicaManager(
             ReplicationContext(
                 ME,
                 self.metadata,
@@ -280,9 +280,9 @@ class BrokerScenario:
     # ------------------------------------------------------------ leading
 
     def partition(self, topic: str = "t", index: int = 0) -> Partition:
-        found = self.replicas.lookup(topic, index)
-        assert found is not None, f"{topic}-{index} is not here"
-        return found
+        partition = self.replicas.lookup(topic, index)
+        assert partition is not None, f"{topic}-{index} is not here"
+        return partition
 
     def append(
         self,
@@ -330,7 +330,7 @@ class BrokerScenario:
         if broker_epoch is None:
             broker_epoch = self.cluster.broker_epoch(replica)
         epoch = partition.leader_epoch if leader_epoch is None else leader_epoch
-        code = self.replicas.leader_error(partition, epoch)
+        code = self.replicas.local_leader_error(partition, epoch)
         code = code or partition.replica_error(replica, broker_epoch, epoch)
         if not code:
             session = SimpleNamespace(last_used_ms=self.steady_ms())

@@ -1,6 +1,7 @@
 """A broker of two or three directories in memory, whose replicas move; without network and threads.
 
-The real `Replicas` and `ReplicaMover` work on a file system that can lose power at any operation.
+The real `ReplicaManager` and `ReplicaMover` work on a file system that can lose power at any
+operation.
 The controller of this file takes over every directory assignment at once.
 """
 
@@ -27,10 +28,10 @@ from spindle.metadata.local_changes import (
 )
 from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.protocol.records.validation import AppendOrigin
-from spindle.replicas.following import Following
-from spindle.replicas.moves import Move
+from spindle.replicas.moves.move import Move
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.ports import FetchStart
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.throttling import throttled_partitions
@@ -163,7 +164,7 @@ class Fetching:
         self.followed: list[Partition] = []
         self.lags: dict[Partition, int] = {}
 
-    def follow(self, replicas: Sequence[Following]) -> None:
+    def follow(self, replicas: Sequence[FetchStart]) -> None:
         self.followed += [replica.partition for replica in replicas]
 
     def lag(self, partition: Partition) -> int:
@@ -211,7 +212,7 @@ class MovingBroker:
         settings = TopicSettings(
             config, 1, throttled_partitions([], 1), throttled_partitions([], 1)
         )
-        self.replicas = Replicas(
+        self.replicas = ReplicaManager(
             ReplicationContext(BROKER, view, lambda: 0, 10_000, lambda *_: None),
             self.directories,
             lambda topic: settings,
@@ -273,7 +274,7 @@ class MovingBroker:
     def _instructions(self) -> list[Instruction]:
         """Return what the newest image asks of this broker, whether it is new or not."""
         topics = self.cluster.image.topics.by_name
-        found: list[Instruction] = [
+        replicas: list[Instruction] = [
             DeleteReplica(hosted.topic_partition, hosted.topic_id, True)
             for hosted in self.replicas
             if hosted.topic_partition.topic not in topics
@@ -282,11 +283,11 @@ class MovingBroker:
             for index, partition in topic.partitions.items():
                 where = TopicPartition(name, index)
                 if BROKER not in partition.replicas:
-                    found.append(DeleteReplica(where, topic.topic_id, False))
+                    replicas.append(DeleteReplica(where, topic.topic_id, False))
                     continue
                 kind = BecomeLeader if partition.leader == BROKER else BecomeFollower
-                found.append(kind(where, topic.topic_id, partition, False, False))
-        return found
+                replicas.append(kind(where, topic.topic_id, partition, False, False))
+        return replicas
 
     # -- life
 
@@ -335,15 +336,15 @@ class MovingBroker:
 
     @property
     def partition(self) -> Partition:
-        found = self.replicas.lookup("orders", 0)
-        assert found is not None, "orders-0 is not hosted"
-        return found
+        partition = self.replicas.lookup("orders", 0)
+        assert partition is not None, "orders-0 is not hosted"
+        return partition
 
     @property
     def move(self) -> Move:
-        found = self.replicas.moves.get(self.partition)
-        assert found is not None, "orders-0 does not move"
-        return found
+        move = self.replicas.moves.get(self.partition)
+        assert move is not None, "orders-0 does not move"
+        return move
 
     async def append(self, *texts: str, **fields: int) -> AppendInfo:
         """Append a batch as a producer does; return when it is acknowledged."""
@@ -397,18 +398,18 @@ class MovingBroker:
 
     def names(self, number: int) -> list[str]:
         """Return the partition directories of a disk, without the unique parts of their names."""
-        found = self.disks.list_directory(f"/disk{number}")
+        directory = self.disks.list_directory(f"/disk{number}")
         return [
             name.split(".")[0] + "".join(name.rpartition("-")[1:] if "." in name else ())
-            for name in found
+            for name in directory
             if name.startswith("orders")
         ]
 
 
 def new_cluster(directories: int = 2, replicas: Sequence[int] = (BROKER,)) -> ClusterImage:
     """Return a cluster with one partition, led by the first of its replicas."""
-    cluster = ClusterImage(*(each for each in replicas if each != BROKER))
+    cluster = ClusterImage(*(replica for replica in replicas if replica != BROKER))
     cluster.register(BROKER, directories=directories)
     cluster.create("orders", list(replicas))
-    cluster.change("orders", directories=[directory_of(each) for each in replicas])
+    cluster.change("orders", directories=[directory_of(replica) for replica in replicas])
     return cluster

@@ -78,7 +78,7 @@ class RebuildingBroker(BrokerScenario):
             await self.mover.settle()
 
     async def _capacities(self, directories: Sequence[LogDirectory]) -> dict[str, tuple[int, int]]:
-        return {each.path: (1 << 41, self.usable_bytes) for each in directories}
+        return {directory.path: (1 << 41, self.usable_bytes) for directory in directories}
 
     # -- the controller
 
@@ -112,7 +112,7 @@ class RebuildingBroker(BrokerScenario):
         ]
         self.cluster.change("t", directories=places)
         if directory_id == DIRECTORY_LOST and ME in before.isr:
-            self.cluster.change("t", isr=[each for each in before.isr if each != ME])
+            self.cluster.change("t", isr=[number for number in before.isr if number != ME])
         self.hear()
 
     # -- the leader
@@ -162,10 +162,10 @@ class RebuildingBroker(BrokerScenario):
 
     def names(self) -> list[str]:
         """The partition directories, without the unique parts of their names."""
-        found = self.files.list_directory("/disk0")
+        directory = self.files.list_directory("/disk0")
         return sorted(
             name.split(".")[0] + "".join(name.rpartition("-")[1:] if "." in name else ())
-            for name in found
+            for name in directory
             if name.startswith("t-")
         )
 

@@ -6,6 +6,9 @@ from cluster_image import directory_of
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.log.log import Log
+from spindle.replicas import follower_appends
+from spindle.replication.follower_log import LogPosition, begin_to_follow
 from spindle.replication.throttling import ThrottledPartitions
 
 MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -158,7 +161,7 @@ def test_a_dead_directory_stops_the_followers_in_it_and_no_others() -> None:
     assert s.fetchers.leaders == {("b", 0): 2}
 
 
-def test_what_is_not_here_is_told_by_its_reason() -> None:
+def test_a_missing_replica_is_reported_with_its_reason() -> None:
     s = BrokerScenario()
     s.create("t", [2, 3])
     assert s.replicas.absent_error("t", 0, MISSING) == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -304,3 +307,26 @@ def test_the_log_counts_the_replicas_of_a_failed_directory_if_there_are_any(
     s.create("t", [1])
     s.fail_disk(s.directories.index(s.partition().directory))
     assert "1 replicas in" in caplog.text
+
+
+def test_a_follower_that_could_not_begin_tries_again_in_the_same_leader_epoch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [ValueError("odd"), ValueError("odd")]
+
+    def begin(log: Log, now_ms: int) -> LogPosition:
+        if failures:
+            raise failures.pop()
+        return begin_to_follow(log, now_ms)
+
+    monkeypatch.setattr(follower_appends, "begin_to_follow", begin)
+    s = BrokerScenario()
+    s.create("t", [2, 1])
+    expected: list[dict[tuple[str, int], int]] = [{}, {("t", 0): 2}]
+    for leaders in expected:
+        s.run(s.replicas.follow_again())
+        assert s.fetchers.leaders == leaders
+    assert caplog.text.count("cannot follow with t-0") == 1
+    s.fetchers.leaders.clear()
+    s.run(s.replicas.follow_again())
+    assert s.fetchers.leaders == {}

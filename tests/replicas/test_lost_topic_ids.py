@@ -1,24 +1,18 @@
 """A start finds logs whose `partition.metadata` is torn, empty or gone."""
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from itertools import count
 
 import pytest
 from cluster_image import directory_of
-from log_builders import batch
-from moving_broker import BROKER, NOW_MS, WHERE, Disks, MovingBroker, new_cluster
+from log_builders import NOW_MS, batch
+from moving_broker import BROKER, WHERE, Disks, MovingBroker, new_cluster
 
 from spindle.common.uuids import DIRECTORY_UNASSIGNED
 
 FILE = "/disk0/orders-0/partition.metadata"
 A, B = (directory_of(BROKER, number) for number in range(2))
 OTHER = 2
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 def tear(disks: Disks) -> None:
@@ -41,35 +35,29 @@ def after(before: MovingBroker) -> MovingBroker:
 
 
 @pytest.mark.parametrize("batches", [0, 12])
-def test_a_log_in_the_recorded_directory_is_that_of_the_replica(batches: int) -> None:
-    async def scenario() -> None:
-        before = await stopped(batches=batches)
-        content = before.disks.read_bytes(FILE)
-        tear(before.disks)
-        broker = await after(before).start()
-        assert broker.partition.log.log_end_offset == batches
-        assert broker.names(0) == ["orders-0"]
-        assert before.disks.read_bytes(FILE) == content
-
-    run(scenario)
+async def test_a_log_in_the_recorded_directory_is_that_of_the_replica(batches: int) -> None:
+    before = await stopped(batches=batches)
+    content = before.disks.read_bytes(FILE)
+    tear(before.disks)
+    broker = await after(before).start()
+    assert broker.partition.log.log_end_offset == batches
+    assert broker.names(0) == ["orders-0"]
+    assert before.disks.read_bytes(FILE) == content
 
 
-def test_an_empty_log_of_a_replica_without_a_recorded_directory_is_used() -> None:
-    async def scenario() -> None:
-        before = await stopped(batches=0)
-        before.record(DIRECTORY_UNASSIGNED)
-        tear(before.disks)
-        broker = await after(before).start()
-        assert (broker.names(0), broker.names(1)) == (["orders-0"], [])
-        assert broker.partition.log.topic_id == broker.partition.topic_id
-
-    run(scenario)
+async def test_an_empty_log_of_a_replica_without_a_recorded_directory_is_used() -> None:
+    before = await stopped(batches=0)
+    before.record(DIRECTORY_UNASSIGNED)
+    tear(before.disks)
+    broker = await after(before).start()
+    assert (broker.names(0), broker.names(1)) == (["orders-0"], [])
+    assert broker.partition.log.topic_id == broker.partition.topic_id
 
 
-def test_records_that_may_be_the_replicas_are_not_hidden_by_an_empty_log(
+async def test_records_that_may_be_the_replicas_are_not_hidden_by_an_empty_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario() -> None:
+    with caplog.at_level(logging.ERROR):
         before = await stopped(BROKER, OTHER)
         before.record(DIRECTORY_UNASSIGNED)
         tear(before.disks)
@@ -83,17 +71,11 @@ def test_records_that_may_be_the_replicas_are_not_hidden_by_an_empty_log(
         assert broker.partition.log.log_end_offset == 0
         assert sorted(broker.names(0) + broker.names(1)) == ["orders-0", "orders-0-stray"]
 
-    with caplog.at_level(logging.ERROR):
-        run(scenario)
 
-
-def test_a_log_in_another_directory_than_the_recorded_one_is_a_stray() -> None:
-    async def scenario() -> None:
-        before = await stopped(BROKER, OTHER)
-        before.record(B)
-        before.cluster.change("orders", isr=[OTHER], leader=OTHER)
-        tear(before.disks)
-        broker = await after(before).start()
-        assert (broker.names(0), broker.names(1)) == (["orders-0-stray"], ["orders-0"])
-
-    run(scenario)
+async def test_a_log_in_another_directory_than_the_recorded_one_is_a_stray() -> None:
+    before = await stopped(BROKER, OTHER)
+    before.record(B)
+    before.cluster.change("orders", isr=[OTHER], leader=OTHER)
+    tear(before.disks)
+    broker = await after(before).start()
+    assert (broker.names(0), broker.names(1)) == (["orders-0-stray"], ["orders-0"])

@@ -1,7 +1,6 @@
 """A replica moves between directories: what is lost at which crash, and what a failure leaves."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 from cluster_image import directory_of
@@ -21,16 +20,11 @@ from spindle.common.uuids import DIRECTORY_UNASSIGNED
 from spindle.disks import log_copy
 from spindle.log.formats.checkpoints import RECOVERY_POINTS, read_offset_checkpoint
 from spindle.log.log_config import LogConfig
-from spindle.replicas import copied_stretches
-from spindle.replication.replica_move import MoveState
+from spindle.replicas.moves import unverified_ranges
+from spindle.replicas.moves.states import MoveState
 from spindle.testing.filesystem import Fault
 
 A, B, C = (directory_of(BROKER, number) for number in range(3))
-Scenario = Callable[[], Awaitable[None]]
-
-
-def run(scenario: Scenario) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 async def new_broker(directories: int = 2) -> MovingBroker:
@@ -42,397 +36,335 @@ def recorded(broker: MovingBroker) -> bytes:
     return topic.partitions[0].directories[0]
 
 
-def test_a_moved_replica_has_its_records_and_its_former_log_is_to_be_deleted() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        expected = await broker.fill()
-        assert await broker.begin() == ErrorCode.NONE
-        await broker.until_moved()
-        assert values(broker.partition.log) == expected
-        assert broker.names(0) == ["orders-0-delete"]
-        assert broker.names(1) == ["orders-0"]
-        assert broker.assigned == [B]
-        assert broker.partition.log.path == "/disk1/orders-0"
-        info = await broker.append("next")
-        assert info.first_offset == len(expected)
-        assert (broker.directories[0].log_count, broker.directories[1].log_count) == (0, 1)
-
-    run(scenario)
+async def test_a_moved_replica_has_its_records_and_its_former_log_is_to_be_deleted() -> None:
+    broker = await new_broker()
+    expected = await broker.fill()
+    assert await broker.begin() == ErrorCode.NONE
+    await broker.until_moved()
+    assert values(broker.partition.log) == expected
+    assert broker.names(0) == ["orders-0-delete"]
+    assert broker.names(1) == ["orders-0"]
+    assert broker.assigned == [B]
+    assert broker.partition.log.path == "/disk1/orders-0"
+    info = await broker.append("next")
+    assert info.first_offset == len(expected)
+    assert (broker.directories[0].log_count, broker.directories[1].log_count) == (0, 1)
 
 
-def test_the_metadata_names_the_target_before_the_logs_change_places() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        expected = [*values(broker.partition.log), (12, "later")]
-        await broker.append("later")
-        await broker.until(lambda: broker.move.lag == 0)
-        assert (broker.names(0), broker.names(1)) == (["orders-0"], ["orders-0-future"])
-        broker.cluster.change("orders", directories=[B])
-        await broker.follow_metadata()
-        await broker.until_moved()
-        assert values(broker.partition.log) == expected
-
-    run(scenario)
+async def test_the_metadata_names_the_target_before_the_logs_change_places() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    expected = [*values(broker.partition.log), (12, "later")]
+    await broker.append("later")
+    await broker.until(lambda: broker.move.lag == 0)
+    assert (broker.names(0), broker.names(1)) == (["orders-0"], ["orders-0-future"])
+    broker.cluster.change("orders", directories=[B])
+    await broker.follow_metadata()
+    await broker.until_moved()
+    assert values(broker.partition.log) == expected
 
 
-def test_the_bytes_of_a_move_are_counted_for_its_target() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        source, target = broker.directories
-        moves = broker.replicas.moves
-        size_bytes = broker.partition.log.size_bytes
-        broker.quota.limit_bytes_per_s = -1  # nothing is copied
-        await broker.begin()
-        assert broker.move.remaining_bytes == size_bytes
-        broker.quota.limit_bytes_per_s = broker.rate
-        broker.is_deaf = True
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        assert broker.move.remaining_bytes == 0
-        assert moves.copied_bytes_into(target) == size_bytes
-        broker.cluster.change("orders", directories=[B])
-        await broker.follow_metadata()
-        await broker.until_moved()
-        assert moves.copied_bytes_into(target) == size_bytes == moves.copied_bytes
-        assert moves.copied_bytes_into(source) == 0
-
-    run(scenario)
+async def test_the_bytes_of_a_move_are_counted_for_its_target() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    source, target = broker.directories
+    moves = broker.replicas.moves
+    size_bytes = broker.partition.log.size_bytes
+    broker.quota.limit_bytes_per_s = -1  # nothing is copied
+    await broker.begin()
+    assert broker.move.remaining_bytes == size_bytes
+    broker.quota.limit_bytes_per_s = broker.rate
+    broker.is_deaf = True
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    assert broker.move.remaining_bytes == 0
+    assert moves.copied_bytes_into(target) == size_bytes
+    broker.cluster.change("orders", directories=[B])
+    await broker.follow_metadata()
+    await broker.until_moved()
+    assert moves.copied_bytes_into(target) == size_bytes == moves.copied_bytes
+    assert moves.copied_bytes_into(source) == 0
 
 
-def test_a_target_that_is_recorded_from_before_is_corrected_while_the_replica_is_copied() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.is_deaf = True
-        broker.quota.limit_bytes_per_s = -1  # nothing is copied
-        await broker.begin()
-        broker.cluster.change("orders", directories=[B])
-        await broker.follow_metadata()
-        assert broker.assigned == [A]
-        assert broker.move.course.state is MoveState.COPYING
-        await broker.stop()
-
-    run(scenario)
-
-
-def test_a_move_goes_on_when_the_controller_accepts_a_target_that_is_recorded_from_before() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        expected = await broker.fill()
-        broker.is_deaf = True
-        broker.quota.limit_bytes_per_s = -1  # nothing is copied
-        await broker.begin()
-        broker.cluster.change("orders", directories=[B])
-        await broker.follow_metadata()
-        broker.quota.limit_bytes_per_s = broker.rate
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        # The controller got the target before it got the source, so it had nothing to record.
-        topic_id = broker.partition.topic_id
-        broker.replicas.assignment_acknowledged(topic_id, 0, A)
-        assert broker.move.course.state is MoveState.ASSIGNING
-        broker.replicas.assignment_acknowledged(topic_id, 0, B)
-        await broker.until_moved()
-        assert values(broker.partition.log) == expected
-        assert broker.names(1) == ["orders-0"]
-
-    run(scenario)
-
-
-def test_a_replica_that_is_removed_and_added_again_during_its_move_is_assigned_again() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        expected = await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        # The metadata has not published the removal: the broker only sees a new registration.
-        broker.is_deaf = False
-        broker.cluster.change("orders", directories=[DIRECTORY_UNASSIGNED])
-        await broker.follow_metadata()
-        await broker.until_moved()
-        assert broker.assigned == [B, B]
-        assert recorded(broker) == B
-        assert values(broker.partition.log) == expected
-
-    run(scenario)
-
-
-def test_records_appended_while_the_logs_change_places_are_in_the_new_log() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        await broker.begin()
-        number = 12
-        while len(broker.replicas.moves):
-            assert (await broker.append(str(number))).first_offset == number
-            number += 1
-        assert [offset for offset, _ in values(broker.partition.log)] == list(range(number))
-
-    run(scenario)
-
-
-def test_a_newer_target_takes_the_place_of_the_older() -> None:
-    async def scenario() -> None:
-        broker = await new_broker(3)
-        expected = await broker.fill()
-        broker.is_deaf = True
-        await broker.begin(1)
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        assert await broker.begin(2) == ErrorCode.NONE
-        assert broker.names(1) == ["orders-0-delete"]
-        assert broker.assigned == [B, A]
-        broker.is_deaf = False
-        await broker.until_moved(2)
-        assert values(broker.partition.log) == expected
-        assert recorded(broker) == C
-
-    run(scenario)
-
-
-def test_the_present_directory_as_the_target_ends_a_move() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        expected = await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        assert await broker.begin(0) == ErrorCode.NONE
-        await broker.until(lambda: not broker.mover.is_busy)
-        assert not len(broker.replicas.moves)
-        assert (broker.names(0), broker.names(1)) == (["orders-0"], ["orders-0-delete"])
-        assert values(broker.partition.log) == expected
-        assert not broker.partition.log.is_moving
-
-    run(scenario)
-
-
-def test_a_second_request_for_the_same_target_changes_nothing() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        move = broker.move
-        assert await broker.begin() == ErrorCode.NONE
-        assert broker.move is move
-        await broker.stop()
-
-    run(scenario)
-
-
-def test_a_deleted_topic_takes_its_future_log_along() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        broker.cluster.delete("orders")
-        await broker.follow_metadata()
-        await broker.until(lambda: not broker.mover.is_busy)
-        assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0-delete"])
-
-    run(scenario)
-
-
-def test_a_truncation_of_the_current_log_truncates_the_future_log() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        log = broker.partition.log
-        log.truncate_to(5)
-        log.append_as_leader(bytearray(batch("other")), 3, NOW_MS)
-        broker.cluster.change("orders", directories=[B])
-        await broker.follow_metadata()
-        await broker.until_moved()
-        assert [offset for offset, _ in values(broker.partition.log)] == [0, 1, 2, 3, 4, 5]
-        assert values(broker.partition.log)[-1] == (5, "other")
-
-    run(scenario)
-
-
-def test_deleted_records_are_not_in_the_moved_log() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.partition.log.increment_log_start_offset(7)
-        broker.partition.log.delete_old_segments(NOW_MS)
-        await broker.begin()
-        await broker.until_moved()
-        log = broker.partition.log
-        assert log.log_start_offset == 7
-        assert [offset for offset, _ in values(log)] == [7, 8, 9, 10, 11]
-
-    run(scenario)
-
-
-def test_an_empty_log_that_begins_above_zero_moves() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.partition.log.increment_log_start_offset(12)
-        broker.partition.log.delete_old_segments(NOW_MS)
-        await broker.begin()
-        await broker.until_moved()
-        assert (await broker.append("next")).first_offset == 12
-
-    run(scenario)
-
-
-def test_the_moved_log_knows_the_producers_and_the_leader_epochs() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.append("a", producer_id=7, sequence=0)
-        await broker.fill()
-        log = broker.partition.log
-        log.assign_epoch_start(4, log.log_end_offset)
-        log.increment_log_start_offset(6)
-        log.delete_old_segments(NOW_MS)
-        await broker.begin()
-        await broker.until_moved()
-        moved = broker.partition.log
-        assert moved is not log
-        assert moved.epochs.entries == log.epochs.entries
-        assert [e.producer_id for e in moved.active_producers()] == [7]
-        again = moved.append_as_leader(batch("a", producer_id=7, sequence=0), 4, NOW_MS)
-        assert (again.is_duplicate, again.first_offset) == (True, 0)
-
-    run(scenario)
-
-
-def test_a_copy_that_differs_is_made_again_and_never_swapped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        expected = await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        await broker.until(lambda: broker.move.future.log_end_offset > 3)
-        damage(broker)
-        broker.is_deaf = False
-        await broker.until_moved()
-        assert values(broker.partition.log) == expected
-
-    run(scenario)
-
-
-def test_a_copy_that_differs_is_made_again_from_its_start_while_records_come() -> None:
-    async def scenario() -> None:
-        broker = await MovingBroker(Disks(), new_cluster(), executor=LateExecutor).start()
-        await broker.fill()
-        await broker.begin()
-        await broker.until(lambda: broker.move.future.log_end_offset > 3)
-        damage(broker)
-        number = 12
-        while len(broker.replicas.moves):
-            await broker.append(str(number))
-            number += 1
-        assert broker.replicas.moves.failed == 0
-        assert [offset for offset, _ in values(broker.partition.log)] == list(range(number))
-
-    run(scenario)
-
-
-def test_a_truncation_of_the_future_log_lowers_its_checkpoints_before_records_follow() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        path = f"/disk1/{RECOVERY_POINTS}"
-        assert read_offset_checkpoint(broker.disks, path) == {WHERE: 12}
-        log = broker.partition.log
-        log.truncate_to(5)
-        log.append_as_leader(bytearray(batch("other")), 3, NOW_MS)
-        await broker.until(lambda: broker.move.future.log_end_offset == 6)
-        assert read_offset_checkpoint(broker.disks, path) == {WHERE: 5}
-        await broker.stop()
-
-    run(scenario)
-
-
-def test_deleted_records_stay_deleted_if_the_broker_dies_right_after_the_swap() -> None:
-    async def scenario() -> None:
-        disks = Disks()
-        broker = await MovingBroker(disks, new_cluster()).start()
-        await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        broker.partition.log.increment_log_start_offset(7)
-        broker.directories[0].store.checkpoint_log_starts()
-        await broker.until(lambda: broker.move.future.log_start_offset == 7)
-        broker.cluster.change("orders", directories=[B])
-        await broker.follow_metadata()
-        await broker.until(lambda: broker.partition.directory is broker.directories[1])
-        await broker.stop()
-        disks.crash()
-        after = await MovingBroker(disks, broker.cluster, uuids=iter(range(10**6, 10**7))).start()
-        assert after.partition.log.path == "/disk1/orders-0"
-        assert after.partition.log.log_start_offset == 7
-
-    run(scenario)
-
-
-def test_a_log_whose_last_offsets_have_no_records_ends_its_move_in_place_of_copying_for_ever() -> (
+async def test_a_target_that_is_recorded_from_before_is_corrected_while_the_replica_is_copied() -> (
     None
 ):
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        log, far = broker.partition.log, 2**31 + 100
-        later = bytearray(batch("later"))
-        later[:8] = far.to_bytes(8, "big")
-        log.append_as_follower(later, 3, NOW_MS)
-        log.truncate_to(far)
-        assert (len(values(log)), log.log_end_offset) == (12, far)
-        await broker.begin()
-        await broker.until(lambda: not broker.mover.is_busy)
-        assert broker.replicas.moves.failed == 1
-        assert broker.names(1) == ["orders-0-delete"]
-        assert (await broker.append("on")).first_offset == far
-
-    run(scenario)
+    broker = await new_broker()
+    await broker.fill()
+    broker.is_deaf = True
+    broker.quota.limit_bytes_per_s = -1  # nothing is copied
+    await broker.begin()
+    broker.cluster.change("orders", directories=[B])
+    await broker.follow_metadata()
+    assert broker.assigned == [A]
+    assert broker.move.course.state is MoveState.COPYING
+    await broker.stop()
 
 
-def test_a_stop_during_the_swap_acknowledges_nothing_that_was_held_back() -> None:
-    async def scenario() -> None:
-        broker = await MovingBroker(Disks(), new_cluster(), executor=LateExecutor).start()
-        await broker.fill()
-        await broker.begin()
-        await broker.until(lambda: "orders-0" not in broker.names(0))
-        held = asyncio.create_task(broker.append("held"))
+async def test_a_move_goes_on_when_the_controller_accepts_a_target_recorded_before() -> None:
+    broker = await new_broker()
+    expected = await broker.fill()
+    broker.is_deaf = True
+    broker.quota.limit_bytes_per_s = -1  # nothing is copied
+    await broker.begin()
+    broker.cluster.change("orders", directories=[B])
+    await broker.follow_metadata()
+    broker.quota.limit_bytes_per_s = broker.rate
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    # The controller got the target before it got the source, so it had nothing to record.
+    topic_id = broker.partition.topic_id
+    broker.replicas.assignment_acknowledged(topic_id, 0, A)
+    assert broker.move.course.state is MoveState.ASSIGNING
+    broker.replicas.assignment_acknowledged(topic_id, 0, B)
+    await broker.until_moved()
+    assert values(broker.partition.log) == expected
+    assert broker.names(1) == ["orders-0"]
+
+
+async def test_a_replica_that_is_removed_and_added_again_during_its_move_is_assigned_again() -> (
+    None
+):
+    broker = await new_broker()
+    expected = await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    # The metadata has not published the removal: the broker only sees a new registration.
+    broker.is_deaf = False
+    broker.cluster.change("orders", directories=[DIRECTORY_UNASSIGNED])
+    await broker.follow_metadata()
+    await broker.until_moved()
+    assert broker.assigned == [B, B]
+    assert recorded(broker) == B
+    assert values(broker.partition.log) == expected
+
+
+async def test_records_appended_while_the_logs_change_places_are_in_the_new_log() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    await broker.begin()
+    number = 12
+    while len(broker.replicas.moves):
+        assert (await broker.append(str(number))).first_offset == number
+        number += 1
+    assert [offset for offset, _ in values(broker.partition.log)] == list(range(number))
+
+
+async def test_a_newer_target_takes_the_place_of_the_older() -> None:
+    broker = await new_broker(3)
+    expected = await broker.fill()
+    broker.is_deaf = True
+    await broker.begin(1)
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    assert await broker.begin(2) == ErrorCode.NONE
+    assert broker.names(1) == ["orders-0-delete"]
+    assert broker.assigned == [B, A]
+    broker.is_deaf = False
+    await broker.until_moved(2)
+    assert values(broker.partition.log) == expected
+    assert recorded(broker) == C
+
+
+async def test_the_present_directory_as_the_target_ends_a_move() -> None:
+    broker = await new_broker()
+    expected = await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    assert await broker.begin(0) == ErrorCode.NONE
+    await broker.until(lambda: not broker.mover.is_busy)
+    assert not len(broker.replicas.moves)
+    assert (broker.names(0), broker.names(1)) == (["orders-0"], ["orders-0-delete"])
+    assert values(broker.partition.log) == expected
+    assert not broker.partition.log.is_moving
+
+
+async def test_a_second_request_for_the_same_target_changes_nothing() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    move = broker.move
+    assert await broker.begin() == ErrorCode.NONE
+    assert broker.move is move
+    await broker.stop()
+
+
+async def test_a_deleted_topic_takes_its_future_log_along() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    broker.cluster.delete("orders")
+    await broker.follow_metadata()
+    await broker.until(lambda: not broker.mover.is_busy)
+    assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0-delete"])
+
+
+async def test_a_truncation_of_the_current_log_truncates_the_future_log() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    log = broker.partition.log
+    log.truncate_to(5)
+    log.append_as_leader(bytearray(batch("other")), 3, NOW_MS)
+    broker.cluster.change("orders", directories=[B])
+    await broker.follow_metadata()
+    await broker.until_moved()
+    assert [offset for offset, _ in values(broker.partition.log)] == [0, 1, 2, 3, 4, 5]
+    assert values(broker.partition.log)[-1] == (5, "other")
+
+
+async def test_deleted_records_are_not_in_the_moved_log() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    broker.partition.log.increment_log_start_offset(7)
+    broker.partition.log.delete_old_segments(NOW_MS)
+    await broker.begin()
+    await broker.until_moved()
+    log = broker.partition.log
+    assert log.log_start_offset == 7
+    assert [offset for offset, _ in values(log)] == [7, 8, 9, 10, 11]
+
+
+async def test_an_empty_log_that_begins_above_zero_moves() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    broker.partition.log.increment_log_start_offset(12)
+    broker.partition.log.delete_old_segments(NOW_MS)
+    await broker.begin()
+    await broker.until_moved()
+    assert (await broker.append("next")).first_offset == 12
+
+
+async def test_the_moved_log_knows_the_producers_and_the_leader_epochs() -> None:
+    broker = await new_broker()
+    await broker.append("a", producer_id=7, sequence=0)
+    await broker.fill()
+    log = broker.partition.log
+    log.assign_epoch_start(4, log.log_end_offset)
+    log.increment_log_start_offset(6)
+    log.delete_old_segments(NOW_MS)
+    await broker.begin()
+    await broker.until_moved()
+    moved = broker.partition.log
+    assert moved is not log
+    assert moved.epochs.entries == log.epochs.entries
+    assert [e.producer_id for e in moved.active_producers()] == [7]
+    again = moved.append_as_leader(batch("a", producer_id=7, sequence=0), 4, NOW_MS)
+    assert (again.is_duplicate, again.first_offset) == (True, 0)
+
+
+async def test_a_copy_that_differs_is_made_again_and_never_swapped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = await new_broker()
+    expected = await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.future.log_end_offset > 3)
+    damage(broker)
+    broker.is_deaf = False
+    await broker.until_moved()
+    assert values(broker.partition.log) == expected
+
+
+async def test_a_copy_that_differs_is_made_again_from_its_start_while_records_come() -> None:
+    broker = await MovingBroker(Disks(), new_cluster(), executor=LateExecutor).start()
+    await broker.fill()
+    await broker.begin()
+    await broker.until(lambda: broker.move.future.log_end_offset > 3)
+    damage(broker)
+    number = 12
+    while len(broker.replicas.moves):
+        await broker.append(str(number))
+        number += 1
+    assert broker.replicas.moves.failed == 0
+    assert [offset for offset, _ in values(broker.partition.log)] == list(range(number))
+
+
+async def test_a_truncation_of_the_future_log_lowers_its_checkpoints_before_records_follow() -> (
+    None
+):
+    broker = await new_broker()
+    await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    path = f"/disk1/{RECOVERY_POINTS}"
+    assert read_offset_checkpoint(broker.disks, path) == {WHERE: 12}
+    log = broker.partition.log
+    log.truncate_to(5)
+    log.append_as_leader(bytearray(batch("other")), 3, NOW_MS)
+    await broker.until(lambda: broker.move.future.log_end_offset == 6)
+    assert read_offset_checkpoint(broker.disks, path) == {WHERE: 5}
+    await broker.stop()
+
+
+async def test_deleted_records_stay_deleted_if_the_broker_dies_right_after_the_swap() -> None:
+    disks = Disks()
+    broker = await MovingBroker(disks, new_cluster()).start()
+    await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    broker.partition.log.increment_log_start_offset(7)
+    broker.directories[0].store.checkpoint_log_starts()
+    await broker.until(lambda: broker.move.future.log_start_offset == 7)
+    broker.cluster.change("orders", directories=[B])
+    await broker.follow_metadata()
+    await broker.until(lambda: broker.partition.directory is broker.directories[1])
+    await broker.stop()
+    disks.crash()
+    after = await MovingBroker(disks, broker.cluster, uuids=iter(range(10**6, 10**7))).start()
+    assert after.partition.log.path == "/disk1/orders-0"
+    assert after.partition.log.log_start_offset == 7
+
+
+async def test_the_move_of_a_log_whose_last_offsets_have_no_records_ends() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    log, far = broker.partition.log, 2**31 + 100
+    later = bytearray(batch("later"))
+    later[:8] = far.to_bytes(8, "big")
+    log.append_as_follower(later, 3, NOW_MS)
+    log.truncate_to(far)
+    assert (len(values(log)), log.log_end_offset) == (12, far)
+    await broker.begin()
+    await broker.until(lambda: not broker.mover.is_busy)
+    assert broker.replicas.moves.failed == 1
+    assert broker.names(1) == ["orders-0-delete"]
+    assert (await broker.append("on")).first_offset == far
+
+
+async def test_a_stop_during_the_swap_acknowledges_nothing_that_was_held_back() -> None:
+    broker = await MovingBroker(Disks(), new_cluster(), executor=LateExecutor).start()
+    await broker.fill()
+    await broker.begin()
+    await broker.until(lambda: "orders-0" not in broker.names(0))
+    held = asyncio.create_task(broker.append("held"))
+    await asyncio.sleep(0)
+    await broker.stop()
+    for _ in range(50):
         await asyncio.sleep(0)
-        await broker.stop()
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert not held.done()
-        held.cancel()
-
-    run(scenario)
+    assert not held.done()
+    held.cancel()
 
 
-def test_the_future_log_has_settings_that_changed_while_it_was_created() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.is_deaf = True
-        begin = asyncio.create_task(broker.begin())
-        await broker.until(lambda: "orders-0-future" in broker.names(1))
-        changed = LogConfig(retention_ms=-1)
-        broker.partition.log.config = changed
-        await begin
-        assert broker.move.future.config is changed
-        await broker.stop()
-
-    run(scenario)
+async def test_the_future_log_has_settings_that_changed_while_it_was_created() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    broker.is_deaf = True
+    begin = asyncio.create_task(broker.begin())
+    await broker.until(lambda: "orders-0-future" in broker.names(1))
+    changed = LogConfig(retention_ms=-1)
+    broker.partition.log.config = changed
+    await begin
+    assert broker.move.future.config is changed
+    await broker.stop()
 
 
 def damage(broker: MovingBroker) -> None:
@@ -447,96 +379,80 @@ def damage(broker: MovingBroker) -> None:
 
 
 @pytest.mark.parametrize("state", [MoveState.COPYING, MoveState.VERIFYING, MoveState.ASSIGNING])
-def test_a_target_that_fails_leaves_the_replica_where_it_is(state: MoveState) -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        expected = await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        await broker.until(lambda: broker.move.course.state is state)
-        broker.directories[1].executor.fail("pulled out")
-        await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
-        assert values(broker.partition.log) == expected
-        assert await broker.append("on") is not None
-        assert broker.assigned == ([B, A] if state is MoveState.ASSIGNING else [])
-
-    run(scenario)
+async def test_a_target_that_fails_leaves_the_replica_where_it_is(state: MoveState) -> None:
+    broker = await new_broker()
+    expected = await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.course.state is state)
+    broker.directories[1].executor.fail("pulled out")
+    await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
+    assert values(broker.partition.log) == expected
+    assert await broker.append("on") is not None
+    assert broker.assigned == ([B, A] if state is MoveState.ASSIGNING else [])
 
 
 @pytest.mark.parametrize("state", [MoveState.COPYING, MoveState.VERIFYING, MoveState.ASSIGNING])
-def test_a_source_that_fails_ends_the_move(state: MoveState) -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        await broker.until(lambda: broker.move.course.state is state)
-        broker.directories[0].executor.fail("pulled out")
-        await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
-        assert broker.partition.is_offline
-        assert broker.names(1) == ["orders-0-future"]
-        assert broker.assigned == ([B, A] if state is MoveState.ASSIGNING else [])
-
-    run(scenario)
+async def test_a_source_that_fails_ends_the_move(state: MoveState) -> None:
+    broker = await new_broker()
+    await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.course.state is state)
+    broker.directories[0].executor.fail("pulled out")
+    await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
+    assert broker.partition.is_offline
+    assert broker.names(1) == ["orders-0-future"]
+    assert broker.assigned == ([B, A] if state is MoveState.ASSIGNING else [])
 
 
-def test_a_target_that_fails_at_the_last_rename_gives_the_current_log_its_name_back() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        expected = await broker.fill()
-        broker.disks.faults.append(Fault("-future", "rename"))
-        await broker.begin()
-        await broker.until(lambda: broker.directories[1].is_offline)
-        await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
-        assert broker.names(0) == ["orders-0"]
-        assert values(broker.partition.log) == expected
-        assert (await broker.append("on")).first_offset == 12
-
-    run(scenario)
+async def test_a_target_that_fails_at_the_last_rename_gives_the_current_log_its_name_back() -> None:
+    broker = await new_broker()
+    expected = await broker.fill()
+    broker.disks.faults.append(Fault("-future", "rename"))
+    await broker.begin()
+    await broker.until(lambda: broker.directories[1].is_offline)
+    await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
+    assert broker.names(0) == ["orders-0"]
+    assert values(broker.partition.log) == expected
+    assert (await broker.append("on")).first_offset == 12
 
 
-def test_a_target_that_fails_after_the_last_rename_gives_the_current_log_its_name_back() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        expected = await broker.fill()
-        await broker.begin()
-        await broker.until(lambda: "orders-0" in broker.names(1))
-        broker.directories[1].executor.fail("pulled out")
-        await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
-        assert broker.names(0) == ["orders-0"]
-        assert recorded(broker) == A
-        assert values(broker.partition.log) == expected
-        assert (await broker.append("on")).first_offset == 12
-        assert (broker.directories[0].log_count, broker.directories[1].log_count) == (1, 0)
-
-    run(scenario)
+async def test_a_target_that_fails_after_the_last_rename_gives_the_current_log_its_name_back() -> (
+    None
+):
+    broker = await new_broker()
+    expected = await broker.fill()
+    await broker.begin()
+    await broker.until(lambda: "orders-0" in broker.names(1))
+    broker.directories[1].executor.fail("pulled out")
+    await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
+    assert broker.names(0) == ["orders-0"]
+    assert recorded(broker) == A
+    assert values(broker.partition.log) == expected
+    assert (await broker.append("on")).first_offset == 12
+    assert (broker.directories[0].log_count, broker.directories[1].log_count) == (1, 0)
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_directory_that_fails_while_the_future_log_is_created_begins_no_move(
+async def test_a_directory_that_fails_while_the_future_log_is_created_begins_no_move(
     failing: int,
 ) -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        begin = asyncio.create_task(broker.begin())
-        await broker.until(lambda: "orders-0-future" in broker.names(1))
-        broker.directories[failing].executor.fail("pulled out")
-        assert await begin == ErrorCode.KAFKA_STORAGE_ERROR
-        await broker.until(lambda: not broker.mover.is_busy)
-        assert not len(broker.replicas.moves)
-
-    run(scenario)
+    broker = await new_broker()
+    await broker.fill()
+    begin = asyncio.create_task(broker.begin())
+    await broker.until(lambda: "orders-0-future" in broker.names(1))
+    broker.directories[failing].executor.fail("pulled out")
+    assert await begin == ErrorCode.KAFKA_STORAGE_ERROR
+    await broker.until(lambda: not broker.mover.is_busy)
+    assert not len(broker.replicas.moves)
 
 
-def test_while_a_directory_is_offline_no_move_begins() -> None:
-    async def scenario() -> None:
-        broker = await new_broker(3)
-        await broker.fill()
-        broker.directories[2].executor.fail("pulled out")
-        assert await broker.begin() == ErrorCode.KAFKA_STORAGE_ERROR
-
-    run(scenario)
+async def test_while_a_directory_is_offline_no_move_begins() -> None:
+    broker = await new_broker(3)
+    await broker.fill()
+    broker.directories[2].executor.fail("pulled out")
+    assert await broker.begin() == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 # -- crashes
@@ -571,16 +487,16 @@ async def move_until_dead(
 
 
 @pytest.mark.parametrize("loses_unsynced", [False, True], ids=["kill -9", "power failure"])
-@pytest.mark.parametrize("stretch_bytes", [900, copied_stretches.STRETCH_BYTES])
+@pytest.mark.parametrize("stretch_bytes", [900, unverified_ranges.COPIED_RANGE_BYTES])
 @pytest.mark.parametrize("executor", [InlineExecutor, LateExecutor])
-def test_a_crash_after_every_operation_loses_nothing_and_the_move_goes_on(
+async def test_a_crash_after_every_operation_loses_nothing_and_the_move_goes_on(
     loses_unsynced: bool,
     stretch_bytes: int,
     executor: type[InlineExecutor],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copied_stretches, "STRETCH_BYTES", stretch_bytes)
-    monkeypatch.setattr(copied_stretches, "SHORTEST_BYTES", stretch_bytes)
+    monkeypatch.setattr(unverified_ranges, "COPIED_RANGE_BYTES", stretch_bytes)
+    monkeypatch.setattr(unverified_ranges, "MIN_BYTES", stretch_bytes)
 
     async def crash(operations: int) -> bool:
         disks = Disks()
@@ -608,52 +524,45 @@ def test_a_crash_after_every_operation_loses_nothing_and_the_move_goes_on(
         await after.stop()
         return is_over
 
-    async def scenario() -> None:
-        operations = 0
-        while not await crash(operations):
-            operations += 1
-        assert operations > 50
-
-    run(scenario)
+    operations = 0
+    while not await crash(operations):
+        operations += 1
+    assert operations > 50
 
 
-def test_a_future_log_whose_current_log_may_be_in_an_offline_directory_is_not_promoted() -> None:
-    async def scenario() -> None:
-        disks = Disks()
-        broker = await MovingBroker(disks, new_cluster()).start()
-        await broker.fill()
-        broker.is_deaf = True
-        await broker.begin()
-        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
-        await broker.stop()
-        broker.cluster.change("orders", directories=[B])
-        after = MovingBroker(disks, broker.cluster, uuids=iter(range(10**6, 10**7)))
-        after.directories[0].executor.fail("dead")
-        after.is_deaf = True
-        await after.start()
-        assert after.replicas.lookup(*WHERE) is None
-        assert after.names(1) == ["orders-0-future"]
-        assert after.assigned == [bytes(15) + b"\x02"]
+async def test_a_future_log_whose_current_log_may_be_in_an_offline_directory_is_not_promoted() -> (
+    None
+):
+    disks = Disks()
+    broker = await MovingBroker(disks, new_cluster()).start()
+    await broker.fill()
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    await broker.stop()
+    broker.cluster.change("orders", directories=[B])
+    after = MovingBroker(disks, broker.cluster, uuids=iter(range(10**6, 10**7)))
+    after.directories[0].executor.fail("dead")
+    after.is_deaf = True
+    await after.start()
+    assert after.replicas.lookup(*WHERE) is None
+    assert after.names(1) == ["orders-0-future"]
+    assert after.assigned == [bytes(15) + b"\x02"]
 
-    run(scenario)
 
+async def test_the_digest_does_not_depend_on_the_borders_of_segments() -> None:
+    broker = await new_broker()
+    await broker.fill()
+    await broker.begin()
+    source, future = broker.move.current, broker.move.future
+    await broker.until_moved()
+    assert source.segments.active.base_offset > 0
 
-def test_the_digest_does_not_depend_on_the_borders_of_segments() -> None:
-    async def scenario() -> None:
-        broker = await new_broker()
-        await broker.fill()
-        await broker.begin()
-        source, future = broker.move.current, broker.move.future
-        await broker.until_moved()
-        assert source.segments.active.base_offset > 0
+    def total(log: log_copy.Log) -> int:
+        crc = offset = 0
+        while offset < 12:
+            crc, _, offset = log_copy.digest(log, offset, 12, crc)
+        return crc
 
-        def total(log: log_copy.Log) -> int:
-            crc = offset = 0
-            while offset < 12:
-                crc, _, offset = log_copy.digest(log, offset, 12, crc)
-            return crc
-
-        source.is_deleted = False
-        assert total(source) == total(future)
-
-    run(scenario)
+    source.is_deleted = False
+    assert total(source) == total(future)

@@ -1,5 +1,7 @@
 """A follower is rebuilt: it leaves the ISR, its log is put aside, and a new one is copied."""
 
+from typing import Any
+
 import pytest
 from broker_scenario import ME, topic_settings
 from cluster_image import directory_of
@@ -81,7 +83,8 @@ def test_a_replica_that_may_still_be_elected_keeps_its_log(field: str) -> None:
     s = RebuildingBroker(min_isr=1)
     s.is_deaf = True
     s.begin()
-    s.cluster.change("t", **({"isr": [LEADER, 3]} | {field: [ME, LEADER]}))
+    changes: dict[str, Any] = {"isr": [LEADER, 3], field: [ME, LEADER]}
+    s.cluster.change("t", **changes)
     s.record_without_shrinking(DIRECTORY_LOST)
     s.settle()
     assert "may lead" in s.rebuild.failure
@@ -123,11 +126,27 @@ def test_a_cancelled_rebuild_goes_back_to_the_former_log() -> None:
     s.begin()
     s.rebuilder.cancel(WHERE)
     s.pass_time(200)
-    assert (s.state, s.values) == (RebuildState.FAILED, ["a", "b", "c"])
-    assert s.rebuild.failure == "it was cancelled; the former log is in use again"
+    assert (s.state, s.values) == (RebuildState.RESTORING, ["a", "b", "c"])
     assert s.fetchers.leaders == {WHERE: LEADER}
+    s.caught_up()
+    assert s.state is RebuildState.FAILED
+    assert s.rebuild.failure == "it was cancelled; the former log is in use again"
     with pytest.raises(Exception, match="no rebuild of t-0 is under way on broker 1"):
         s.rebuilder.cancel(WHERE)
+
+
+def test_a_former_log_that_is_shorter_is_reported_only_after_a_fetch_for_it() -> None:
+    s = RebuildingBroker()
+    s.begin()
+    s.feed("a", "b", "c", "d", "e")  # the leader knows that the follower has these
+    s.rebuilder.cancel(WHERE)
+    s.pass_time(1_000)
+    assert (s.values, reported(s)) == (["a", "b", "c"], [DIRECTORY_LOST])
+    s.change("t", isr=[LEADER, 3])
+    assert reported(s) == [DIRECTORY_LOST]
+    s.fetchers.lags[s.partition()] = 2
+    s.pass_time(200)
+    assert (s.state, reported(s)) == (RebuildState.FAILED, [DIRECTORY_LOST, HOME])
 
 
 @pytest.mark.parametrize("is_caught_up", [False, True])

@@ -23,7 +23,7 @@ class Unpacked:
     """The records of a batch, as a decoder holds them."""
 
 
-def test_one_function_runs_at_a_time_in_order_and_not_on_the_event_loop() -> None:
+async def test_one_function_runs_at_a_time_in_order_and_not_on_the_event_loop() -> None:
     done: list[int] = []
     may_end = Event()
 
@@ -34,31 +34,25 @@ def test_one_function_runs_at_a_time_in_order_and_not_on_the_event_loop() -> Non
         done.append(number)
         return number
 
-    async def scenario() -> None:
-        decoding = RecordDecoding()
-        waiting = [asyncio.ensure_future(decoding.run("t", decode, number)) for number in range(3)]
-        await asyncio.sleep(0)
-        may_end.set()
-        assert await asyncio.gather(*waiting) == [0, 1, 2]
-
-    asyncio.run(scenario())
+    decoding = RecordDecoding()
+    waiting = [asyncio.ensure_future(decoding.run("t", decode, number)) for number in range(3)]
+    await asyncio.sleep(0)
+    may_end.set()
+    assert await asyncio.gather(*waiting) == [0, 1, 2]
     assert done == [0, 1, 2]
 
 
-def test_a_topic_with_many_batches_lets_the_batch_of_another_topic_go_before() -> None:
+async def test_a_topic_with_many_batches_lets_the_batch_of_another_topic_go_before() -> None:
     done: list[str] = []
 
-    async def scenario() -> None:
-        decoding = RecordDecoding()
-        topics = ["hostile"] * 3 + ["honest"]
-        await asyncio.gather(*(decoding.run(topic, done.append, topic) for topic in topics))
-
-    asyncio.run(scenario())
+    decoding = RecordDecoding()
+    topics = ["hostile"] * 3 + ["honest"]
+    await asyncio.gather(*(decoding.run(topic, done.append, topic) for topic in topics))
     assert done == ["hostile", "hostile", "honest", "hostile"]
 
 
 @pytest.mark.usefixtures("without_collector")
-def test_a_refusal_keeps_nothing_of_the_batch_alive() -> None:
+async def test_a_refusal_keeps_nothing_of_the_batch_alive() -> None:
     unpacked: list[weakref.ref[Unpacked]] = []
 
     def decode() -> None:
@@ -69,18 +63,12 @@ def test_a_refusal_keeps_nothing_of_the_batch_alive() -> None:
         except CorruptRecords as error:
             raise ApiError(ErrorCode.INVALID_RECORD) from error
 
-    async def scenario() -> None:
-        with pytest.raises(ApiError):
-            await RecordDecoding().run("t", decode)
-
-    asyncio.run(scenario())
+    with pytest.raises(ApiError):
+        await RecordDecoding().run("t", decode)
     assert unpacked[0]() is None
 
 
-def test_an_unexpected_error_keeps_its_place_in_the_program() -> None:
-    async def scenario() -> None:
-        with pytest.raises(ZeroDivisionError) as caught:
-            await RecordDecoding().run("t", lambda: 1 // 0)
-        assert "1 // 0" in str(caught.traceback[-1].statement)
-
-    asyncio.run(scenario())
+async def test_an_unexpected_error_keeps_its_place_in_the_program() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        await RecordDecoding().run("t", lambda: 1 // 0)
+    assert "1 // 0" in str(caught.traceback[-1].statement)

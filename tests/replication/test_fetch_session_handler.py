@@ -74,8 +74,8 @@ def test_the_leader_serves_exactly_what_is_wanted(random: Random) -> None:
             assert not handler.on_response(refusal)
             continue
         served = {
-            TopicIdPartition(key.topic_id, key.partition): found.fetch_offset
-            for key, found in context.session.partitions.items()
+            TopicIdPartition(key.topic_id, key.partition): partition.fetch_offset
+            for key, partition in context.session.partitions.items()
         }
         assert served == wanted
         if fate == 2:  # the answer is lost

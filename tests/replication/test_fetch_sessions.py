@@ -234,7 +234,7 @@ def test_a_forgotten_partition_is_watched_no_more() -> None:
     assert looked_at(context) == []
 
 
-def test_what_wakes_a_follower_and_what_only_goes_into_its_next_answer() -> None:
+def test_only_appends_wake_a_waiting_follower_fetch() -> None:
     context = Cache().open(request(wanted={"a": [0]}), NAMES, 0, is_replica=True)
     fetched = partition_of(context, "a", 0)
     looked_at(context)
@@ -253,7 +253,7 @@ def test_followers_begin_new_sessions_and_consumers_do_not() -> None:
     cache = Cache()
     consumer = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
     follower = cache.open(request(wanted={"a": [0]}), NAMES, 0, is_replica=True)
-    cache.renew_replicas()
+    cache.close_replica_sessions()
     assert not follower.session.is_closed
     assert refused(cache, request(follower.session_id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert follower.session.is_closed

@@ -224,14 +224,14 @@ def test_pauses_grow_up_to_the_backoff_until_it_works_again() -> None:
 
     def pauses() -> list[int]:
         leader.errors[0] = ErrorCode.UNKNOWN_TOPIC_ID
-        found = []
+        result = []
         for _ in range(7):
             follower.round(leader)
             wake_ms = follower.fetcher.wake_ms
             assert wake_ms is not None
-            found.append(wake_ms - follower.now_ms)
+            result.append(wake_ms - follower.now_ms)
             follower.now_ms = wake_ms
-        return found
+        return result
 
     assert pauses() == [62, 124, 248, 496, 992, 1000, 1000]
     leader.errors.clear()
@@ -390,7 +390,7 @@ def test_a_throttled_partition_is_left_out_until_it_has_caught_up() -> None:
     assert request.forgotten_topics_data == []
 
 
-def test_what_a_hostile_leader_says_of_epochs_does_not_make_a_busy_loop() -> None:
+def test_wrong_epochs_from_a_leader_cause_no_busy_loop() -> None:
     log = new_log()
     append(log, 0, "a")
     follower = Follower(log)

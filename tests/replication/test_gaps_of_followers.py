@@ -36,10 +36,10 @@ def two_logs(count: int = 40) -> tuple[Log, Log, MemoryFileSystem]:
     files = MemoryFileSystem()
     leader_log, log = new_log(), new_log(files=files)
     for number in range(count):
-        for each in (leader_log, log):
-            append(each, number // 15, f"{number} " + "x" * 40)
-    for each in (leader_log, log):
-        commit(each)
+        for item in (leader_log, log):
+            append(item, number // 15, f"{number} " + "x" * 40)
+    for item in (leader_log, log):
+        commit(item)
     assert len(log.segments) > 5
     return leader_log, log, files
 
@@ -47,9 +47,9 @@ def two_logs(count: int = 40) -> tuple[Log, Log, MemoryFileSystem]:
 def lose_tail(log: Log, files: MemoryFileSystem, segment: int, batch_count: int = 1) -> Gap:
     """Take the last batches of a segment away; return the gap."""
     path = list(log.segments)[segment].path
-    found = list(batches(files.read_bytes(path)))[-batch_count:]
-    files.open(path).truncate(found[0][0])
-    return Gap(found[0][1].base_offset, found[-1][1].next_offset)
+    result = list(batches(files.read_bytes(path)))[-batch_count:]
+    files.open(path).truncate(result[0][0])
+    return Gap(result[0][1].base_offset, result[-1][1].next_offset)
 
 
 def copy_without(log: Log, *gaps: Gap) -> Log:
@@ -112,6 +112,29 @@ def test_a_leader_whose_log_is_shorter_is_followed(end: str) -> None:
     assert log.unverified_gaps == ()
 
 
+def test_two_logs_that_lost_their_ends_right_after_a_roll_need_no_append_to_be_in_sync() -> None:
+    """With too few replicas in sync, no append would ever come."""
+    logs = []
+    for _ in range(2):
+        files = MemoryFileSystem()
+        log = new_log(files=files)
+        for number in range(10):
+            append(log, 0, f"{number}")
+        commit(log)
+        log.roll(NOW_MS)
+        lose_tail(log, files, len(log.segments) - 2)
+        logs.append(load_again(log, files))
+        assert logs[-1].log_end_offset == 9
+    leader, follower = Leader(logs[0], epoch=1), Follower(logs[1])
+    leader.logs[0].accept_gaps()
+    followed = follower.follow(1)
+    assert followed.position.fetch_offset == leader.logs[0].log_end_offset
+    append(leader.logs[0], 1, "next")
+    commit(leader.logs[0])
+    follower.catch_up(leader)
+    assert content(logs[1]) == content(logs[0])
+
+
 @pytest.mark.parametrize("start", ["within the gap", "behind the gap", "behind the log"])
 def test_records_that_the_leader_has_deleted_are_not_missing(start: str) -> None:
     leader_log, log, files = two_logs()
@@ -171,9 +194,9 @@ def test_any_losses_behind_the_recovery_point_are_mended_before_the_leader_count
     for segment in log.segments:
         if random.random() < 0.4:
             kept = max(0, recovery_point - segment.base_offset)
-            found = list(batches(files.read_bytes(segment.path)))[kept:]
-            if found:
-                at, header = random.choice(found)
+            result = list(batches(files.read_bytes(segment.path)))[kept:]
+            if result:
+                at, header = random.choice(result)
                 torn = random.choice((0, 0, random.randrange(header.size_bytes)))
                 files.open(segment.path).truncate(at + torn)
     log = load_again(log, files, recovery_point)

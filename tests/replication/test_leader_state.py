@@ -136,7 +136,7 @@ def test_a_fetch_of_a_stranger_changes_nothing() -> None:
     assert state.follower(9) is None
 
 
-def test_what_followers_have_survives_an_isr_change() -> None:
+def test_progress_of_followers_survives_an_isr_change() -> None:
     state = leader((1, 2, 3), (1, 2, 3))
     append(state, 10)
     fetch(state, 2, 10)
@@ -180,7 +180,7 @@ def test_a_replica_does_not_join_with_the_epoch_of_an_earlier_life() -> None:
     assert expansion(state).broker_epochs == (-1, 20)
 
 
-def test_what_is_proposed_counts_for_the_high_watermark_before_it_is_committed() -> None:
+def test_a_proposed_isr_counts_for_the_high_watermark_before_it_is_committed() -> None:
     brokers = Brokers()
     state = leader((1, 2), (1,), brokers=brokers)
     fetch(state, 2, 0)
@@ -369,7 +369,7 @@ def test_a_follower_whose_disk_came_back_joins_only_after_it_has_fetched_again()
     for replica in (2, 3):
         fetch(state, replica, 10)
     isr_is(state, (1, 2))
-    state.distrust(3)
+    state.require_new_fetch(3)
     assert state.propose_expansion() is None
     fetch(state, 3, 4)
     assert state.propose_expansion() is None

@@ -1,7 +1,7 @@
 """The driver of followers: leaders made by hand, logs in memory, file work done at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +18,8 @@ from spindle.log.log import Log
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.raft.ready import Destination
-from spindle.replicas.following import Following
 from spindle.replicas.partition import Partition
+from spindle.replicas.ports import FetchStart
 from spindle.replicas.replication_context import ReplicationContext
 from spindle.replication.follower_log import begin_to_follow
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
@@ -150,7 +150,7 @@ class Broker:
 
     def follow(self, *partitions: Partition) -> None:
         self.fetchers.follow(
-            [Following(p, begin_to_follow(p.log, NOW_MS)) for p in partitions or self.partitions]
+            [FetchStart(p, begin_to_follow(p.log, NOW_MS)) for p in partitions or self.partitions]
         )
 
     async def caught_up(self) -> None:
@@ -177,235 +177,213 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def scenario(test: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await test()
-
-    asyncio.run(main())
-
-
-def test_records_arrive_and_who_waits_for_them_is_told() -> None:
-    async def test() -> None:
-        broker = Broker(new_log(0), new_log(1), new_log(2))
-        told: list[int] = []
-        watcher = Watcher(lambda: told.append(broker.partitions[0].log.log_end_offset))
-        broker.partitions[0].watch(watcher, appends=False)
-        broker.follow()
-        await broker.caught_up()
-        for log in broker.leader.logs.values():
-            append(log, 0, "a", "b")
-        await broker.wake()
-        await broker.caught_up()
-        assert told[0] == 2
-        for partition in broker.partitions:
-            its = broker.leader.logs[partition.topic_partition.partition]
-            assert content(partition.log) == content(its)
-        assert broker.leader.requests[0].replica_state.replica_epoch == 77
-        assert [task.requests for task in broker.fetchers] == [len(broker.wire.asked)]
-        assert broker.wire.asked[0] == ("broker-2-fetcher-0", Destination(1, "leader", 9092))
-        broker.fetchers.stop_all()
-        assert broker.wire.closed == ["broker-2-fetcher-0"]
-
-    scenario(test)
+async def test_records_arrive_and_who_waits_for_them_is_told() -> None:
+    broker = Broker(new_log(0), new_log(1), new_log(2))
+    told: list[int] = []
+    watcher = Watcher(lambda: told.append(broker.partitions[0].log.log_end_offset))
+    broker.partitions[0].watch(watcher, appends=False)
+    broker.follow()
+    await broker.caught_up()
+    for log in broker.leader.logs.values():
+        append(log, 0, "a", "b")
+    await broker.wake()
+    await broker.caught_up()
+    assert told[0] == 2
+    for partition in broker.partitions:
+        its = broker.leader.logs[partition.topic_partition.partition]
+        assert content(partition.log) == content(its)
+    assert broker.leader.requests[0].replica_state.replica_epoch == 77
+    assert [task.requests for task in broker.fetchers] == [len(broker.wire.asked)]
+    assert broker.wire.asked[0] == ("broker-2-fetcher-0", Destination(1, "leader", 9092))
+    broker.fetchers.stop_all()
+    assert broker.wire.closed == ["broker-2-fetcher-0"]
 
 
-def test_all_that_one_answer_brings_takes_one_hop_for_each_directory() -> None:
-    async def test() -> None:
-        broker = Broker(*(new_log(number) for number in range(5)))
-        for log in broker.leader.logs.values():
-            append(log, 0, "a")
-        broker.follow()
-        await broker.caught_up()
-        assert [disk.log for disk in broker.disks] == [
-            ["apply_leader_answers"],
-            ["apply_leader_answers"],
-        ]
-        broker.fetchers.stop_all()
-
-    scenario(test)
+async def test_all_that_one_answer_brings_takes_one_hop_for_each_directory() -> None:
+    broker = Broker(*(new_log(number) for number in range(5)))
+    for log in broker.leader.logs.values():
+        append(log, 0, "a")
+    broker.follow()
+    await broker.caught_up()
+    assert [disk.log for disk in broker.disks] == [
+        ["apply_leader_answers"],
+        ["apply_leader_answers"],
+    ]
+    broker.fetchers.stop_all()
 
 
-def test_a_leader_that_is_away_is_asked_until_it_is_back() -> None:
-    async def test() -> None:
-        broker = Broker(new_log())
-        append(broker.leader.logs[0], 0, "a")
-        broker.wire.is_cut, broker.endpoint = True, None
-        broker.follow()
-        await asyncio.sleep(0.003)
-        assert broker.wire.asked == []
-        broker.endpoint = Endpoint("PLAINTEXT", "elsewhere", 9093)
-        await until(lambda: len(broker.wire.asked) > 2)
-        broker.wire.is_cut = False
-        await broker.caught_up()
-        assert {port for _, (_, _, port) in broker.wire.asked} == {9093}
-        broker.fetchers.stop_all()
-
-    scenario(test)
+async def test_a_leader_that_is_away_is_asked_until_it_is_back() -> None:
+    broker = Broker(new_log())
+    append(broker.leader.logs[0], 0, "a")
+    broker.wire.is_cut, broker.endpoint = True, None
+    broker.follow()
+    await asyncio.sleep(0.003)
+    assert broker.wire.asked == []
+    broker.endpoint = Endpoint("PLAINTEXT", "elsewhere", 9093)
+    await until(lambda: len(broker.wire.asked) > 2)
+    broker.wire.is_cut = False
+    await broker.caught_up()
+    assert {port for _, (_, _, port) in broker.wire.asked} == {9093}
+    broker.fetchers.stop_all()
 
 
-def test_a_session_that_the_leader_has_forgotten_is_begun_anew_at_once() -> None:
-    async def test() -> None:
-        broker = Broker(new_log(), replica_fetch_backoff_ms="60000")
-        broker.follow()
-        await broker.caught_up()
-        for session in list(broker.leader.sessions.sessions.values()):
-            broker.leader.sessions.forget(session)
-        append(broker.leader.logs[0], 0, "a")
-        await broker.wake()
-        await broker.caught_up()
-        assert [request.session_epoch for request in broker.leader.requests[-3:]] == [2, 0, 1]
-        broker.fetchers.stop_all()
-
-    scenario(test)
+async def test_a_session_that_the_leader_has_forgotten_is_begun_anew_at_once() -> None:
+    broker = Broker(new_log(), replica_fetch_backoff_ms="60000")
+    broker.follow()
+    await broker.caught_up()
+    for session in list(broker.leader.sessions.sessions.values()):
+        broker.leader.sessions.forget(session)
+    append(broker.leader.logs[0], 0, "a")
+    await broker.wake()
+    await broker.caught_up()
+    assert [request.session_epoch for request in broker.leader.requests[-3:]] == [2, 0, 1]
+    broker.fetchers.stop_all()
 
 
-def test_a_leader_that_refuses_every_session_is_not_asked_without_pause() -> None:
-    async def test() -> None:
-        broker = Broker(new_log(), replica_fetch_backoff_ms="60000")
-        broker.leader.refusal = ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        broker.follow()
-        await until(lambda: len(broker.wire.asked) == 1)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert len(broker.wire.asked) == 1
-        broker.fetchers.stop_all()
-
-    scenario(test)
+async def test_a_leader_that_refuses_every_session_is_not_asked_without_pause() -> None:
+    broker = Broker(new_log(), replica_fetch_backoff_ms="60000")
+    broker.leader.refusal = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    broker.follow()
+    await until(lambda: len(broker.wire.asked) == 1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(broker.wire.asked) == 1
+    broker.fetchers.stop_all()
 
 
-def test_what_is_stopped_is_not_touched_any_more() -> None:
-    async def test() -> None:
-        broker = Broker(new_log(0), new_log(1))
-        broker.follow()
-        await broker.caught_up()
-        for log in broker.leader.logs.values():
-            append(log, 0, "a")
-        broker.fetchers.stop([broker.partitions[0]])
-        await broker.wake()
-        await until(lambda: broker.partitions[1].log.log_end_offset == 1)
-        assert broker.partitions[0].log.log_end_offset == 0
-        broker.fetchers.stop(broker.partitions)
-        assert list(broker.fetchers) == []
-        await until(lambda: len(broker.wire.closed) == 1)
-
-    scenario(test)
+async def test_a_stopped_fetcher_does_not_change_its_partitions() -> None:
+    broker = Broker(new_log(0), new_log(1))
+    broker.follow()
+    await broker.caught_up()
+    for log in broker.leader.logs.values():
+        append(log, 0, "a")
+    broker.fetchers.stop([broker.partitions[0]])
+    await broker.wake()
+    await until(lambda: broker.partitions[1].log.log_end_offset == 1)
+    assert broker.partitions[0].log.log_end_offset == 0
+    broker.fetchers.stop(broker.partitions)
+    assert list(broker.fetchers) == []
+    await until(lambda: len(broker.wire.closed) == 1)
 
 
-def test_a_dead_directory_stops_its_replicas_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_dead_directory_stops_its_replicas_alone(caplog: pytest.LogCaptureFixture) -> None:
     """The log says so once for the directory, elsewhere, and not for every replica."""
 
-    async def test() -> None:
-        broker = Broker(new_log(0), new_log(1))
-        broker.follow()
-        await broker.caught_up()
-        broker.disks[0].failure = LogDirectoryFailed("/data", "gone")
-        for log in broker.leader.logs.values():
-            append(log, 0, "a")
-        await broker.wake()
-        await until(lambda: broker.partitions[1].log.log_end_offset == 1)
-        (rounds,) = broker.fetchers
-        await until(lambda: [key.partition for key in rounds.fetcher.failed] == [0])
-        assert [followed.key.partition for followed in rounds.fetcher] == [1]
-        broker.fetchers.stop_all()
-
-    scenario(test)
+    broker = Broker(new_log(0), new_log(1))
+    broker.follow()
+    await broker.caught_up()
+    broker.disks[0].failure = LogDirectoryFailed("/data", "gone")
+    for log in broker.leader.logs.values():
+        append(log, 0, "a")
+    await broker.wake()
+    await until(lambda: broker.partitions[1].log.log_end_offset == 1)
+    (rounds,) = broker.fetchers
+    await until(lambda: [key.partition for key in rounds.fetcher.failed] == [0])
+    assert [followed.key.partition for followed in rounds.fetcher] == [1]
+    broker.fetchers.stop_all()
     assert not caplog.records
 
 
-def test_an_unexpected_error_is_logged_and_the_fetcher_goes_on(
+async def test_an_unexpected_error_is_logged_and_the_fetcher_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     complaints: list[str] = []
 
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(str(context["exception"])))
-        broker = Broker(new_log(0), new_log(1))
-        broker.follow()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(str(context["exception"])))
+    broker = Broker(new_log(0), new_log(1))
+    broker.follow()
+    await broker.caught_up()
+    (rounds,) = broker.fetchers
+    for method in ("on_done", "on_response", "next_request"):
+        original = getattr(rounds.fetcher, method)
+
+        def fail_once(*args: Any, method: str = method, original: Any = original) -> Any:
+            monkeypatch.setattr(rounds.fetcher, method, original)
+            raise KeyError(method)
+
+        monkeypatch.setattr(rounds.fetcher, method, fail_once)
+        for log in broker.leader.logs.values():
+            append(log, 0, method)
+        await broker.wake()
+        await until(lambda method=method: repr(method) in complaints)  # type: ignore[misc]
         await broker.caught_up()
-        (rounds,) = broker.fetchers
-        for method in ("on_done", "on_response", "next_request"):
-            original = getattr(rounds.fetcher, method)
-
-            def fail_once(*args: Any, method: str = method, original: Any = original) -> Any:
-                monkeypatch.setattr(rounds.fetcher, method, original)
-                raise KeyError(method)
-
-            monkeypatch.setattr(rounds.fetcher, method, fail_once)
-            for log in broker.leader.logs.values():
-                append(log, 0, method)
-            await broker.wake()
-            await until(lambda method=method: repr(method) in complaints)  # type: ignore[misc]
-            await broker.caught_up()
-        assert [content(p.log) for p in broker.partitions] == [
-            content(log) for log in broker.leader.logs.values()
-        ]
-        broker.fetchers.stop_all()
-
-    scenario(test)
+    assert [content(p.log) for p in broker.partitions] == [
+        content(log) for log in broker.leader.logs.values()
+    ]
+    broker.fetchers.stop_all()
     assert complaints == ["'on_done'", "'on_response'", "'next_request'"]
 
 
-def test_the_leaders_offsets_are_asked_for_when_the_log_starts_above() -> None:
-    async def test() -> None:
-        broker = Broker(new_log())
-        log = broker.leader.logs[0]
-        for value in "abc":
-            append(log, 0, value)
-        log.update_high_watermark(3)
-        log.increment_log_start_offset(2)
-        broker.follow()
-        await broker.caught_up()
-        assert broker.partitions[0].log.log_start_offset == 2
-        broker.fetchers.stop_all()
-
-    scenario(test)
+async def test_the_leaders_offsets_are_asked_for_when_the_log_starts_above() -> None:
+    broker = Broker(new_log())
+    log = broker.leader.logs[0]
+    for value in "abc":
+        append(log, 0, value)
+    log.update_high_watermark(3)
+    log.increment_log_start_offset(2)
+    broker.follow()
+    await broker.caught_up()
+    assert broker.partitions[0].log.log_start_offset == 2
+    broker.fetchers.stop_all()
 
 
-def test_another_number_of_fetchers_spreads_the_replicas_anew() -> None:
-    async def test() -> None:
-        broker = Broker(*(new_log(number) for number in range(4)))
-        broker.follow()
-        await broker.caught_up()
-        broker.fetchers.resize(2)
-        for log in broker.leader.logs.values():
-            append(log, 0, "a")
-        await broker.wake()
-        await broker.caught_up()
-        assert [len(task.fetcher) for task in broker.fetchers] == [2, 2]
-        broker.fetchers.resize(1)
-        for log in broker.leader.logs.values():
-            append(log, 0, "b")
-        await broker.wake()
-        await broker.caught_up()
-        assert [len(task.fetcher) for task in broker.fetchers] == [4]
-        broker.fetchers.stop_all()
-
-    scenario(test)
+async def test_another_number_of_fetchers_spreads_the_replicas_anew() -> None:
+    broker = Broker(*(new_log(number) for number in range(4)))
+    broker.follow()
+    await broker.caught_up()
+    broker.fetchers.resize(2)
+    for log in broker.leader.logs.values():
+        append(log, 0, "a")
+    await broker.wake()
+    await broker.caught_up()
+    assert [len(task.fetcher) for task in broker.fetchers] == [2, 2]
+    broker.fetchers.resize(1)
+    for log in broker.leader.logs.values():
+        append(log, 0, "b")
+    await broker.wake()
+    await broker.caught_up()
+    assert [len(task.fetcher) for task in broker.fetchers] == [4]
+    broker.fetchers.stop_all()
 
 
-def test_a_throttled_replica_waits_while_the_quota_is_exceeded() -> None:
-    async def test() -> None:
-        broker = Broker(new_log(), replication_quota_window_num="2")
-        broker.quotas.follower.limit_bytes_per_s = 10
-        partition = broker.partitions[0]
-        partition.is_throttled_as_follower = True
-        for number in range(30):
-            append(broker.leader.logs[0], 0, f"{number} " * 20)
-        commit(broker.leader.logs[0])
-        broker.follow()
-        await until(lambda: partition.log.log_end_offset > 0)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        asked = len(broker.leader.requests)
-        assert 0 < partition.log.log_end_offset < 30
-        await asyncio.sleep(0.01)  # ten times the pause between two looks at the quota
-        assert len(broker.leader.requests) == asked
-        broker.clock_ms += 10_000  # what was recorded does not count any more
-        await until(lambda: len(broker.leader.requests) > asked)
-        partition.is_throttled_as_follower = False
-        broker.fetchers.throttle(partition)
-        await broker.caught_up()
-        broker.fetchers.stop_all()
+async def test_a_throttled_replica_waits_while_the_quota_is_exceeded() -> None:
+    broker = Broker(new_log(), replication_quota_window_num="2")
+    broker.quotas.follower.limit_bytes_per_s = 10
+    partition = broker.partitions[0]
+    partition.is_throttled_as_follower = True
+    for number in range(30):
+        append(broker.leader.logs[0], 0, f"{number} " * 20)
+    commit(broker.leader.logs[0])
+    broker.follow()
+    await until(lambda: partition.log.log_end_offset > 0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    asked = len(broker.leader.requests)
+    assert 0 < partition.log.log_end_offset < 30
+    await asyncio.sleep(0.01)  # ten times the pause between two looks at the quota
+    assert len(broker.leader.requests) == asked
+    broker.clock_ms += 10_000  # what was recorded does not count any more
+    await until(lambda: len(broker.leader.requests) > asked)
+    partition.is_throttled_as_follower = False
+    broker.fetchers.throttle(partition)
+    await broker.caught_up()
+    broker.fetchers.stop_all()
 
-    scenario(test)
+
+async def test_a_replica_that_is_fetched_again_in_an_epoch_learns_its_lag_from_a_quiet_leader() -> (
+    None
+):
+    broker = Broker(new_log(), new_log(1))  # the session goes on with the other replica
+    append(broker.leader.logs[0], 0, "a")
+    commit(broker.leader.logs[0])
+    broker.follow()
+    await broker.caught_up()
+    partition = broker.partitions[0]
+    broker.fetchers.stop([partition])
+    assert broker.fetchers.lag(partition) == -1
+    position = begin_to_follow(partition.log, NOW_MS)
+    broker.fetchers.follow([FetchStart(partition, position, is_same_epoch=True)])
+    await broker.wake()
+    await until(lambda: broker.fetchers.lag(partition) == 0)
+    broker.fetchers.stop_all()

@@ -6,7 +6,7 @@ from typing import Any
 from node_harness import Client
 
 from spindle.common.ids import TopicPartition
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alter_disks import DirectoryAction
 from spindle.protocol.messages.alter_disks import AlterDisksRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.describe_configs import DescribeConfigsRequest

@@ -65,16 +65,17 @@ class Pair:
 
     @property
     def registration(self) -> PartitionRegistration:
-        found = self.node.publisher.image.topics.partition(self.topic_id, 0)
-        assert found is not None
-        return found
+        partition = self.node.publisher.image.topics.partition(self.topic_id, 0)
+        assert partition is not None
+        return partition
 
     async def until(self, is_true: Callable[[PartitionRegistration], bool]) -> None:
         """Return when the committed registration is so (the test's time limit applies)."""
         assert self.node.broker is not None
         assert await self.node.broker.metadata.wait_for(
             lambda image: (
-                (found := image.topics.partition(self.topic_id, 0)) is not None and is_true(found)
+                (partition := image.topics.partition(self.topic_id, 0)) is not None
+                and is_true(partition)
             ),
             60,
         )

@@ -1,7 +1,7 @@
 """A whole node on the test's own event loop, and a small client that speaks to it over TCP."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from struct import pack, unpack
@@ -210,7 +210,3 @@ async def connected(node: Node, listener: str = "PLAINTEXT") -> AsyncIterator[Cl
         yield client
     finally:
         client.close()
-
-
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 60))

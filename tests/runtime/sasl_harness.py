@@ -16,7 +16,7 @@ from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.server import RequestServer
-from spindle.runtime.network.strangers import Strangers
+from spindle.runtime.network.unauthenticated import UnauthenticatedConnections
 from spindle.security.scram import (
     ScramCredential,
     ScramMechanism,
@@ -49,7 +49,7 @@ RULES = SaslRules(
     max_receive_bytes=100_000,
     failure_delay_s=0.0,
     now_ms=lambda: 0,
-    strangers=Strangers(),
+    strangers=UnauthenticatedConnections(),
 )
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from spindle.common.filesystem import OsFileSystem
-from spindle.log.handles import FileHandles
+from spindle.log.open_files import FileHandles
 from spindle.log.segments.file_range import FileRange
-from spindle.runtime.network.socket_loan import Loan, lend_socket
-from spindle.serving.answer_parts import AnswerParts
+from spindle.runtime.network.sendfile_socket import Borrowed, lend_socket
+from spindle.serving.fetch.response_parts import AnswerParts
 
 HEAD, TAIL = b"head" * 10, b"tail"
 CONTENT = bytes(range(256)) * 32 * 1024  # 8 MiB, more than a socket takes
@@ -37,7 +37,7 @@ class Pair:
         self.path.write_bytes(b"before" + CONTENT + b"after")
         self.handles = FileHandles(OsFileSystem())
 
-    def lend(self, *, may_wait: bool = False) -> Loan | None:
+    def borrow_socket(self, *, may_wait: bool = False) -> Borrowed | None:
         return lend_socket(Transport(self.own), may_wait=may_wait)
 
     def parts(self, size_bytes: int = len(CONTENT)) -> AnswerParts:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from node_harness import Client, Home, connected, run, running
+from node_harness import Client, Home, connected, running
 
 from spindle.authorization.authorizer import NoAuthorizer
 from spindle.authorization.denials import Denials
@@ -80,34 +80,31 @@ async def allow(node: Node, request: CreateAclsRequest) -> None:
     await node.controller.request(request)
 
 
-def test_requests_without_a_right_are_refused_and_those_of_an_envelope_are_its_clients(
+async def test_requests_without_a_right_are_refused_and_those_of_an_envelope_are_its_clients(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = secured(tmp_path)
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node, "CONTROLLER") as client:
-            for key in sorted(set(CLUSTER_OPERATIONS) - _BY_ELEMENT):
-                if APIS[key].on_controller and key != ApiKey.UPDATE_RAFT_VOTER:
-                    answer = await client.ask(request_class(key)())
-                    assert answer.error_code == DENIED, key
-            answer = await client.ask(acl("t", 3))
-            assert answer.results[0].error_code == DENIED
-            assert answer.results[0].error_message == "Request CREATE_ACLS needs ALTER permission."
-            caplog.clear()
-            for _ in range(2):
-                assert await forward(client, "User:root", acl("t", 3)) == DENIED
-            assert sum("refusing an envelope" in text for text in caplog.messages) <= 1
-            await allow(node, acl("kafka-cluster", 9, resource_type=4))
-            assert await forward(client, "User:ANONYMOUS", acl("t", 3)) == DENIED
-            assert await forward(client, "User:root", acl("t", 3)) == ErrorCode.NONE
-            async with connected(node) as of_broker:
-                described = await of_broker.ask(DescribeAclsRequest())
-                assert described.error_code == DENIED
-                created = await of_broker.ask(acl("t", 3))
-                assert created.results[0].error_code == DENIED
-
-    run(scenario)
+    async with running(home) as node, connected(node, "CONTROLLER") as client:
+        for key in sorted(set(CLUSTER_OPERATIONS) - _BY_ELEMENT):
+            if APIS[key].on_controller and key != ApiKey.UPDATE_RAFT_VOTER:
+                answer = await client.ask(request_class(key)())
+                assert answer.error_code == DENIED, key
+        answer = await client.ask(acl("t", 3))
+        assert answer.results[0].error_code == DENIED
+        assert answer.results[0].error_message == "Request CREATE_ACLS needs ALTER permission."
+        caplog.clear()
+        for _ in range(2):
+            assert await forward(client, "User:root", acl("t", 3)) == DENIED
+        assert sum("refusing an envelope" in text for text in caplog.messages) <= 1
+        await allow(node, acl("kafka-cluster", 9, resource_type=4))
+        assert await forward(client, "User:ANONYMOUS", acl("t", 3)) == DENIED
+        assert await forward(client, "User:root", acl("t", 3)) == ErrorCode.NONE
+        async with connected(node) as of_broker:
+            described = await of_broker.ask(DescribeAclsRequest())
+            assert described.error_code == DENIED
+            created = await of_broker.ask(acl("t", 3))
+            assert created.results[0].error_code == DENIED
 
 
 def test_a_broker_that_may_not_forward_does_not_blame_its_client() -> None:
@@ -121,29 +118,23 @@ def test_a_broker_that_may_not_forward_does_not_blame_its_client() -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_the_authorizer_decides_when_all_that_was_committed_is_there() -> None:
-    async def scenario() -> None:
-        authorizer = StandardAuthorizer([], Denials(lambda: 0))
-        follower = AclFollower(authorizer, lambda: 10)
-        follower.on_committed(8)
-        assert not follower.is_loaded.is_set()
-        follower.on_committed(9)
-        assert follower.is_loaded.is_set()
-        assert not authorizer.allows("User:a", "h", Operation.READ, ResourceType.TOPIC, "t")
-        assert AclFollower(NoAuthorizer(), lambda: 10).is_loaded.is_set()
-
-    run(scenario)
+async def test_the_authorizer_decides_when_all_that_was_committed_is_there() -> None:
+    authorizer = StandardAuthorizer([], Denials(lambda: 0))
+    follower = AclFollower(authorizer, lambda: 10)
+    follower.on_committed(8)
+    assert not follower.is_loaded.is_set()
+    follower.on_committed(9)
+    assert follower.is_loaded.is_set()
+    assert not authorizer.allows("User:a", "h", Operation.READ, ResourceType.TOPIC, "t")
+    assert AclFollower(NoAuthorizer(), lambda: 10).is_loaded.is_set()
 
 
-def test_a_listener_that_may_not_start_early_opens_when_the_acls_are_loaded(
+async def test_a_listener_that_may_not_start_early_opens_when_the_acls_are_loaded(
     tmp_path: Path,
 ) -> None:
     home = secured(tmp_path)
     home.properties["early.start.listeners"] = "PLAINTEXT"
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node, "CONTROLLER") as client:
-            # A quorum of one needs no listener to elect its leader, so it is open by now.
-            assert (await client.ask(DescribeAclsRequest())).error_code == DENIED
-
-    run(scenario)
+    async with running(home) as node, connected(node, "CONTROLLER") as client:
+        # A quorum of one needs no listener to elect its leader, so it is open by now.
+        assert (await client.ask(DescribeAclsRequest())).error_code == DENIED

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_harness import Client, Home, batch_of, connected, produce_request, run, running
+from node_harness import Client, Home, batch_of, connected, produce_request, running
 
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -39,11 +39,11 @@ async def refused_batches_tell_the_log_start(client: Client) -> None:
     part = await client.produce(
         "two", 0, batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=9)
     )
-    found = part.error_code, part.log_start_offset, part.error_message
-    assert found == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, None)
+    result = part.error_code, part.log_start_offset, part.error_message
+    assert result == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, None)
     part = await client.produce("two", 0, batch_of(b"x")[:-1] + b"~")
-    found = part.error_code, part.log_start_offset, part.error_message
-    assert found == (ErrorCode.CORRUPT_MESSAGE, -1, None)
+    result = part.error_code, part.log_start_offset, part.error_message
+    assert result == (ErrorCode.CORRUPT_MESSAGE, -1, None)
 
 
 async def transactions_need_their_coordinator(client: Client) -> None:
@@ -216,14 +216,11 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_answer(tmp_path: Path, check: Any) -> None:
-    async def scenario() -> None:
-        async with (
-            running(Home(tmp_path, directories=1).format()) as node,
-            connected(node) as client,
-        ):
-            await client.create_topic("two", 2)
-            await client.create_topic("compact", configs={"cleanup.policy": "compact"})
-            await check(client)
-
-    run(scenario)
+async def test_answer(tmp_path: Path, check: Any) -> None:
+    async with (
+        running(Home(tmp_path, directories=1).format()) as node,
+        connected(node) as client,
+    ):
+        await client.create_topic("two", 2)
+        await client.create_topic("compact", configs={"cleanup.policy": "compact"})
+        await check(client)

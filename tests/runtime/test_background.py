@@ -17,53 +17,42 @@ class Failures:
         self.told.append((context["message"], repr(context["exception"])))
 
 
-def test_a_turn_that_fails_is_told_and_the_next_one_follows() -> None:
-    async def run() -> None:
-        failures = Failures()
-        turns: asyncio.Queue[int] = asyncio.Queue()
-        mended: list[int] = []
+async def test_a_turn_that_fails_is_told_and_the_next_one_follows() -> None:
+    failures = Failures()
+    turns: asyncio.Queue[int] = asyncio.Queue()
+    mended: list[int] = []
 
-        async def turn() -> None:
-            await asyncio.sleep(0)
-            turns.put_nowait(turns.qsize())
-            if len(mended) < 2:
-                raise KeyError("a mistake")
-
-        task = background.run_forever(
-            turn, "the watch", on_failure=lambda: mended.append(1), pause_s=0
-        )
-        for _ in range(4):
-            await asyncio.wait_for(turns.get(), 60)
-        await background.end(task)
-        assert failures.told == [("the watch: unexpected failure", "KeyError('a mistake')")] * 2
-        assert task.cancelled()
-
-    asyncio.run(run())
-
-
-def test_a_task_that_ends_with_an_exception_is_told_even_while_it_is_held() -> None:
-    async def run() -> None:
-        failures = Failures()
-
-        async def work() -> None:
-            raise ValueError("no such thing")
-
-        task = background.run_once(work(), "the errand")
-        await asyncio.wait([task])
+    async def turn() -> None:
         await asyncio.sleep(0)
-        expected = ("the errand: unexpected failure", "ValueError('no such thing')")
-        assert failures.told == [expected]
+        turns.put_nowait(turns.qsize())
+        if len(mended) < 2:
+            raise KeyError("a mistake")
 
-    asyncio.run(run())
+    task = background.run_forever(turn, "the watch", on_failure=lambda: mended.append(1), pause_s=0)
+    for _ in range(4):
+        await asyncio.wait_for(turns.get(), 60)
+    await background.end(task)
+    assert failures.told == [("the watch: unexpected failure", "KeyError('a mistake')")] * 2
+    assert task.cancelled()
 
 
-def test_ending_tasks_is_no_failure() -> None:
-    async def run() -> None:
-        failures = Failures()
-        task = background.run_once(asyncio.Event().wait(), "the wait")  # type: ignore[arg-type]
-        await asyncio.sleep(0)
-        await background.end(task, None)
-        assert task.cancelled()
-        assert failures.told == []
+async def test_a_task_that_ends_with_an_exception_is_told_even_while_it_is_held() -> None:
+    failures = Failures()
 
-    asyncio.run(run())
+    async def work() -> None:
+        raise ValueError("no such thing")
+
+    task = background.run_once(work(), "the errand")
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    expected = ("the errand: unexpected failure", "ValueError('no such thing')")
+    assert failures.told == [expected]
+
+
+async def test_ending_tasks_is_no_failure() -> None:
+    failures = Failures()
+    task = background.run_once(asyncio.Event().wait(), "the wait")  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    await background.end(task, None)
+    assert task.cancelled()
+    assert failures.told == []

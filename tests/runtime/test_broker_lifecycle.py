@@ -104,28 +104,25 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_an_unexpected_answer_to_a_heartbeat_does_not_end_the_session() -> None:
-    async def run() -> None:
-        mistakes: list[str] = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: mistakes.append(context["message"]))
-        controller = Controller(object(), BrokerHeartbeatResponse(is_caught_up=True))
-        lifecycle = BrokerLifecycle(
-            BrokerIdentity(1, "c", b"i" * 16, tuple, {}, None, tuple, -1),
-            LifecycleTimes(1, 1000, 1000, 1000),
-            controller,
-            lambda: 0,
-            lambda epoch: None,
-            mistakes.append,
-            Random(1),
-        )
-        lifecycle.start()
-        await asyncio.wait_for(lifecycle.caught_up, LIMIT_S)
-        await lifecycle.stop()
-        assert lifecycle.broker_epoch == 7
-        assert mistakes == ["broker lifecycle: unexpected failure"]
-
-    asyncio.run(run())
+async def test_an_unexpected_answer_to_a_heartbeat_does_not_end_the_session() -> None:
+    mistakes: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: mistakes.append(context["message"]))
+    controller = Controller(object(), BrokerHeartbeatResponse(is_caught_up=True))
+    lifecycle = BrokerLifecycle(
+        BrokerIdentity(1, "c", b"i" * 16, tuple, {}, None, tuple, -1),
+        LifecycleTimes(1, 1000, 1000, 1000),
+        controller,
+        lambda: 0,
+        lambda epoch: None,
+        mistakes.append,
+        Random(1),
+    )
+    lifecycle.start()
+    await asyncio.wait_for(lifecycle.caught_up, LIMIT_S)
+    await lifecycle.stop()
+    assert lifecycle.broker_epoch == 7
+    assert mistakes == ["broker lifecycle: unexpected failure"]
 
 
 HEALTHY = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
@@ -166,63 +163,56 @@ def lifecycle_at(controller: TalkingController, *, session_timeout_ms: int) -> B
     )
 
 
-def test_cordoned_directories_are_unknown_until_the_configuration_is() -> None:
+async def test_cordoned_directories_are_unknown_until_the_configuration_is() -> None:
     """An empty list instead would uncordon the broker until the next heartbeat."""
 
-    async def run() -> None:
-        controller = TalkingController(HEALTHY)
-        lifecycle = lifecycle_at(controller, session_timeout_ms=9000)
-        cordoned: list[Uuid] = [bytes(16), bytes([1] * 16)]
-        lifecycle.start()
-        await asyncio.wait_for(lifecycle.caught_up, LIMIT_S)
-        await controller.next_heartbeat()
-        lifecycle.set_cordoned(cordoned)
-        while (await controller.next_heartbeat()).cordoned_log_dirs is None:
-            pass
-        await lifecycle.stop()
-        told = [h.cordoned_log_dirs for h in controller.heartbeats]
-        assert told[:2] == [None, None]
-        assert [each for each in told if each is not None] == [cordoned] * (
-            len(told) - told.count(None)
-        )
-
-    asyncio.run(run())
+    controller = TalkingController(HEALTHY)
+    lifecycle = lifecycle_at(controller, session_timeout_ms=9000)
+    cordoned: list[Uuid] = [bytes(16), bytes([1] * 16)]
+    lifecycle.start()
+    await asyncio.wait_for(lifecycle.caught_up, LIMIT_S)
+    await controller.next_heartbeat()
+    lifecycle.set_cordoned(cordoned)
+    while (await controller.next_heartbeat()).cordoned_log_dirs is None:
+        pass
+    await lifecycle.stop()
+    told = [h.cordoned_log_dirs for h in controller.heartbeats]
+    assert told[:2] == [None, None]
+    assert [items for items in told if items is not None] == [cordoned] * (
+        len(told) - told.count(None)
+    )
 
 
 @pytest.mark.parametrize("before_the_stop", [True, False])
-def test_a_stop_does_not_wait_for_a_controller_that_cannot_answer(before_the_stop: bool) -> None:
+async def test_a_stop_does_not_wait_for_a_controller_that_cannot_answer(
+    before_the_stop: bool,
+) -> None:
     """Apache Kafka hangs in its controlled shutdown without a quorum."""
 
-    async def run() -> None:
-        controller = TalkingController(HEALTHY)
-        lifecycle = lifecycle_at(controller, session_timeout_ms=30)
-        lifecycle.start()
-        lifecycle.set_ready()
-        await asyncio.wait_for(lifecycle.unfenced, LIMIT_S)
-        controller.answer = ApiError(ErrorCode.NOT_CONTROLLER)
-        if before_the_stop:
-            lost_s = asyncio.get_running_loop().time()
-            while asyncio.get_running_loop().time() - lost_s < 0.05:
-                await controller.next_heartbeat()
-        assert not await lifecycle.controlled_shutdown(LIMIT_S)
-        await lifecycle.stop()
-
-    asyncio.run(run())
+    controller = TalkingController(HEALTHY)
+    lifecycle = lifecycle_at(controller, session_timeout_ms=30)
+    lifecycle.start()
+    lifecycle.set_ready()
+    await asyncio.wait_for(lifecycle.unfenced, LIMIT_S)
+    controller.answer = ApiError(ErrorCode.NOT_CONTROLLER)
+    if before_the_stop:
+        lost_s = asyncio.get_running_loop().time()
+        while asyncio.get_running_loop().time() - lost_s < 0.05:
+            await controller.next_heartbeat()
+    assert not await lifecycle.controlled_shutdown(LIMIT_S)
+    await lifecycle.stop()
 
 
-def test_the_stop_of_an_unregistered_broker_waits_for_nobody() -> None:
-    async def run() -> None:
-        controller = TalkingController(HEALTHY)
-        lifecycle = lifecycle_at(controller, session_timeout_ms=86_400_000)
-        lifecycle.start()
-        lifecycle.set_ready()
-        await asyncio.wait_for(lifecycle.unfenced, LIMIT_S)
-        controller.answer = ApiError(ErrorCode.STALE_BROKER_EPOCH)
-        assert not await asyncio.wait_for(lifecycle.controlled_shutdown(86_400), LIMIT_S)
-        assert lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        await lifecycle.stop()
-
-    asyncio.run(run())
+async def test_the_stop_of_an_unregistered_broker_waits_for_nobody() -> None:
+    controller = TalkingController(HEALTHY)
+    lifecycle = lifecycle_at(controller, session_timeout_ms=86_400_000)
+    lifecycle.start()
+    lifecycle.set_ready()
+    await asyncio.wait_for(lifecycle.unfenced, LIMIT_S)
+    controller.answer = ApiError(ErrorCode.STALE_BROKER_EPOCH)
+    assert not await asyncio.wait_for(lifecycle.controlled_shutdown(86_400), LIMIT_S)
+    assert lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    await lifecycle.stop()
 
 
 def test_a_dead_directory_is_in_every_heartbeat_until_the_end() -> None:
@@ -334,7 +324,7 @@ def test_a_directory_that_comes_back_is_registered_and_reported_as_offline_no_mo
         assert controller.registrations[1].log_dirs == [A, B]
         sent = len(controller.heartbeats)
         await until(lambda: len(controller.heartbeats) > sent + 2)
-        assert all(not each.offline_log_dirs for each in controller.heartbeats[sent:])
+        assert all(not heartbeat.offline_log_dirs for heartbeat in controller.heartbeats[sent:])
         await asyncio.sleep(10)
         assert broker.faults == []
         await broker.lifecycle.stop()

@@ -10,7 +10,7 @@ import pytest
 from cluster_harness import bootstrap_of, eventually
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from node_harness import Client, Home, connected, run, running
+from node_harness import Client, Home, connected, running
 
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.common.ids import TopicPartition as Partition
@@ -20,7 +20,7 @@ from spindle.runtime.node import Node
 
 TOPIC_RESOURCE, SET = 2, 0
 INTERNAL = (Partition(OFFSETS_TOPIC, 0), Partition(TRANSACTIONS_TOPIC, 0))
-MOST_ROUNDS = 200
+MAX_ROUNDS = 200
 
 
 class Application:
@@ -84,9 +84,9 @@ def transactions(node: Node) -> dict[str, TransactionMetadata]:
     """Return what the coordinator knows; the last epoch is not in its records."""
     assert node.broker is not None
     return {
-        found.name: replace(found.metadata, last_producer_epoch=-1)
+        transaction.name: replace(transaction.metadata, last_producer_epoch=-1)
         for driver in node.broker.coordinators.transactions.shards
-        for found in driver.shard.ids
+        for transaction in driver.shard.ids
     }
 
 
@@ -121,7 +121,7 @@ def compacted_to(node: Node) -> Iterator[int]:
 
 
 def are_complete(node: Node) -> bool:
-    return not any(found.state.is_prepared for found in transactions(node).values())
+    return not any(transaction.state.is_prepared for transaction in transactions(node).values())
 
 
 async def compact_often(client: Client) -> None:
@@ -157,11 +157,11 @@ async def live(node: Node, client: Client, life: int) -> Any:
     await eventually(lambda: all(at.topic in topics.image.topics.by_name for at in INTERNAL))
     await compact_often(client)
     before = None
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         await asyncio.to_thread(application.work)
         if before is None:
             logs = [node.broker.replicas.lookup(*at) for at in INTERNAL]
-            before = [found.log.log_end_offset for found in logs if found is not None]
+            before = [log.log.log_end_offset for log in logs if log is not None]
         elif all(now > then for now, then in zip(compacted_to(node), before, strict=True)):
             break
     else:
@@ -177,7 +177,7 @@ async def live(node: Node, client: Client, life: int) -> Any:
 
 
 @pytest.mark.full
-def test_both_coordinators_load_what_compaction_left(tmp_path: Path) -> None:
+async def test_both_coordinators_load_what_compaction_left(tmp_path: Path) -> None:
     home = Home(
         tmp_path,
         1,
@@ -188,22 +188,19 @@ def test_both_coordinators_load_what_compaction_left(tmp_path: Path) -> None:
         log_cleaner_backoff_ms="5",
     ).format()
 
-    async def scenario() -> None:
-        known: Any = None
-        for life in range(3):
-            async with running(home) as node, connected(node) as client:
-                assert node.broker is not None
-                if life == 0:
-                    await client.create_topic("t", 2)
-                else:
-                    for shards in (
-                        node.broker.groups,
-                        node.broker.coordinators.transactions.shards,
-                    ):
-                        await shards.wait_loaded()
-                    assert (transactions(node), offsets(node), pending(node)) == known
-                known = await live(node, client, life)
-                assert known[0]["open"].state is TransactionState.ONGOING
-                assert [found[1:] for found in known[2]] == [("exact0", 1, 999)]
-
-    run(scenario)
+    known: Any = None
+    for life in range(3):
+        async with running(home) as node, connected(node) as client:
+            assert node.broker is not None
+            if life == 0:
+                await client.create_topic("t", 2)
+            else:
+                for shards in (
+                    node.broker.groups,
+                    node.broker.coordinators.transactions.shards,
+                ):
+                    await shards.wait_loaded()
+                assert (transactions(node), offsets(node), pending(node)) == known
+            known = await live(node, client, life)
+            assert known[0]["open"].state is TransactionState.ONGOING
+            assert [item[1:] for item in known[2]] == [("exact0", 1, 999)]

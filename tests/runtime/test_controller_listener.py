@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from cluster_harness import cluster_homes, running_cluster
-from node_harness import connected, run
+from node_harness import connected
 
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.describe_acls import DescribeAclsRequest
@@ -16,36 +16,31 @@ _Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
 BROKER, LOGGER = 4, 8
 
 
-def test_a_controller_describes_itself_and_the_defaults_of_brokers(tmp_path: Path) -> None:
+async def test_a_controller_describes_itself_and_the_defaults_of_brokers(tmp_path: Path) -> None:
     # The broker is there so that the nodes count as started only with an active controller.
     homes = cluster_homes(tmp_path, ["controller", "broker"], num_partitions="7")
 
-    async def scenario() -> None:
-        async with running_cluster(homes) as (node, _), connected(node, "CONTROLLER") as client:
-            change = _Altered.AlterableConfig(name="message.max.bytes", value="2000000")
-            defaults = _Altered(resource_type=BROKER, resource_name="", configs=[change])
-            await client.ask(IncrementalAlterConfigsRequest(resources=[defaults]))
-            asked = [
-                _Described(resource_type=BROKER, resource_name=name) for name in ("", "1", "2")
-            ]
-            answer = await client.ask(DescribeConfigsRequest(resources=asked))
-            acls = await client.ask(DescribeAclsRequest())
-        cluster, own, other = answer.results
-        assert [(c.name, c.value) for c in cluster.configs] == [
-            ("message.max.bytes", "2000000"),
-            ("min.insync.replicas", "1"),
-        ]
-        values = {config.name: config.value for config in own.configs}
-        assert (values["num.partitions"], values["message.max.bytes"]) == ("7", "2000000")
-        assert other.error_message == (
-            "Unexpected broker id, expected 1 or empty string, but received 2"
-        )
-        assert acls.error_code == ErrorCode.SECURITY_DISABLED
-
-    run(scenario)
+    async with running_cluster(homes) as (node, _), connected(node, "CONTROLLER") as client:
+        change = _Altered.AlterableConfig(name="message.max.bytes", value="2000000")
+        defaults = _Altered(resource_type=BROKER, resource_name="", configs=[change])
+        await client.ask(IncrementalAlterConfigsRequest(resources=[defaults]))
+        asked = [_Described(resource_type=BROKER, resource_name=name) for name in ("", "1", "2")]
+        answer = await client.ask(DescribeConfigsRequest(resources=asked))
+        acls = await client.ask(DescribeAclsRequest())
+    cluster, own, other = answer.results
+    assert [(c.name, c.value) for c in cluster.configs] == [
+        ("message.max.bytes", "2000000"),
+        ("min.insync.replicas", "1"),
+    ]
+    values = {config.name: config.value for config in own.configs}
+    assert (values["num.partitions"], values["message.max.bytes"]) == ("7", "2000000")
+    assert other.error_message == (
+        "Unexpected broker id, expected 1 or empty string, but received 2"
+    )
+    assert acls.error_code == ErrorCode.SECURITY_DISABLED
 
 
-def test_a_controller_changes_levels_of_its_own_loggers_only(tmp_path: Path) -> None:
+async def test_a_controller_changes_levels_of_its_own_loggers_only(tmp_path: Path) -> None:
     homes = cluster_homes(tmp_path, ["controller", "broker"])
     level = _Altered.AlterableConfig(name="spindle.runtime.controller.driver", value="DEBUG")
     asked = [
@@ -54,7 +49,7 @@ def test_a_controller_changes_levels_of_its_own_loggers_only(tmp_path: Path) -> 
     change = _Altered.AlterableConfig(name="message.max.bytes", value="2000000")
     asked.insert(1, _Altered(resource_type=BROKER, resource_name="", configs=[change]))
 
-    async def scenario() -> None:
+    try:
         async with running_cluster(homes) as (node, _), connected(node, "CONTROLLER") as client:
             answer = await client.ask(IncrementalAlterConfigsRequest(resources=asked))
             assert logging.getLogger("spindle.runtime.controller.driver").level == logging.DEBUG
@@ -62,8 +57,5 @@ def test_a_controller_changes_levels_of_its_own_loggers_only(tmp_path: Path) -> 
         own, defaults, other = answer.responses
         assert (own.error_code, defaults.error_code) == (0, 0)
         assert other.error_message == "Unexpected node id. Expected 1, but received 2"
-
-    try:
-        run(scenario)
     finally:
         logging.getLogger("spindle.runtime.controller.driver").setLevel(logging.NOTSET)

@@ -16,7 +16,7 @@ from spindle.protocol.messages.controller_registration import (
     ControllerRegistrationResponse,
 )
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, RegisterControllerRecord
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 from spindle.runtime.controller.registrar import ControllerRegistrar
 
 OWN, FOREIGN = b"o" * 16, b"f" * 16
@@ -69,66 +69,57 @@ def registrar(cluster: Cluster, pause_s: float = 3600) -> ControllerRegistrar:
     return made
 
 
-def test_a_controller_registers_once() -> None:
-    async def run() -> None:
-        cluster = Cluster()
-        own = registrar(cluster)
+async def test_a_controller_registers_once() -> None:
+    cluster = Cluster()
+    own = registrar(cluster)
+    own.on_leader_change(cluster.leader)
+    await settle()
+    # The record comes back later than the answer; other records in between change nothing.
+    own.on_leader_change(cluster.leader)
+    await settle()
+    (request,) = cluster.requests
+    assert (request.controller_id, request.incarnation_id) == (3, OWN)
+    assert [listener.host for listener in request.listeners] == ["here"]
+    cluster.register(OWN)
+    own.on_leader_change(cluster.leader)
+    await settle()
+    assert len(cluster.requests) == 1
+    await own.close()
+
+
+async def test_an_earlier_process_is_replaced_and_a_refusal_is_tried_again() -> None:
+    cluster = Cluster(error=ErrorCode.REQUEST_TIMED_OUT)
+    cluster.register(FOREIGN)
+    own = registrar(cluster)
+    for _ in range(2):
         own.on_leader_change(cluster.leader)
         await settle()
-        # The record comes back later than the answer; other records in between change nothing.
-        own.on_leader_change(cluster.leader)
-        await settle()
-        (request,) = cluster.requests
-        assert (request.controller_id, request.incarnation_id) == (3, OWN)
-        assert [listener.host for listener in request.listeners] == ["here"]
-        cluster.register(OWN)
-        own.on_leader_change(cluster.leader)
-        await settle()
-        assert len(cluster.requests) == 1
-        await own.close()
-
-    asyncio.run(run())
+    assert len(cluster.requests) == 2
+    await own.close()
 
 
-def test_an_earlier_process_is_replaced_and_a_refusal_is_tried_again() -> None:
-    async def run() -> None:
-        cluster = Cluster(error=ErrorCode.REQUEST_TIMED_OUT)
-        cluster.register(FOREIGN)
-        own = registrar(cluster)
-        for _ in range(2):
-            own.on_leader_change(cluster.leader)
-            await settle()
-        assert len(cluster.requests) == 2
-        await own.close()
-
-    asyncio.run(run())
-
-
-def test_two_processes_of_one_id_do_not_replace_each_other_without_end(
+async def test_two_processes_of_one_id_do_not_replace_each_other_without_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def run() -> None:
-        cluster = Cluster()
-        own = registrar(cluster)
-        cluster.register(OWN)
+    cluster = Cluster()
+    own = registrar(cluster)
+    cluster.register(OWN)
+    own.on_leader_change(cluster.leader)
+    cluster.register(FOREIGN)
+    for _ in range(3):
         own.on_leader_change(cluster.leader)
-        cluster.register(FOREIGN)
-        for _ in range(3):
-            own.on_leader_change(cluster.leader)
-            await settle()
-        assert not cluster.requests
-        await own.close()
-        (said,) = caplog.messages
-        assert said.startswith("another process registered as controller 3")
-        assert "CONTROLLER://elsewhere:9" in said
-
-        patient = registrar(cluster, pause_s=0)
-        cluster.register(OWN)
-        patient.on_leader_change(cluster.leader)
-        cluster.register(FOREIGN)
-        patient.on_leader_change(cluster.leader)
         await settle()
-        assert [request.incarnation_id for request in cluster.requests] == [OWN]
-        await patient.close()
+    assert not cluster.requests
+    await own.close()
+    (said,) = caplog.messages
+    assert said.startswith("another process registered as controller 3")
+    assert "CONTROLLER://elsewhere:9" in said
 
-    asyncio.run(run())
+    patient = registrar(cluster, pause_s=0)
+    cluster.register(OWN)
+    patient.on_leader_change(cluster.leader)
+    cluster.register(FOREIGN)
+    patient.on_leader_change(cluster.leader)
+    await settle()
+    assert [request.incarnation_id for request in cluster.requests] == [OWN]
+    await patient.close()

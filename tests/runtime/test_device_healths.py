@@ -46,10 +46,10 @@ def sysfs(folder: Path, *disks: str, is_partition: bool = False) -> Path:
         (device / "slaves").mkdir(parents=True)
         for name in disks:
             (device / "slaves" / name).symlink_to(devices / name)
-    found = folder / "block"
-    found.mkdir()
-    (found / f"{os.major(number)}:{os.minor(number)}").symlink_to(device)
-    return found
+    path = folder / "block"
+    path.mkdir()
+    (path / f"{os.major(number)}:{os.minor(number)}").symlink_to(device)
+    return path
 
 
 def answering(**answers: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
@@ -57,18 +57,18 @@ def answering(**answers: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
 
 
 def test_a_partition_has_the_health_of_its_disk(tmp_path: Path) -> None:
-    found = sysfs(tmp_path, "sda", is_partition=True)
+    path = sysfs(tmp_path, "sda", is_partition=True)
     (tmp_path / "devices" / "sda" / "device" / "ioerr_cnt").write_text("0x1f\n")
-    health = read_health(str(tmp_path), found, answering(sda=ATA))
+    health = read_health(str(tmp_path), path, answering(sda=ATA))
     assert health == DeviceHealth("sda", 31, False, 10)
 
 
 def test_a_logical_volume_has_the_health_of_all_its_disks(tmp_path: Path) -> None:
-    found = sysfs(tmp_path, "nvme0n1", "sdb")
-    health = read_health(str(tmp_path), found, answering(nvme0n1=NVME, sdb=ATA))
+    path = sysfs(tmp_path, "nvme0n1", "sdb")
+    health = read_health(str(tmp_path), path, answering(nvme0n1=NVME, sdb=ATA))
     assert health == DeviceHealth("nvme0n1,sdb", None, False, 10)
     # One disk of which nothing is known leaves the sum unknown, and is no verdict of SMART.
-    health = read_health(str(tmp_path), found, answering(nvme0n1=NVME))
+    health = read_health(str(tmp_path), path, answering(nvme0n1=NVME))
     assert health == DeviceHealth("nvme0n1,sdb", None, None, None)
 
 
@@ -85,9 +85,9 @@ def test_a_logical_volume_has_the_health_of_all_its_disks(tmp_path: Path) -> Non
     ],
 )
 def test_an_answer_without_figures_claims_nothing(tmp_path: Path, answer: dict[str, Any]) -> None:
-    found = sysfs(tmp_path, "sda")
+    result = sysfs(tmp_path, "sda")
     (tmp_path / "devices" / "sda" / "device" / "ioerr_cnt").write_text("many")
-    assert read_health(str(tmp_path), found, answering(sda=answer)) == DeviceHealth("sda")
+    assert read_health(str(tmp_path), result, answering(sda=answer)) == DeviceHealth("sda")
 
 
 def test_a_directory_without_a_block_device_has_no_health(tmp_path: Path) -> None:

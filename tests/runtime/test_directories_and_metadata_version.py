@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cluster_harness import eventually
 from directory_harness import registered
-from node_harness import Client, Home, batch_of, connected, run, running
+from node_harness import Client, Home, batch_of, connected, running
 
 from spindle.common.uuids import DIRECTORY_MIGRATING
 from spindle.protocol.messages.update_features import UpdateFeaturesRequest
@@ -30,12 +30,12 @@ def recorded(node: Node) -> list[bytes]:
     return [partitions[index].directory(1) for index in sorted(partitions)]
 
 
-def test_an_upgrade_makes_a_broker_register_and_assign_its_directories(
+async def test_an_upgrade_makes_a_broker_register_and_assign_its_directories(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = Home(tmp_path).format(*OLD_RELEASE)
 
-    async def scenario() -> None:
+    with caplog.at_level(logging.ERROR):
         async with running(home) as node, connected(node) as client:
             assert node.broker is not None
             await client.create_topic("t", partitions=3)
@@ -55,32 +55,26 @@ def test_an_upgrade_makes_a_broker_register_and_assign_its_directories(
             assert (own.epoch, own.incarnation_id, own.is_fenced) == (epoch, incarnation, False)
             assert node.broker.directory_reports.queued_count == 0
             assert (await client.produce("t", 0, batch_of(b"y"))).base_offset == 1
-
-    with caplog.at_level(logging.ERROR):
-        run(scenario)
     (line,) = {record.getMessage() for record in caplog.records}
     assert "does not support several log directories, and this broker has 3" in line
 
 
 @pytest.mark.parametrize("is_upgraded", [False, True])
-def test_a_failure_that_the_metadata_cannot_record_ends_the_broker(
+async def test_a_failure_that_the_metadata_cannot_record_ends_the_broker(
     tmp_path: Path, is_upgraded: bool
 ) -> None:
     home = Home(tmp_path).format(*OLD_RELEASE)
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            assert node.broker is not None
-            if is_upgraded:
-                await upgrade(client, 17)
-                await eventually(lambda: len(registered(node)) == 3)
-            node.broker.replicas.directories[1].executor.fail("EIO")
-            if is_upgraded:
-                await eventually(lambda: len(registered(node)) == 2)
-                assert not node.is_stopping
-            else:
-                fault = await asyncio.wait_for(node.wait_stopped(), 30)
-                assert fault is not None
-                assert "disk2 is offline, and metadata.version 14 cannot record that" in fault
-
-    run(scenario)
+    async with running(home) as node, connected(node) as client:
+        assert node.broker is not None
+        if is_upgraded:
+            await upgrade(client, 17)
+            await eventually(lambda: len(registered(node)) == 3)
+        node.broker.replicas.directories[1].executor.fail("EIO")
+        if is_upgraded:
+            await eventually(lambda: len(registered(node)) == 2)
+            assert not node.is_stopping
+        else:
+            fault = await asyncio.wait_for(node.wait_stopped(), 30)
+            assert fault is not None
+            assert "disk2 is offline, and metadata.version 14 cannot record that" in fault

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from node_harness import CLUSTER_ID, Client, Home, batch_of, connected, run, running
+from node_harness import CLUSTER_ID, Client, Home, batch_of, connected, running
 
 from spindle.common.errors import ConfigError, ErrorCode
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
-from spindle.disks.alteration import DirectoryAction, ReplicaState
+from spindle.disks.alter_disks import DirectoryAction, ReplicaState
 from spindle.log.formats.meta_properties import META_PROPERTIES
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
@@ -104,58 +104,49 @@ async def started_with(home: Home, machine: LocalMachine) -> Node:
 
 @pytest.mark.parametrize("name", [META_PROPERTIES, ".lock", ".kafka_cleanshutdown"])
 @pytest.mark.parametrize("error_number", [errno.EIO, errno.EACCES, errno.EROFS])
-def test_a_directory_that_fails_at_the_start_is_offline_and_hinders_no_other(
+async def test_a_directory_that_fails_at_the_start_is_offline_and_hinders_no_other(
     tmp_path: Path, name: str, error_number: int
 ) -> None:
     home = Home(tmp_path).format()
 
-    async def scenario() -> None:
-        await fill(home)
-        gone = next(p for p, number in places(home).items() if number == 1)
-        node = await started_with(home, FaultyMachine(f"disk2/{name}", error_number))
-        try:
-            async with connected(node) as client:
-                assert await offline_paths(client) == ["disk2"]
-                found = await leaders(client, "t")
-                assert found[gone] == -1
-                assert [leader for p, leader in enumerate(found) if p != gone] == [1, 1]
-        finally:
-            await node.stop()
-        # The directory is back: its records are, too.
-        async with running(home) as node, connected(node) as client:
-            assert await leaders(client, "t") == [1, 1, 1]
-            assert (await client.fetch("t", gone, 0)).high_watermark == 1
-
-    run(scenario)
+    await fill(home)
+    gone = next(p for p, number in places(home).items() if number == 1)
+    node = await started_with(home, FaultyMachine(f"disk2/{name}", error_number))
+    try:
+        async with connected(node) as client:
+            assert await offline_paths(client) == ["disk2"]
+            result = await leaders(client, "t")
+            assert result[gone] == -1
+            assert [leader for p, leader in enumerate(result) if p != gone] == [1, 1]
+    finally:
+        await node.stop()
+    # The directory is back: its records are, too.
+    async with running(home) as node, connected(node) as client:
+        assert await leaders(client, "t") == [1, 1, 1]
+        assert (await client.fetch("t", gone, 0)).high_watermark == 1
 
 
-def test_a_broker_without_any_directory_does_not_start(
+async def test_a_broker_without_any_directory_does_not_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     metadata = tmp_path / "metadata"
     home = Home(tmp_path, 2, metadata_log_dir=str(metadata)).format()
 
-    async def scenario() -> None:
-        with pytest.raises(ConfigError, match=r"none of the log directories.*disk1.*disk2"):
-            await started_with(home, FaultyMachine("/disk"))
-        assert not (metadata / ".lock").exists()
-
-    run(scenario)
+    with pytest.raises(ConfigError, match=r"none of the log directories.*disk1.*disk2"):
+        await started_with(home, FaultyMachine("/disk"))
+    assert not (metadata / ".lock").exists()
 
 
-def test_a_separate_metadata_directory_that_fails_ends_the_start(tmp_path: Path) -> None:
+async def test_a_separate_metadata_directory_that_fails_ends_the_start(tmp_path: Path) -> None:
     home = Home(tmp_path, 2, metadata_log_dir=str(tmp_path / "metadata")).format()
 
-    async def scenario() -> None:
-        with pytest.raises(ConfigError, match=r"metadata cannot be used.*cannot start without it"):
-            await started_with(home, FaultyMachine("metadata/meta.properties"))
-        with pytest.raises(ConfigError, match=r"the metadata log directory .*metadata fails"):
-            await started_with(home, FaultyMachine("metadata/.lock"))
-
-    run(scenario)
+    with pytest.raises(ConfigError, match=r"metadata cannot be used.*cannot start without it"):
+        await started_with(home, FaultyMachine("metadata/meta.properties"))
+    with pytest.raises(ConfigError, match=r"the metadata log directory .*metadata fails"):
+        await started_with(home, FaultyMachine("metadata/.lock"))
 
 
-def test_a_directory_that_takes_no_new_id_is_offline(tmp_path: Path) -> None:
+async def test_a_directory_that_takes_no_new_id_is_offline(tmp_path: Path) -> None:
     home = Home(tmp_path).format()
     file = home.directories[1] / META_PROPERTIES
     lines = file.read_text().splitlines()
@@ -172,16 +163,13 @@ def test_a_directory_that_takes_no_new_id_is_offline(tmp_path: Path) -> None:
 
             return ReadOnlyFiles()
 
-    async def scenario() -> None:
-        machine = ReadOnly("disk2/meta.properties", errno.EROFS)
-        node = await started_with(home, machine)
-        try:
-            async with connected(node) as client:
-                assert await offline_paths(client) == ["disk2"]
-        finally:
-            await node.stop()
-
-    run(scenario)
+    machine = ReadOnly("disk2/meta.properties", errno.EROFS)
+    node = await started_with(home, machine)
+    try:
+        async with connected(node) as client:
+            assert await offline_paths(client) == ["disk2"]
+    finally:
+        await node.stop()
 
 
 def other_node(file: Path) -> None:
@@ -215,88 +203,76 @@ def gone(file: Path) -> None:
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_a_directory_that_belongs_elsewhere_ends_the_start(
+async def test_a_directory_that_belongs_elsewhere_ends_the_start(
     tmp_path: Path, damage: Callable[[Path], None], reason: str
 ) -> None:
     home = Home(tmp_path).format()
     damage(home.directories[1] / META_PROPERTIES)
 
-    async def scenario() -> None:
-        with pytest.raises(ConfigError, match=reason):
-            async with running(home):
-                pass
-
-    run(scenario)
+    with pytest.raises(ConfigError, match=reason):
+        async with running(home):
+            pass
 
 
-def test_directories_may_change_their_order_and_their_paths(tmp_path: Path) -> None:
+async def test_directories_may_change_their_order_and_their_paths(tmp_path: Path) -> None:
     """A directory is known by its id: replicas go where their disk goes."""
     home = Home(tmp_path, metadata_log_dir=str(tmp_path / "metadata")).format()
 
-    async def scenario() -> None:
-        await fill(home)
-        first, second, third = home.directories
-        first.rename(tmp_path / "swap")
-        second.rename(first)
-        (tmp_path / "swap").rename(second)
-        home.properties["log.dirs"] = f"{third},{second},{first}"
-        before = places(home)
-        async with running(home) as node, connected(node) as client:
-            assert await leaders(client, "t") == [1, 1, 1]
-            for partition in range(3):
-                assert (await client.fetch("t", partition, 0)).high_watermark == 1
-        assert places(home) == before
-        assert strays(tmp_path) == []
-
-    run(scenario)
+    await fill(home)
+    first, second, third = home.directories
+    first.rename(tmp_path / "swap")
+    second.rename(first)
+    (tmp_path / "swap").rename(second)
+    home.properties["log.dirs"] = f"{third},{second},{first}"
+    before = places(home)
+    async with running(home) as node, connected(node) as client:
+        assert await leaders(client, "t") == [1, 1, 1]
+        for partition in range(3):
+            assert (await client.fetch("t", partition, 0)).high_watermark == 1
+    assert places(home) == before
+    assert strays(tmp_path) == []
 
 
-def test_the_only_replica_of_a_replaced_directory_is_created_empty_when_its_loss_is_accepted(
+async def test_the_only_replica_of_a_replaced_directory_is_created_empty_when_its_loss_is_accepted(
     tmp_path: Path,
 ) -> None:
     home = Home(tmp_path).format()
 
-    async def scenario() -> None:
-        await fill(home)
-        lost = next(p for p, number in places(home).items() if number == 1)
-        shutil.rmtree(home.directories[1])
-        home.format("--ignore-formatted")
-        async with running(home) as node, connected(node) as client:
+    await fill(home)
+    lost = next(p for p, number in places(home).items() if number == 1)
+    shutil.rmtree(home.directories[1])
+    home.format("--ignore-formatted")
+    async with running(home) as node, connected(node) as client:
+        assert node.broker is not None
+
+        async def wait_for_leaders(leaders: dict[int, int]) -> None:
             assert node.broker is not None
-
-            async def wait_for_leaders(leaders: dict[int, int]) -> None:
-                assert node.broker is not None
-                assert await node.broker.metadata.wait_for(
-                    lambda image: (
-                        {
-                            number: partition.leader
-                            for number, partition in image.topics.by_name["t"].partitions.items()
-                        }
-                        == leaders
-                    ),
-                    10,
-                )
-
-            await wait_for_leaders({n: -1 if n == lost else 1 for n in range(3)})
-            altered = await node.broker.directory_changes.change(
-                DirectoryAction.READMIT, str(home.directories[1]), [TopicPartition("t", lost)]
+            assert await node.broker.metadata.wait_for(
+                lambda image: (
+                    {
+                        number: partition.leader
+                        for number, partition in image.topics.by_name["t"].partitions.items()
+                    }
+                    == leaders
+                ),
+                10,
             )
-            assert altered.replicas == {TopicPartition("t", lost): ReplicaState.CREATED_EMPTY}
-            await wait_for_leaders(dict.fromkeys(range(3), 1))
-            for partition in range(3):
-                answer = await client.fetch("t", partition, 0, max_wait_ms=0)
-                assert (answer.error_code, answer.high_watermark) == (0, partition != lost)
 
-    run(scenario)
+        await wait_for_leaders({n: -1 if n == lost else 1 for n in range(3)})
+        altered = await node.broker.directory_changes.change(
+            DirectoryAction.READMIT, str(home.directories[1]), [TopicPartition("t", lost)]
+        )
+        assert altered.replicas == {TopicPartition("t", lost): ReplicaState.CREATED_EMPTY}
+        await wait_for_leaders(dict.fromkeys(range(3), 1))
+        for partition in range(3):
+            answer = await client.fetch("t", partition, 0, max_wait_ms=0)
+            assert (answer.error_code, answer.high_watermark) == (0, partition != lost)
 
 
-def test_a_start_does_not_forget_the_added_directories_because_one_file_cannot_be_read(
+async def test_a_start_does_not_forget_the_added_directories_because_one_file_cannot_be_read(
     tmp_path: Path,
 ) -> None:
     home = Home(tmp_path, 2).format()
 
-    async def scenario() -> None:
-        with pytest.raises(ConfigError, match=r"spindle-log-dirs\.json"):
-            await started_with(home, FaultyMachine("spindle-log-dirs.json"))
-
-    run(scenario)
+    with pytest.raises(ConfigError, match=r"spindle-log-dirs\.json"):
+        await started_with(home, FaultyMachine("spindle-log-dirs.json"))

@@ -33,35 +33,29 @@ class StandIn:
         return self.questions[-1]
 
 
-def test_a_directory_that_hangs_keeps_its_last_capacity_and_is_asked_once() -> None:
-    async def scenario() -> None:
-        quick, slow = StandIn("/quick"), StandIn("/slow")
-        directories = cast(list[LogDirectory], [quick, slow])
-        capacities = DirectoryCapacities(wait_s=0)
-        assert await capacities.ask(directories) == {}
-        quick.questions[0].set_result((10, 4))
-        slow.questions[0].set_result((20, 8))
-        assert await capacities.ask(directories) == {"/quick": (10, 4), "/slow": (20, 8)}
-        await capacities.ask(directories)
-        quick.questions[1].set_result((10, 3))
-        await capacities.ask(directories)
-        assert await capacities.ask(directories) == {"/quick": (10, 3), "/slow": (20, 8)}
-        assert len(slow.questions) == 2, "the second question is still open"
-
-    asyncio.run(scenario())
+async def test_a_directory_that_hangs_keeps_its_last_capacity_and_is_asked_once() -> None:
+    quick, slow = StandIn("/quick"), StandIn("/slow")
+    directories = cast(list[LogDirectory], [quick, slow])
+    capacities = DirectoryCapacities(wait_s=0)
+    assert await capacities.ask(directories) == {}
+    quick.questions[0].set_result((10, 4))
+    slow.questions[0].set_result((20, 8))
+    assert await capacities.ask(directories) == {"/quick": (10, 4), "/slow": (20, 8)}
+    await capacities.ask(directories)
+    quick.questions[1].set_result((10, 3))
+    await capacities.ask(directories)
+    assert await capacities.ask(directories) == {"/quick": (10, 3), "/slow": (20, 8)}
+    assert len(slow.questions) == 2, "the second question is still open"
 
 
-def test_a_directory_that_fails_has_no_capacity() -> None:
-    async def scenario() -> None:
-        stand_in = StandIn("/d")
-        directories = cast(list[LogDirectory], [stand_in])
-        capacities = DirectoryCapacities(wait_s=0)
-        await capacities.ask(directories)
-        stand_in.questions[0].set_result((10, 4))
-        assert await capacities.ask(directories) == {"/d": (10, 4)}
-        await capacities.ask(directories)
-        stand_in.questions[1].set_exception(LogDirectoryFailed("/d", "unplugged"))
-        stand_in.is_offline = True
-        assert await capacities.ask(directories) == {}
-
-    asyncio.run(scenario())
+async def test_a_directory_that_fails_has_no_capacity() -> None:
+    stand_in = StandIn("/d")
+    directories = cast(list[LogDirectory], [stand_in])
+    capacities = DirectoryCapacities(wait_s=0)
+    await capacities.ask(directories)
+    stand_in.questions[0].set_result((10, 4))
+    assert await capacities.ask(directories) == {"/d": (10, 4)}
+    await capacities.ask(directories)
+    stand_in.questions[1].set_exception(LogDirectoryFailed("/d", "unplugged"))
+    stand_in.is_offline = True
+    assert await capacities.ask(directories) == {}

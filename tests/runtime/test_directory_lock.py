@@ -1,4 +1,4 @@
-"""The lock file of a log directory, while directories are replaced and owners change."""
+"""The lock file of a log directory, while disks are replaced and locks change their owners."""
 
 import fcntl
 import os

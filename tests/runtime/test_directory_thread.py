@@ -7,7 +7,8 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -15,27 +16,23 @@ import pytest
 from spindle.common.errors import CorruptLog, CorruptRecords, LogDirectoryFailed
 from spindle.runtime.disks.directory_thread import DirectoryThread
 
-Scenario = Callable[[DirectoryThread, list[LogDirectoryFailed]], Coroutine[Any, Any, None]]
 
-
-def run(scenario: Scenario) -> None:
-    async def main() -> None:
-        failures: list[LogDirectoryFailed] = []
-        thread = DirectoryThread("/d", asyncio.get_running_loop(), failures.append)
-        try:
-            await scenario(thread, failures)
-        finally:
-            assert thread.stop(5.0)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def directory_thread() -> AsyncIterator[tuple[DirectoryThread, list[LogDirectoryFailed]]]:
+    failures: list[LogDirectoryFailed] = []
+    thread = DirectoryThread("/d", asyncio.get_running_loop(), failures.append)
+    try:
+        yield thread, failures
+    finally:
+        assert thread.stop(5.0)
 
 
 def broken() -> None:
     raise OSError(errno.EIO, "Input/output error")
 
 
-def test_work_runs_on_its_thread_in_order() -> None:
-    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+async def test_work_runs_on_its_thread_in_order() -> None:
+    async with directory_thread() as (thread, _):
         seen: list[int] = []
         for number in range(50):
             thread.submit_nowait(seen.append, number)
@@ -43,11 +40,9 @@ def test_work_runs_on_its_thread_in_order() -> None:
         assert name == "io /d"
         assert seen == list(range(50))
 
-    run(scenario)
 
-
-def test_callbacks_run_on_the_loop_in_order() -> None:
-    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+async def test_callbacks_run_on_the_loop_in_order() -> None:
+    async with directory_thread() as (thread, _):
         seen: list[tuple[int, str]] = []
         main = threading.current_thread().name
         for number in range(20):
@@ -59,11 +54,9 @@ def test_callbacks_run_on_the_loop_in_order() -> None:
         await thread.submit(int)
         assert seen == [(number, main) for number in range(20)]
 
-    run(scenario)
 
-
-def test_a_callback_that_raises_does_not_hold_up_those_behind_it() -> None:
-    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+async def test_a_callback_that_raises_does_not_hold_up_those_behind_it() -> None:
+    async with directory_thread() as (thread, _):
         loop = asyncio.get_running_loop()
         mistakes: list[dict[str, Any]] = []
         loop.set_exception_handler(lambda _, context: mistakes.append(context))
@@ -79,15 +72,13 @@ def test_a_callback_that_raises_does_not_hold_up_those_behind_it() -> None:
         thread.submit_nowait(both_done.set)
         assert both_done.wait(10)
         await done
-        assert [str(each["exception"]) for each in mistakes] == ["a mistake"]
-
-    run(scenario)
+        assert [str(mistake["exception"]) for mistake in mistakes] == ["a mistake"]
 
 
-def test_a_note_waits_for_the_next_work_and_the_last_one_counts() -> None:
+async def test_a_note_waits_for_the_next_work_and_the_last_one_counts() -> None:
     seen: list[int] = []
 
-    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+    async with directory_thread() as (thread, _):
         note = seen.append
         thread.note(note, 1)
         thread.note(note, 2)
@@ -95,13 +86,11 @@ def test_a_note_waits_for_the_next_work_and_the_last_one_counts() -> None:
         await thread.submit(int)
         assert seen == [2]
         thread.note(note, 3)
-
-    run(scenario)
     assert seen == [2, 3], "whoever stops has done it"
 
 
-def test_an_io_error_takes_the_directory_offline() -> None:
-    async def scenario(thread: DirectoryThread, failures: list[LogDirectoryFailed]) -> None:
+async def test_an_io_error_takes_the_directory_offline() -> None:
+    async with directory_thread() as (thread, failures):
         with pytest.raises(LogDirectoryFailed, match="Input/output error"):
             await thread.submit(broken)
         touched: list[int] = []
@@ -110,8 +99,6 @@ def test_an_io_error_takes_the_directory_offline() -> None:
         assert touched == []
         await asyncio.sleep(0)
         assert [f.path for f in failures] == ["/d"]
-
-    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -125,40 +112,33 @@ def test_an_io_error_takes_the_directory_offline() -> None:
     ],
     ids=repr,
 )
-def test_an_error_that_is_not_of_the_disk_reaches_the_caller_alone(error: Exception) -> None:
+async def test_an_error_that_is_not_of_the_disk_reaches_the_caller_alone(error: Exception) -> None:
     def fail() -> None:
         raise error
 
-    async def scenario(thread: DirectoryThread, failures: list[LogDirectoryFailed]) -> None:
+    async with directory_thread() as (thread, failures):
         for submit in (thread.submit, thread.submit_beside):
             with pytest.raises(type(error)):
                 await submit(fail)
         assert await thread.submit(abs, -3) == 3
         assert failures == []
 
-    run(scenario)
 
-
-def test_the_first_cause_stays() -> None:
-    async def scenario(thread: DirectoryThread, failures: list[LogDirectoryFailed]) -> None:
+async def test_the_first_cause_stays() -> None:
+    async with directory_thread() as (thread, failures):
         thread.fail("first")
         thread.fail("second")
         await asyncio.sleep(0)
         assert [str(f.cause) for f in failures] == ["first"]
 
-    run(scenario)
 
-
-def test_stop_tells_of_a_thread_that_hangs() -> None:
-    async def main() -> None:
-        gate = threading.Event()
-        thread = DirectoryThread("/d", asyncio.get_running_loop(), lambda _: None)
-        thread.submit_nowait(gate.wait)
-        assert not thread.stop(0.01)
-        gate.set()
-        assert thread.stop(5.0)
-
-    asyncio.run(main())
+async def test_stop_tells_of_a_thread_that_hangs() -> None:
+    gate = threading.Event()
+    thread = DirectoryThread("/d", asyncio.get_running_loop(), lambda _: None)
+    thread.submit_nowait(gate.wait)
+    assert not thread.stop(0.01)
+    gate.set()
+    assert thread.stop(5.0)
 
 
 class HangingDisk:
@@ -206,98 +186,84 @@ needs_cpu_clocks = pytest.mark.skipif(not has_cpu_clocks(), reason="no CPU clock
 
 @needs_cpu_clocks
 @pytest.mark.parametrize("beside", [False, True], ids=["on its thread", "beside its thread"])
-def test_a_disk_that_hangs_is_reported_and_then_given_up(
+async def test_a_disk_that_hangs_is_reported_and_then_given_up(
     beside: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All callers are answered, and later work is refused without the thread."""
 
-    async def main() -> None:
-        disk = HangingDisk()
-        first = await disk.hang(beside=beside)
-        touched: list[int] = []
-        disk.look(59)
-        assert "log directory /d hangs: its disk has not answered for 10 s" in caplog.text
-        assert disk.thread.failure is None
-        second = asyncio.ensure_future(disk.thread.submit_beside(disk.gate.wait))
-        disk.look(1)
-        third = disk.thread.submit(touched.append, 2)
-        for future in (first, second, third, disk.thread.submit_beside(touched.append, 3)):
-            with pytest.raises(LogDirectoryFailed, match="has not answered for 60 s"):
-                await future
-        assert [f.path for f in disk.failures] == ["/d"]
-        assert not disk.thread.stop(5.0) or beside  # at once, for the disk still hangs
-        await disk.end()
-        assert touched == []
-
-    asyncio.run(main())
-
-
-@needs_cpu_clocks
-def test_a_disk_that_answers_again_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        disk = HangingDisk()
-        future = await disk.hang()
-        disk.look(30)
-        disk.gate.set()
-        await future
-        disk.look(1)
-        assert "log directory /d goes on after 30 s" in caplog.text
-        disk.look(100)
-        assert disk.thread.failure is None
-        assert disk.thread.stop(5.0)
-
-    asyncio.run(main())
-
-
-@needs_cpu_clocks
-def test_a_job_that_works_does_not_hang() -> None:
-    async def main() -> None:
-        disk = HangingDisk(hang_limit_s=2.0)
-        is_over = False
-
-        def work() -> None:
-            while not is_over:
-                disk.is_in_job.set()
-
-        future = asyncio.ensure_future(disk.thread.submit(work))
-        for _ in range(5):
-            disk.is_in_job.clear()
-            await asyncio.to_thread(disk.is_in_job.wait)
-            disk.look(1)
-        is_over = True
-        await future
-        assert disk.thread.stop(5.0)
-
-    asyncio.run(main())
-
-
-@needs_cpu_clocks
-def test_a_node_that_stops_does_not_wait_for_long() -> None:
-    async def main() -> None:
-        disk = HangingDisk()
-        future = await disk.hang()
-        disk.thread.wait_at_most(10.0)
-        disk.look(10)
-        with pytest.raises(LogDirectoryFailed, match="has not answered for 10 s"):
+    disk = HangingDisk()
+    first = await disk.hang(beside=beside)
+    touched: list[int] = []
+    disk.look(59)
+    assert "log directory /d hangs: its disk has not answered for 10 s" in caplog.text
+    assert disk.thread.failure is None
+    second = asyncio.ensure_future(disk.thread.submit_beside(disk.gate.wait))
+    disk.look(1)
+    third = disk.thread.submit(touched.append, 2)
+    for future in (first, second, third, disk.thread.submit_beside(touched.append, 3)):
+        with pytest.raises(LogDirectoryFailed, match="has not answered for 60 s"):
             await future
-        await disk.end()
+    assert [f.path for f in disk.failures] == ["/d"]
+    assert not disk.thread.stop(5.0) or beside  # at once, for the disk still hangs
+    await disk.end()
+    assert touched == []
 
-    asyncio.run(main())
+
+@needs_cpu_clocks
+async def test_a_disk_that_answers_again_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    disk = HangingDisk()
+    future = await disk.hang()
+    disk.look(30)
+    disk.gate.set()
+    await future
+    disk.look(1)
+    assert "log directory /d goes on after 30 s" in caplog.text
+    disk.look(100)
+    assert disk.thread.failure is None
+    assert disk.thread.stop(5.0)
 
 
-def test_work_beside_the_thread_does_not_hold_it_up() -> None:
-    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+@needs_cpu_clocks
+async def test_a_job_that_works_does_not_hang() -> None:
+    disk = HangingDisk(hang_limit_s=2.0)
+    is_over = False
+
+    def work() -> None:
+        while not is_over:
+            disk.is_in_job.set()
+
+    future = asyncio.ensure_future(disk.thread.submit(work))
+    for _ in range(5):
+        disk.is_in_job.clear()
+        await asyncio.to_thread(disk.is_in_job.wait)
+        disk.look(1)
+    is_over = True
+    await future
+    assert disk.thread.stop(5.0)
+
+
+@needs_cpu_clocks
+async def test_a_node_that_stops_does_not_wait_for_long() -> None:
+    disk = HangingDisk()
+    future = await disk.hang()
+    disk.thread.wait_at_most(10.0)
+    disk.look(10)
+    with pytest.raises(LogDirectoryFailed, match="has not answered for 10 s"):
+        await future
+    await disk.end()
+
+
+async def test_work_beside_the_thread_does_not_hold_it_up() -> None:
+    async with directory_thread() as (thread, _):
         gate = threading.Event()
         beside = asyncio.ensure_future(thread.submit_beside(gate.wait, 60.0))
         assert await thread.submit(abs, -3) == 3
         gate.set()
         assert await beside is True
 
-    run(scenario)
 
-
-def test_an_io_error_beside_the_thread_takes_the_directory_offline() -> None:
-    async def scenario(thread: DirectoryThread, failures: list[LogDirectoryFailed]) -> None:
+async def test_an_io_error_beside_the_thread_takes_the_directory_offline() -> None:
+    async with directory_thread() as (thread, failures):
         with pytest.raises(LogDirectoryFailed, match="Input/output error"):
             await thread.submit_beside(broken)
         with pytest.raises(LogDirectoryFailed):
@@ -305,11 +271,9 @@ def test_an_io_error_beside_the_thread_takes_the_directory_offline() -> None:
         await asyncio.sleep(0)
         assert [f.path for f in failures] == ["/d"]
 
-    run(scenario)
 
-
-def test_the_load_counts_what_waits_and_the_time_of_what_runs() -> None:
-    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+async def test_the_load_counts_what_waits_and_the_time_of_what_runs() -> None:
+    async with directory_thread() as (thread, _):
         assert thread.load().busy_ns == 0
         begun, released = threading.Event(), threading.Event()
 
@@ -331,24 +295,20 @@ def test_the_load_counts_what_waits_and_the_time_of_what_runs() -> None:
         assert later.busy_ns >= second.busy_ns
         assert later.hang_ms == 0
 
-    run(scenario)
-
 
 @pytest.mark.parametrize(
     "name", ["EIO", "EROFS", "ENOSPC", "EDQUOT", "EACCES", "EPERM", "ENOENT", "ESTALE", "ENODEV"]
 )
-def test_every_error_of_the_system_is_the_end_of_the_directory(name: str) -> None:
+async def test_every_error_of_the_system_is_the_end_of_the_directory(name: str) -> None:
     number = getattr(errno, name)
 
     def fail() -> None:
         raise OSError(number, os.strerror(number), "/d/t-0/00000000000000000000.log")
 
-    async def scenario(thread: DirectoryThread, failures: list[LogDirectoryFailed]) -> None:
+    async with directory_thread() as (thread, failures):
         with pytest.raises(LogDirectoryFailed, match=re.escape(os.strerror(number))):
             await thread.submit(fail)
         with pytest.raises(LogDirectoryFailed):
             await thread.submit(int)
         assert [failure.is_fault_of_process for failure in failures] == [False]
         assert name in failures[0].reason
-
-    run(scenario)

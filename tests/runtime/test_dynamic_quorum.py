@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cluster_harness import free_ports
 from metadata_files import directory_id, logged_batches, quorum_state
-from node_harness import CLUSTER_ID, Client, Home, run
+from node_harness import CLUSTER_ID, Client, Home
 
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import parse_uuid
@@ -145,11 +145,11 @@ class Controllers:
 
 def changes(directory: Path) -> list[list[tuple[Any, ...]]]:
     """Return the changes of leader, voters and controllers in a metadata log, by batch."""
-    found = [
+    result = [
         [change for change in map(_change, records) if change]
         for _, _, records in logged_batches(directory)
     ]
-    return [batch for batch in found if batch]
+    return [batch for batch in result if batch]
 
 
 def _change(record: Message) -> tuple[Any, ...] | None:
@@ -231,7 +231,7 @@ async def everything(quorum: Controllers) -> None:
 
 
 @pytest.mark.full
-def test_controllers_come_and_go_as_in_the_recorded_quorum(tmp_path: Path) -> None:
+async def test_controllers_come_and_go_as_in_the_recorded_quorum(tmp_path: Path) -> None:
     quorum = Controllers(tmp_path)
 
     async def scenario() -> None:
@@ -241,7 +241,7 @@ def test_controllers_come_and_go_as_in_the_recorded_quorum(tmp_path: Path) -> No
             for node_id in list(quorum.nodes):
                 await quorum.stop(node_id)
 
-    run(scenario)
+    await scenario()
     played = changes(quorum.directory(1))
     assert played[: len(RECORDED_CHANGES)] == RECORDED_CHANGES
     (after_removal, *_) = played[len(RECORDED_CHANGES) :]
@@ -250,7 +250,7 @@ def test_controllers_come_and_go_as_in_the_recorded_quorum(tmp_path: Path) -> No
         assert quorum_state(quorum.directory(node_id))["data_version"] == 1
 
 
-def test_a_voter_that_moved_tells_the_leader_its_new_address(tmp_path: Path) -> None:
+async def test_a_voter_that_moved_tells_the_leader_its_new_address(tmp_path: Path) -> None:
     quorum = Controllers(tmp_path)
 
     async def voter_ports() -> dict[int, int]:
@@ -258,26 +258,23 @@ def test_a_voter_that_moved_tells_the_leader_its_new_address(tmp_path: Path) -> 
         answers = [await quorum.described(node_id) for node_id in quorum.nodes]
         return {node.node_id: node.listeners[0].port for a in answers for node in a.nodes}
 
-    async def scenario() -> None:
-        try:
-            quorum.homes[1].format("--standalone")
-            quorum.homes[2].format("--no-initial-controllers")
-            await quorum.start(1)
-            await quorum.start(2)
-            await quorum.registered(2, at=1)  # it has caught up
-            assert (await quorum.add(2, at=1)).error_code == 0
-            assert await voter_ports() == {1: quorum.ports[1], 2: quorum.ports[2]}
-            await quorum.stop(2)
-            quorum.ports[2] = quorum.ports[3]
-            quorum.homes[2].properties["listeners"] = f"CONTROLLER://127.0.0.1:{quorum.ports[2]}"
-            await quorum.start(2)
+    try:
+        quorum.homes[1].format("--standalone")
+        quorum.homes[2].format("--no-initial-controllers")
+        await quorum.start(1)
+        await quorum.start(2)
+        await quorum.registered(2, at=1)  # it has caught up
+        assert (await quorum.add(2, at=1)).error_code == 0
+        assert await voter_ports() == {1: quorum.ports[1], 2: quorum.ports[2]}
+        await quorum.stop(2)
+        quorum.ports[2] = quorum.ports[3]
+        quorum.homes[2].properties["listeners"] = f"CONTROLLER://127.0.0.1:{quorum.ports[2]}"
+        await quorum.start(2)
 
-            async def has_moved() -> bool:
-                return await voter_ports() == {1: quorum.ports[1], 2: quorum.ports[2]}
+        async def has_moved() -> bool:
+            return await voter_ports() == {1: quorum.ports[1], 2: quorum.ports[2]}
 
-            await eventually(has_moved)
-        finally:
-            for node_id in list(quorum.nodes):
-                await quorum.stop(node_id)
-
-    run(scenario)
+        await eventually(has_moved)
+    finally:
+        for node_id in list(quorum.nodes):
+            await quorum.stop(node_id)

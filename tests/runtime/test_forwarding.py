@@ -15,8 +15,7 @@ from spindle.protocol.messages.broker_heartbeat import (
 )
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from spindle.raft.leader import LeaderAndEpoch
-from spindle.raft.ready import Destination
+from spindle.raft.ready import Destination, LeaderAndEpoch
 from spindle.runtime.controller.channel import ActiveControllerChannel
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.serving.context import RequestContext
@@ -127,76 +126,61 @@ def channel(
     )
 
 
-def test_a_node_that_has_left_the_quorum_asks_all_controllers_for_the_active_one() -> None:
+async def test_a_node_that_has_left_the_quorum_asks_all_controllers_for_the_active_one() -> None:
     """Its own controller led until the disk of the metadata failed."""
 
-    async def scenario() -> None:
-        controllers = Controllers()
-        refusal = BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
-        controllers.answers[2] = [refusal, PeerUnavailable("down")]
-        controllers.answers[3] = [refusal, BrokerHeartbeatResponse(is_caught_up=True)]
-        others = [Destination(node, "host", 9) for node in (2, 3)]
-        asking = channel(controllers, without_quorum=others)
-        asking.on_leader_change(LeaderAndEpoch(1, 1))
-        assert (await asking.request(BrokerHeartbeatRequest())).is_caught_up
-        assert controllers.asked == [3, 2, 3]
-
-    asyncio.run(scenario())
+    controllers = Controllers()
+    refusal = BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    controllers.answers[2] = [refusal, PeerUnavailable("down")]
+    controllers.answers[3] = [refusal, BrokerHeartbeatResponse(is_caught_up=True)]
+    others = [Destination(node, "host", 9) for node in (2, 3)]
+    asking = channel(controllers, without_quorum=others)
+    asking.on_leader_change(LeaderAndEpoch(1, 1))
+    assert (await asking.request(BrokerHeartbeatRequest())).is_caught_up
+    assert controllers.asked == [3, 2, 3]
 
 
-def test_the_channel_asks_again_until_the_active_controller_answers() -> None:
-    async def scenario() -> None:
-        controllers = Controllers()
-        controllers.answers[2] = [
-            PeerUnavailable("down"),
-            BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER),
-            BrokerHeartbeatResponse(is_caught_up=True),
-        ]
-        asking = channel(controllers)
-        asking.on_leader_change(LeaderAndEpoch(2, 1))
-        answer = await asking.request(BrokerHeartbeatRequest())
-        assert answer.is_caught_up
-        assert controllers.asked == [2, 2, 2]
-
-    asyncio.run(scenario())
+async def test_the_channel_asks_again_until_the_active_controller_answers() -> None:
+    controllers = Controllers()
+    controllers.answers[2] = [
+        PeerUnavailable("down"),
+        BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER),
+        BrokerHeartbeatResponse(is_caught_up=True),
+    ]
+    asking = channel(controllers)
+    asking.on_leader_change(LeaderAndEpoch(2, 1))
+    answer = await asking.request(BrokerHeartbeatRequest())
+    assert answer.is_caught_up
+    assert controllers.asked == [2, 2, 2]
 
 
-def test_a_hanging_controller_is_left_when_another_one_leads() -> None:
-    async def scenario() -> None:
-        controllers = Controllers()
-        controllers.answers[2] = ["hang"]
-        controllers.answers[1] = [ApiError(ErrorCode.NOT_CONTROLLER), BrokerHeartbeatResponse()]
-        asking = channel(controllers)
-        asking.on_leader_change(LeaderAndEpoch(2, 1))
-        answer = asyncio.ensure_future(asking.request(BrokerHeartbeatRequest()))
-        await controllers.hangs.wait()
-        asking.on_leader_change(LeaderAndEpoch(-1, 2))
-        asking.on_leader_change(LeaderAndEpoch(1, 2))
-        assert await answer == BrokerHeartbeatResponse()
-        assert controllers.asked == [2, 1, 1]
-
-    asyncio.run(scenario())
+async def test_a_hanging_controller_is_left_when_another_one_leads() -> None:
+    controllers = Controllers()
+    controllers.answers[2] = ["hang"]
+    controllers.answers[1] = [ApiError(ErrorCode.NOT_CONTROLLER), BrokerHeartbeatResponse()]
+    asking = channel(controllers)
+    asking.on_leader_change(LeaderAndEpoch(2, 1))
+    answer = asyncio.ensure_future(asking.request(BrokerHeartbeatRequest()))
+    await controllers.hangs.wait()
+    asking.on_leader_change(LeaderAndEpoch(-1, 2))
+    asking.on_leader_change(LeaderAndEpoch(1, 2))
+    assert await answer == BrokerHeartbeatResponse()
+    assert controllers.asked == [2, 1, 1]
 
 
-def test_a_refused_envelope_is_sent_to_the_next_controller() -> None:
-    async def scenario() -> None:
-        controllers = Controllers()
-        _, seen = open_request(seal_request(REQUEST, client()), lambda key: True, unlimited)
-        controllers.answers[3] = [
-            EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER),
-            seal_response(ANSWER, seen),
-        ]
-        asking = channel(controllers)
-        asking.on_leader_change(LeaderAndEpoch(3, 1))
-        assert await asking.request(REQUEST, client()) == ANSWER
-
-    asyncio.run(scenario())
+async def test_a_refused_envelope_is_sent_to_the_next_controller() -> None:
+    controllers = Controllers()
+    _, seen = open_request(seal_request(REQUEST, client()), lambda key: True, unlimited)
+    controllers.answers[3] = [
+        EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER),
+        seal_response(ANSWER, seen),
+    ]
+    asking = channel(controllers)
+    asking.on_leader_change(LeaderAndEpoch(3, 1))
+    assert await asking.request(REQUEST, client()) == ANSWER
 
 
-def test_without_a_controller_the_time_is_over_at_last() -> None:
-    async def scenario() -> None:
-        with pytest.raises(ApiError) as refusal:
-            await channel(Controllers(), timeout_s=0.01).request(BrokerHeartbeatRequest())
-        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
-
-    asyncio.run(scenario())
+async def test_without_a_controller_the_time_is_over_at_last() -> None:
+    with pytest.raises(ApiError) as refusal:
+        await channel(Controllers(), timeout_s=0.01).request(BrokerHeartbeatRequest())
+    assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT

@@ -15,7 +15,6 @@ from node_harness import (
     partition_folders,
     produce_request,
     records_in,
-    run,
     running,
 )
 
@@ -47,7 +46,7 @@ def test_a_frame_never_gets_more_than_twice_its_size() -> None:
     assert len(small) == 100_000
 
 
-def test_what_is_kept_is_bounded_whatever_was_lent() -> None:
+def test_kept_buffers_are_bounded_whatever_was_lent() -> None:
     buffers = FrameBuffers(4 * MIB)
     held = [buffers.take(MIB) for _ in range(50)]
     assert buffers.size_bytes <= 4 * MIB
@@ -76,14 +75,16 @@ def test_no_two_frames_that_are_in_use_share_memory(steps: Sequence[tuple[int, i
         assert all(bytes(view) == content for _, content, view in held)
 
 
-def test_a_hanging_disk_keeps_the_records_of_requests_that_nobody_waits_for(tmp_path: Path) -> None:
+async def test_a_hanging_disk_keeps_the_records_of_requests_that_nobody_waits_for(
+    tmp_path: Path,
+) -> None:
     """A produce that timed out, and one whose connection is closed, are appended later all the
     same; meanwhile many requests go to another disk."""
     home = Home(tmp_path, directories=2).format()
     gate = threading.Event()
     timed_out, closed = b"t" * 300_000, b"c" * 300_000
 
-    async def scenario() -> None:
+    try:
         async with running(home) as node, connected(node) as client:
             await client.create_topic("t", partitions=2)
             assert node.broker is not None
@@ -107,17 +108,14 @@ def test_a_hanging_disk_keeps_the_records_of_requests_that_nobody_waits_for(tmp_
             gate.set()
             await stuck
             assert (await client.produce("t", hung, batch_of(b"last"))).error_code == 0
-            found = chain(
+            result = chain(
                 records_in((await client.fetch("t", hung, 0)).records),
                 records_in((await client.fetch("t", alive, 0)).records),
             )
-            values = [record.value for record in found]
+            values = [record.value for record in result]
             assert values == [
                 *(timed_out, closed, b"last", b"x" * 300_000),
                 *(bytes([number]) * 300_000 for number in range(40)),
             ]
-
-    try:
-        run(scenario)
     finally:
         gate.set()

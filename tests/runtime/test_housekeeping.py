@@ -9,10 +9,10 @@ import pytest
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
-from spindle.disks.new_epochs import NewEpochs
-from spindle.log.cleaning.abort import CleaningSignal
+from spindle.disks.pending_epoch_checkpoints import PendingEpochCheckpoints
+from spindle.log.cleaning.abort import CleaningAbort
 from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.housekeeping import Housekeeping
 
 PROPERTIES = {
@@ -40,7 +40,7 @@ class Directory:
 
     def __init__(self) -> None:
         self.executor = self.cleaner = self.store = self
-        self.new_epochs = NewEpochs()
+        self.new_epochs = PendingEpochCheckpoints()
         self.passes = iter([FaultyPass()])
         self.given_up = asyncio.Event()
         self.flushed = asyncio.Event()
@@ -69,28 +69,25 @@ class Directory:
 
 
 def housekeeping(*directories: Directory, **properties: str) -> Housekeeping:
-    replicas = cast(Replicas, type("Replicas", (), {"directories": directories}))
+    replicas = cast(ReplicaManager, type("ReplicaManager", (), {"directories": directories}))
     overrides = {key.replace("_", "."): value for key, value in properties.items()}
     node = NodeConfig.from_properties({**PROPERTIES, **overrides})
     return Housekeeping(replicas, node, lambda: 0)
 
 
-def test_a_compaction_pass_ends_whatever_it_meets() -> None:
-    async def scenario() -> None:
-        directory = Directory()
-        keeping = housekeeping(directory, log_initial_task_delay_ms="3600000")
-        keeping.start()
-        await asyncio.wait_for(directory.given_up.wait(), 20)
-        await keeping.stop()
-
-    asyncio.run(scenario())
+async def test_a_compaction_pass_ends_whatever_it_meets() -> None:
+    directory = Directory()
+    keeping = housekeeping(directory, log_initial_task_delay_ms="3600000")
+    keeping.start()
+    await asyncio.wait_for(directory.given_up.wait(), 20)
+    await keeping.stop()
 
 
 class SlowPass:
     """A pass of three steps of 1 MB."""
 
     def __init__(self) -> None:
-        self.plan = type("Plan", (), {"signal": CleaningSignal(), "path": "/disk/a-0"})
+        self.plan = type("Plan", (), {"signal": CleaningAbort(), "path": "/disk/a-0"})
         self.result: str | None = None
         self.steps: list[int | None] = []
 
@@ -101,91 +98,76 @@ class SlowPass:
         return 1_000_000
 
 
-def test_a_pass_pauses_to_keep_to_its_rate_which_can_change() -> None:
+async def test_a_pass_pauses_to_keep_to_its_rate_which_can_change() -> None:
     pauses: list[float] = []
 
-    async def scenario() -> None:
-        compaction = housekeeping(Directory()).compaction
-        node = NodeConfig.from_properties(PROPERTIES)
-        limit = "log.cleaner.io.max.bytes.per.second"
-        compaction.update(BrokerValues(node, {limit: "1000000"}))
-        slow = SlowPass()
-        directory = cast(LogDirectory, Directory())
+    compaction = housekeeping(Directory()).compaction
+    node = NodeConfig.from_properties(PROPERTIES)
+    limit = "log.cleaner.io.max.bytes.per.second"
+    compaction.update(BrokerValues(node, {limit: "1000000"}))
+    slow = SlowPass()
+    directory = cast(LogDirectory, Directory())
 
-        async def pause(pause_s: float) -> None:
-            pauses.append(pause_s)
-            compaction.update(BrokerValues(node, {limit: "4000000"}))
+    async def pause(pause_s: float) -> None:
+        pauses.append(pause_s)
+        compaction.update(BrokerValues(node, {limit: "4000000"}))
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compaction, "_pause", pause)
-            assert await compaction._run(cast(Cleaning, slow), directory) == "done"
-        assert slow.steps == [300_000, 1_200_000, 1_200_000]
-        compaction.update(BrokerValues(node))
-        slow = SlowPass()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "_pause", pause)
         assert await compaction._run(cast(Cleaning, slow), directory) == "done"
-        assert slow.steps == [None] * 3
-
-    asyncio.run(scenario())
+    assert slow.steps == [300_000, 1_200_000, 1_200_000]
+    compaction.update(BrokerValues(node))
+    slow = SlowPass()
+    assert await compaction._run(cast(Cleaning, slow), directory) == "done"
+    assert slow.steps == [None] * 3
     assert 0.99 < pauses[0] <= 1.0
     assert 0.2 < pauses[1] <= 0.25
 
 
-def test_a_long_pause_ends_when_the_limit_is_raised() -> None:
-    async def scenario() -> None:
-        compaction = housekeeping(Directory()).compaction
-        node = NodeConfig.from_properties(PROPERTIES)
-        compaction.update(BrokerValues(node, {"log.cleaner.io.max.bytes.per.second": "0"}))
-        slow = SlowPass()
-        directory = cast(LogDirectory, Directory())
-        run = asyncio.create_task(compaction._run(cast(Cleaning, slow), directory))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert len(slow.steps) == 1
-        compaction.update(BrokerValues(node))
-        assert await asyncio.wait_for(run, 10) == "done"
-
-    asyncio.run(scenario())
-
-
-def test_compaction_ends_at_once_although_a_setting_changes_in_the_same_moment() -> None:
-    async def scenario() -> None:
-        directory = Directory()
-        directory.passes = iter(())
-        compaction = housekeeping(directory).compaction
-        values = BrokerValues(NodeConfig.from_properties(PROPERTIES))
-        compaction.update(values)
-        compaction.follow_directories()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        compaction.update(values)
+async def test_a_long_pause_ends_when_the_limit_is_raised() -> None:
+    compaction = housekeeping(Directory()).compaction
+    node = NodeConfig.from_properties(PROPERTIES)
+    compaction.update(BrokerValues(node, {"log.cleaner.io.max.bytes.per.second": "0"}))
+    slow = SlowPass()
+    directory = cast(LogDirectory, Directory())
+    run = asyncio.create_task(compaction._run(cast(Cleaning, slow), directory))
+    for _ in range(5):
         await asyncio.sleep(0)
-        await asyncio.wait_for(compaction.stop(), 10)
-
-    asyncio.run(scenario())
-
-
-def test_the_memory_of_compaction_is_for_all_directories_together() -> None:
-    async def scenario() -> None:
-        directories = [Directory(), Directory()]
-        seen: asyncio.Queue[CleaningSettings] = asyncio.Queue()
-        for directory in directories:
-            directory.passes = iter(())
-            directory.next_pass = lambda now_ms, settings: seen.put_nowait(settings)  # type: ignore[method-assign, assignment]
-        keeping = housekeeping(*directories, log_initial_task_delay_ms="0")
-        keeping.start()
-        found = [await asyncio.wait_for(seen.get(), 20) for _ in range(2)]
-        await keeping.stop()
-        assert set(found) == {CleaningSettings(64 * 2**20, 0.9, 256 * 1024)}
-
-    asyncio.run(scenario())
+    assert len(slow.steps) == 1
+    compaction.update(BrokerValues(node))
+    assert await asyncio.wait_for(run, 10) == "done"
 
 
-def test_finished_segments_are_flushed_from_the_start_on() -> None:
-    async def scenario() -> None:
-        directory = Directory()
-        keeping = housekeeping(directory)
-        keeping.start()
-        await asyncio.wait_for(directory.flushed.wait(), 20)
-        await keeping.stop()
+async def test_compaction_ends_at_once_although_a_setting_changes_in_the_same_moment() -> None:
+    directory = Directory()
+    directory.passes = iter(())
+    compaction = housekeeping(directory).compaction
+    values = BrokerValues(NodeConfig.from_properties(PROPERTIES))
+    compaction.update(values)
+    compaction.follow_directories()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    compaction.update(values)
+    await asyncio.sleep(0)
+    await asyncio.wait_for(compaction.stop(), 10)
 
-    asyncio.run(scenario())
+
+async def test_the_memory_of_compaction_is_for_all_directories_together() -> None:
+    directories = [Directory(), Directory()]
+    seen: asyncio.Queue[CleaningSettings] = asyncio.Queue()
+    for directory in directories:
+        directory.passes = iter(())
+        directory.next_pass = lambda now_ms, settings: seen.put_nowait(settings)  # type: ignore[method-assign, assignment]
+    keeping = housekeeping(*directories, log_initial_task_delay_ms="0")
+    keeping.start()
+    cleaning_settings = [await asyncio.wait_for(seen.get(), 20) for _ in range(2)]
+    await keeping.stop()
+    assert set(cleaning_settings) == {CleaningSettings(64 * 2**20, 0.9, 256 * 1024)}
+
+
+async def test_finished_segments_are_flushed_from_the_start_on() -> None:
+    directory = Directory()
+    keeping = housekeeping(directory)
+    keeping.start()
+    await asyncio.wait_for(directory.flushed.wait(), 20)
+    await keeping.stop()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from node_harness import Home, connected, run, running
+from node_harness import Home, connected, running
 
 from spindle.common.errors import ConfigError
 from spindle.runtime.logging_setup import JsonFormatter, TextFormatter
@@ -49,35 +49,32 @@ def test_the_form_is_a_checked_key(tmp_path: Path) -> None:
         Home(tmp_path, spindle_log_format="xml").config()
 
 
-def test_the_banner_names_real_ports_ids_and_sizes(
+async def test_the_banner_names_real_ports_ids_and_sizes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        home = Home(tmp_path, cordoned_log_dirs=str(tmp_path / "disk2")).format()
-        async with running(home) as node, connected(node) as client:
-            await client.create_topic("a", partitions=2)
-        caplog.clear()
-        async with running(home) as node:
-            assert node.broker is not None
-            port = node.broker.listeners[0].port
-        text = "\n".join(caplog.messages)
-        assert re.search(r"Spindle \S+, Python 3\.\d+\.\d+", text)
-        assert re.search(r"node 1 \(broker, controller\) of cluster 4L6g3nShT-eMCtK--X86sw", text)
-        assert (
-            f"listener PLAINTEXT on 127.0.0.1:{port} (PLAINTEXT), advertised as 127.0.0.1:{port}"
-            in text
-        )
-        assert re.search(r"listener CONTROLLER on 127\.0\.0\.1:[1-9]", text)
-        directory = r"log directory \S+/disk{}, id [\w-]{{22}}: {} partitions, 0 B{}$"
-        for number, count, rest in ((1, 1, ", holds the metadata log"), (2, 0, ", cordoned")):
-            assert re.search(directory.format(number, count, rest), text, re.MULTILINE)
-        assert "metadata.version" in text
-
     logger = logging.getLogger("spindle")
     before = logger.propagate
     logger.propagate = True
     try:
         with caplog.at_level(logging.INFO, logger="spindle"):
-            run(scenario)
+            home = Home(tmp_path, cordoned_log_dirs=str(tmp_path / "disk2")).format()
+            async with running(home) as node, connected(node) as client:
+                await client.create_topic("a", partitions=2)
+            caplog.clear()
+            async with running(home) as node:
+                assert node.broker is not None
+                port = node.broker.listeners[0].port
+            text = "\n".join(caplog.messages)
+            assert re.search(r"Spindle \S+, Python 3\.\d+\.\d+", text)
+            assert re.search(
+                r"node 1 \(broker, controller\) of cluster 4L6g3nShT-eMCtK--X86sw", text
+            )
+            here = f"127.0.0.1:{port}"
+            assert f"listener PLAINTEXT on {here} (PLAINTEXT), advertised as {here}" in text
+            assert re.search(r"listener CONTROLLER on 127\.0\.0\.1:[1-9]", text)
+            directory = r"log directory \S+/disk{}, id [\w-]{{22}}: {} partitions, 0 B{}$"
+            for number, count, rest in ((1, 1, ", holds the metadata log"), (2, 0, ", cordoned")):
+                assert re.search(directory.format(number, count, rest), text, re.MULTILINE)
+            assert "metadata.version" in text
     finally:
         logger.propagate = before

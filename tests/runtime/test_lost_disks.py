@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster_harness import cluster_homes, eventually
-from node_harness import Client, Home, batch_of, connected, run
+from node_harness import Client, Home, batch_of, connected
 
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
@@ -50,8 +50,8 @@ class Brokers:
 
     def disk(self) -> Path:
         """Return the directory of the owner's replica."""
-        (found,) = [d for d in self.home(OWNER).directories if (d / "t-0").exists()]
-        return found
+        (path,) = [d for d in self.home(OWNER).directories if (d / "t-0").exists()]
+        return path
 
     def has_replica(self, number: int) -> bool:
         broker = self.nodes[number].broker
@@ -104,61 +104,55 @@ async def only_the_owner_has_all_records(folder: Path, *, has_elr: bool) -> Asyn
 
 @pytest.mark.parametrize("has_elr", [True, False])
 @pytest.mark.parametrize("loss", ["replaced", "taken out"])
-def test_a_lost_log_does_not_cost_the_other_replica_its_records(
+async def test_a_lost_log_does_not_cost_the_other_replica_its_records(
     tmp_path: Path, has_elr: bool, loss: str
 ) -> None:
-    async def scenario() -> None:
-        async with only_the_owner_has_all_records(tmp_path, has_elr=has_elr) as brokers:
-            home = brokers.home(OWNER)
-            disk, aside = brokers.disk(), tmp_path / "aside"
-            disk.rename(aside)
-            if loss == "replaced":
-                home.format("--ignore-formatted")
-            else:
-                (left,) = [d for d in home.directories if d != disk]
-                home.properties["log.dirs"] = str(left)
-            await brokers.start(OWNER)
-            await brokers.start(OTHER)
-            assert brokers.partition().leader == -1
-            assert not brokers.has_replica(OWNER)
-            assert brokers.log_end(OTHER) == 1
-            # The operator accepts the loss.
-            async with connected(brokers.nodes[OTHER]) as client:
-                election = ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])
-                answer = await client.ask(
-                    ElectLeadersRequest(election_type=1, topic_partitions=[election])
-                )
-                assert answer.replica_election_results[0].partition_result[0].error_code == 0
-                await brokers.until(lambda p: p.leader == OTHER and len(p.isr) == 2)
-                assert brokers.log_end(OWNER) == brokers.log_end(OTHER) == 1
-                assert (await client.fetch("t", 0, 0)).high_watermark == 1
-
-    run(scenario)
+    async with only_the_owner_has_all_records(tmp_path, has_elr=has_elr) as brokers:
+        home = brokers.home(OWNER)
+        disk, aside = brokers.disk(), tmp_path / "aside"
+        disk.rename(aside)
+        if loss == "replaced":
+            home.format("--ignore-formatted")
+        else:
+            (left,) = [d for d in home.directories if d != disk]
+            home.properties["log.dirs"] = str(left)
+        await brokers.start(OWNER)
+        await brokers.start(OTHER)
+        assert brokers.partition().leader == -1
+        assert not brokers.has_replica(OWNER)
+        assert brokers.log_end(OTHER) == 1
+        # The operator accepts the loss.
+        async with connected(brokers.nodes[OTHER]) as client:
+            election = ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])
+            answer = await client.ask(
+                ElectLeadersRequest(election_type=1, topic_partitions=[election])
+            )
+            assert answer.replica_election_results[0].partition_result[0].error_code == 0
+            await brokers.until(lambda p: p.leader == OTHER and len(p.isr) == 2)
+            assert brokers.log_end(OWNER) == brokers.log_end(OTHER) == 1
+            assert (await client.fetch("t", 0, 0)).high_watermark == 1
 
 
 @pytest.mark.parametrize("has_elr", [True, False])
-def test_the_records_are_there_again_when_the_disk_comes_back(
+async def test_the_records_are_there_again_when_the_disk_comes_back(
     tmp_path: Path, has_elr: bool
 ) -> None:
-    async def scenario() -> None:
-        async with only_the_owner_has_all_records(tmp_path, has_elr=has_elr) as brokers:
-            disk, aside = brokers.disk(), tmp_path / "aside"
-            disk.rename(aside)
-            brokers.home(OWNER).format("--ignore-formatted")
-            await brokers.start(OTHER)
-            await brokers.start(OWNER)
-            assert brokers.partition().leader == -1
-            await brokers.stop(OWNER)
-            shutil.rmtree(disk)
-            aside.rename(disk)
-            await brokers.start(OWNER)
-            await brokers.until(lambda p: p.leader == OWNER and len(p.isr) == 2)
-            assert brokers.log_end(OTHER) == 2
-
-    run(scenario)
+    async with only_the_owner_has_all_records(tmp_path, has_elr=has_elr) as brokers:
+        disk, aside = brokers.disk(), tmp_path / "aside"
+        disk.rename(aside)
+        brokers.home(OWNER).format("--ignore-formatted")
+        await brokers.start(OTHER)
+        await brokers.start(OWNER)
+        assert brokers.partition().leader == -1
+        await brokers.stop(OWNER)
+        shutil.rmtree(disk)
+        aside.rename(disk)
+        await brokers.start(OWNER)
+        await brokers.until(lambda p: p.leader == OWNER and len(p.isr) == 2)
+        assert brokers.log_end(OTHER) == 2
 
 
-def test_a_directory_id_of_another_broker_is_refused_with_a_reason(
+async def test_a_directory_id_of_another_broker_is_refused_with_a_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The disk of one broker was copied into another one, and its node.id changed."""
@@ -167,20 +161,17 @@ def test_a_directory_id_of_another_broker_is_refused_with_a_reason(
     original, copy = (home.directories[1] / "meta.properties" for home in homes[1:])
     copy.write_text(original.read_text().replace("node.id=2", "node.id=3"))
 
-    async def scenario() -> None:
-        brokers = Brokers(homes)
-        try:
-            await brokers.start(1)
-            await brokers.start(2)
-            node = await brokers.start(3)
-            fault = await asyncio.wait_for(node.wait_stopped(), 30)
-            assert fault is not None
-            assert "initial.broker.registration.timeout.ms=300: INVALID_REGISTRATION" in fault
-            assert 3 not in brokers.nodes[1].publisher.image.cluster.brokers
-        finally:
-            await brokers.stop_all()
-
-    run(scenario)
+    brokers = Brokers(homes)
+    try:
+        await brokers.start(1)
+        await brokers.start(2)
+        node = await brokers.start(3)
+        fault = await asyncio.wait_for(node.wait_stopped(), 30)
+        assert fault is not None
+        assert "initial.broker.registration.timeout.ms=300: INVALID_REGISTRATION" in fault
+        assert 3 not in brokers.nodes[1].publisher.image.cluster.brokers
+    finally:
+        await brokers.stop_all()
     reasons = {r.getMessage() for r in caplog.records if "was not registered" in r.getMessage()}
     assert len(reasons) == 1
     assert "broker 3 was not registered" in (text := reasons.pop())

@@ -20,7 +20,7 @@ from spindle.protocol.messages.metadata_records import (
     UnregisterBrokerRecord,
 )
 from spindle.publication.loader import Publication
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 from spindle.runtime.controller.cluster_log import ClusterLog
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 

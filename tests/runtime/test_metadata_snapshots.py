@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
 from metadata_files import FOLDER
-from node_harness import connected, run
+from node_harness import connected
 
 from spindle.metadata_log.snapshots import parse_snapshot_file_name
 from spindle.runtime.node import Node
@@ -13,7 +13,11 @@ from spindle.runtime.node import Node
 def snapshots(directory: Path) -> list[int]:
     """End offsets of the snapshots in a metadata directory, rising."""
     names = [path.name for path in (directory / FOLDER).glob("*.checkpoint")]
-    return sorted(found.offset for name in names if (found := parse_snapshot_file_name(name)))
+    return sorted(
+        snapshot_file_name.offset
+        for name in names
+        if (snapshot_file_name := parse_snapshot_file_name(name))
+    )
 
 
 def first_segment(directory: Path) -> int:
@@ -21,7 +25,7 @@ def first_segment(directory: Path) -> int:
     return min(int(path.stem) for path in (directory / FOLDER).glob("*.log"))
 
 
-def test_an_empty_broker_begins_where_a_cleaned_log_does(tmp_path: Path) -> None:
+async def test_an_empty_broker_begins_where_a_cleaned_log_does(tmp_path: Path) -> None:
     homes = cluster_homes(
         tmp_path,
         [COMBINED, "broker"],
@@ -32,21 +36,18 @@ def test_an_empty_broker_begins_where_a_cleaned_log_does(tmp_path: Path) -> None
     )
     first, late = (home.directories[0] for home in homes)
 
-    async def scenario() -> None:
-        async with running_cluster(homes[:1]) as (node,):
-            async with connected(node) as client:
-                created = [await client.create_topic(f"t{number}") for number in range(5)]
-            await eventually(lambda: first_segment(first) > 0)
-            other = Node(homes[1].config())
-            try:
-                await other.start()
-                assert other.broker is not None
-                image = other.broker.metadata.image
-                assert sorted(image.topics.by_id) == sorted(created)
-            finally:
-                await other.stop()
-
-    run(scenario)
+    async with running_cluster(homes[:1]) as (node,):
+        async with connected(node) as client:
+            created = [await client.create_topic(f"t{number}") for number in range(5)]
+        await eventually(lambda: first_segment(first) > 0)
+        other = Node(homes[1].config())
+        try:
+            await other.start()
+            assert other.broker is not None
+            image = other.broker.metadata.image
+            assert sorted(image.topics.by_id) == sorted(created)
+        finally:
+            await other.stop()
     for directory in (first, late):
         assert first_segment(directory) > 0
         assert snapshots(directory)[0] >= first_segment(directory)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from certificates import certified
-from node_harness import Home, run, running
+from node_harness import Home, running
 
 from spindle.common.errors import ConfigError
 from spindle.runtime.process import NewEventLoop, new_event_loop
@@ -25,53 +25,44 @@ async def status(
     return int(line.split(b" ")[1])
 
 
-def test_metrics_with_a_user_are_for_that_user_alone(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        home = Home(
-            tmp_path, spindle_metrics_listener="127.0.0.1:0", spindle_metrics_user="prom:se:cret"
-        )
-        async with running(home.format()) as node:
-            assert node.metrics_server is not None
-            port = node.metrics_server.port
-            found = {}
-            for who in ("", "prom:se:cret", "prom:wrong", "prom", ":", "\u00fc"):
-                code = base64.b64encode(who.encode()).decode()
-                found[who] = await status(port, "/metrics", f"Basic {code}")
-            assert found == {**dict.fromkeys(found, 401), "prom:se:cret": 200}
-            for header in ("Basic", "Basic %%%", "Bearer x", ""):
-                assert await status(port, "/metrics", header) == 401
-            assert await status(port, "/metrics") == 401
-            assert await status(port, "/health") == 200
-
-    run(scenario)
+async def test_metrics_with_a_user_are_for_that_user_alone(tmp_path: Path) -> None:
+    home = Home(
+        tmp_path, spindle_metrics_listener="127.0.0.1:0", spindle_metrics_user="prom:se:cret"
+    )
+    async with running(home.format()) as node:
+        assert node.metrics_server is not None
+        port = node.metrics_server.port
+        result = {}
+        for who in ("", "prom:se:cret", "prom:wrong", "prom", ":", "\u00fc"):
+            code = base64.b64encode(who.encode()).decode()
+            result[who] = await status(port, "/metrics", f"Basic {code}")
+        assert result == {**dict.fromkeys(result, 401), "prom:se:cret": 200}
+        for header in ("Basic", "Basic %%%", "Bearer x", ""):
+            assert await status(port, "/metrics", header) == 401
+        assert await status(port, "/metrics") == 401
+        assert await status(port, "/health") == 200
 
 
-def test_a_user_without_a_password_is_refused_and_not_shown(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0", spindle_metrics_user="prom:")
-        with pytest.raises(ConfigError, match=r"^spindle\.metrics\.user: want NAME:PASSWORD$"):
-            async with running(home.format()):
-                pass
-
-    run(scenario)
+async def test_a_user_without_a_password_is_refused_and_not_shown(tmp_path: Path) -> None:
+    home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0", spindle_metrics_user="prom:")
+    with pytest.raises(ConfigError, match=r"^spindle\.metrics\.user: want NAME:PASSWORD$"):
+        async with running(home.format()):
+            pass
 
 
-def test_metrics_are_read_over_tls(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        key = certified("node", hosts=("127.0.0.1",))
-        home = Home(
-            tmp_path,
-            spindle_metrics_listener="127.0.0.1:0",
-            spindle_metrics_security_protocol="SSL",
-            ssl_keystore_type="PEM",
-            ssl_keystore_location=str(key.write(tmp_path, "node")),
-        )
-        context = ssl.create_default_context(cadata=key.authority_pem)
-        async with running(home.format()) as node:
-            assert node.metrics_server is not None
-            assert await status(node.metrics_server.port, "/metrics", tls=context) == 200
-
-    run(scenario)
+async def test_metrics_are_read_over_tls(tmp_path: Path) -> None:
+    key = certified("node", hosts=("127.0.0.1",))
+    home = Home(
+        tmp_path,
+        spindle_metrics_listener="127.0.0.1:0",
+        spindle_metrics_security_protocol="SSL",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(key.write(tmp_path, "node")),
+    )
+    context = ssl.create_default_context(cadata=key.authority_pem)
+    async with running(home.format()) as node:
+        assert node.metrics_server is not None
+        assert await status(node.metrics_server.port, "/metrics", tls=context) == 200
 
 
 async def shown_name(port: int, context: ssl.SSLContext) -> str:

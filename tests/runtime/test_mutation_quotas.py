@@ -48,7 +48,7 @@ def test_old_clients_are_served_and_wait() -> None:
     assert first.wait_ms == 30_000
 
 
-def test_who_is_not_charged() -> None:
+def test_requests_that_are_exempt_from_the_quota() -> None:
     quotas = MutationQuotas(10, 1000)
     for limits, api_key, who in (
         (image(None), CREATE_TOPICS, context()),

@@ -39,33 +39,30 @@ def test_too_few_for_a_node() -> None:
         share_out(200, 3, is_broker=True, is_controller=False)
 
 
-def test_a_flood_of_connections_leaves_the_node_its_files(tmp_path: Path) -> None:
+async def test_a_flood_of_connections_leaves_the_node_its_files(tmp_path: Path) -> None:
     class SmallMachine(LocalMachine):
         def open_files_limit(self) -> int:
             return 300
 
-    async def main() -> None:
-        home = Home(tmp_path, 2).format()
-        node = Node(home.config(), SmallMachine())
-        await node.start()
-        try:
-            assert node.broker is not None
-            port = node.broker.listeners[0].port
-            most = share_out(300, 2, is_broker=True, is_controller=True).by_brokers_clients
-            streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most + 1)]
-            # The one too many hears the end of the stream; the others hear nothing.
-            readers = [asyncio.ensure_future(reader.read(1)) for reader, _ in streams]
-            done, _ = await asyncio.wait(readers, return_when=asyncio.FIRST_COMPLETED)
-            assert len(done) == 1
-            for reader in readers:
-                reader.cancel()
-            for _, writer in streams:
-                writer.close()
-            await asyncio.gather(*readers, return_exceptions=True)
-        finally:
-            await node.stop()
-
-    asyncio.run(main())
+    home = Home(tmp_path, 2).format()
+    node = Node(home.config(), SmallMachine())
+    await node.start()
+    try:
+        assert node.broker is not None
+        port = node.broker.listeners[0].port
+        most = share_out(300, 2, is_broker=True, is_controller=True).by_brokers_clients
+        streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most + 1)]
+        # The one too many hears the end of the stream; the others hear nothing.
+        readers = [asyncio.ensure_future(reader.read(1)) for reader, _ in streams]
+        done, _ = await asyncio.wait(readers, return_when=asyncio.FIRST_COMPLETED)
+        assert len(done) == 1
+        for reader in readers:
+            reader.cancel()
+        for _, writer in streams:
+            writer.close()
+        await asyncio.gather(*readers, return_exceptions=True)
+    finally:
+        await node.stop()
 
 
 def test_a_file_waits_for_a_free_descriptor(
@@ -103,29 +100,26 @@ def test_it_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         OsFileSystem().open(str(tmp_path / "file"), create=True)
 
 
-def test_a_node_that_can_open_no_file_ends_and_blames_no_disk(tmp_path: Path) -> None:
+async def test_a_node_that_can_open_no_file_ends_and_blames_no_disk(tmp_path: Path) -> None:
     home = Home(tmp_path).format()
 
     def fail() -> None:
         raise OSError(errno.EMFILE, "Too many open files", "t-0/00000000000000000000.log")
 
-    async def main() -> None:
-        node = Node(home.config())
-        await node.start()
-        try:
-            assert node.broker is not None
-            directories = node.broker.replicas.directories
-            with pytest.raises(LogDirectoryFailed):
-                await directories[1].executor.submit(fail)
-            fault = await asyncio.wait_for(node.wait_stopped(), 60)
-            assert fault is not None
-            assert "the disk is in order, but the process could open no file" in fault
-            registered = node.publisher.image.cluster.brokers[1].directories
-            assert directories[1].directory_id in registered
-        finally:
-            await node.stop()
-
-    asyncio.run(main())
+    node = Node(home.config())
+    await node.start()
+    try:
+        assert node.broker is not None
+        directories = node.broker.replicas.directories
+        with pytest.raises(LogDirectoryFailed):
+            await directories[1].executor.submit(fail)
+        fault = await asyncio.wait_for(node.wait_stopped(), 60)
+        assert fault is not None
+        assert "the disk is in order, but the process could open no file" in fault
+        registered = node.publisher.image.cluster.brokers[1].directories
+        assert directories[1].directory_id in registered
+    finally:
+        await node.stop()
 
 
 def test_a_start_without_descriptors_calls_no_directory_dead(

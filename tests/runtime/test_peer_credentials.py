@@ -67,7 +67,7 @@ def credentials(
 def sent_by(logins: LoginSource | None) -> bytes:
     """Return the first message of the mechanism."""
     assert logins is not None
-    course = logins.course()
+    course = logins.flow()
     next(course)
     answer = SaslHandshakeResponse(mechanisms=[logins.mechanism])
     return bytes(course.send(answer).message.auth_bytes)  # type: ignore[attr-defined]
@@ -152,26 +152,26 @@ def test_a_key_that_does_not_belong_to_its_certificate_is_refused(tmp_path: Path
 
 def test_a_renewed_file_counts_for_the_next_connection(tmp_path: Path) -> None:
     properties = with_tls(tmp_path)
-    found = credentials(properties)
-    before = found.present()
-    assert found.present() is before
+    peer_credentials = credentials(properties)
+    before = peer_credentials.present()
+    assert peer_credentials.present() is before
     renewed = certified("node", hosts=("h1", "h2")).write(tmp_path, "renewed")
     renewed.rename(properties["ssl.keystore.location"])
-    after = found.present()
+    after = peer_credentials.present()
     assert after is not before
-    assert found.present() is after
+    assert peer_credentials.present() is after
 
 
 def test_a_damaged_file_is_logged_once_and_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     properties = with_tls(tmp_path)
-    found = credentials(properties)
-    before = found.present()
+    peer_credentials = credentials(properties)
+    before = peer_credentials.present()
     Path(properties["ssl.keystore.location"]).write_text("nonsense")
     with caplog.at_level(logging.INFO, "spindle"):
-        assert found.present() is before
-        assert found.present() is before
+        assert peer_credentials.present() is before
+        assert peer_credentials.present() is before
     (line,) = [record.getMessage() for record in caplog.records]
     assert "is not PEM" in line
 
@@ -183,11 +183,11 @@ def test_a_dynamic_store_counts_for_the_next_connection_and_a_dynamic_login_does
     dynamic: dict[str, str] = {}
     properties = {**LOGIN, **with_tls(tmp_path)}
     properties["listener.security.protocol.map"] = "INTERNAL:SASL_SSL,CONTROLLER:PLAINTEXT"
-    found = PeerCredentials(NodeConfig(properties), "INTERNAL", MECHANISM, lambda: dynamic)
-    before = found.present()
+    credentials = PeerCredentials(NodeConfig(properties), "INTERNAL", MECHANISM, lambda: dynamic)
+    before = credentials.present()
     dynamic[JAAS] = PLAIN.replace(PASSWORD, "renewed")
-    assert found.present() is before
+    assert credentials.present() is before
     assert sent_by(before.logins) == f"\0node\0{PASSWORD}".encode()
     renewed = certified("node", hosts=("h1", "h2")).write(tmp_path, "renewed")
     dynamic["listener.name.internal.ssl.keystore.location"] = str(renewed)
-    assert found.present() is not before
+    assert credentials.present() is not before

@@ -19,9 +19,8 @@ from cluster_harness import (
 )
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from directory_harness import fail, registered, replicas_in
-from node_harness import run
 
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alter_disks import DirectoryAction
 
 TOPIC = "t"
 PARTITIONS = 6
@@ -84,59 +83,56 @@ def read_all(bootstrap: str, counts: dict[int, int]) -> dict[int, list[tuple[int
         {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False}
     )
     consumer.assign([TopicPartition(TOPIC, n, OFFSET_BEGINNING) for n in counts])
-    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    while any(len(found[n]) < count for n, count in counts.items()):
+    result: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    while any(len(result[n]) < count for n, count in counts.items()):
         message = consumer.poll(10)
-        assert message is not None, {n: len(records) for n, records in found.items()}
+        assert message is not None, {n: len(records) for n, records in result.items()}
         if message.error() is None:
-            found[message.partition()].append((message.offset(), int(message.value())))
+            result[message.partition()].append((message.offset(), int(message.value())))
     consumer.close()
-    return found
+    return result
 
 
-def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: Path) -> None:
+async def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: Path) -> None:
     homes = cluster_homes(tmp_path, [COMBINED] * 3)
 
-    async def scenario() -> None:
-        async with running_cluster(homes) as nodes:
-            first, victim = nodes[0], nodes[1]
-            assert first.broker is not None
-            assert victim.broker is not None
-            await create_replicated_topic(first, TOPIC, PARTITIONS)
-            bootstrap = bootstrap_of(*nodes)
-            path = homes[1].directories[1]
-            writer = Writer(bootstrap)
-            try:
-                for action in ("repaired", "replaced", "retired"):
-                    await writer.more()
-                    await eventually(lambda: in_sync(first))
-                    assert replicas_in(victim, path)
-                    fail(victim, path)
-                    await eventually(lambda: len(registered(first, 2)) == 1)
-                    await writer.more()
-                    if action == "replaced":
-                        shutil.rmtree(path)
-                        os.mkdir(path)
-                    is_kept = action != "retired"
-                    changed = await victim.broker.directory_changes.change(
-                        DirectoryAction.READMIT if is_kept else DirectoryAction.RETIRE, str(path)
-                    )
-                    assert changed.was_formatted is (action == "replaced")
-                    assert (victim.broker.replicas.directory_at(str(path)) is not None) is is_kept
-                    await eventually(lambda: in_sync(first))
-                    await writer.more()
-            finally:
-                await writer.stop()
-            assert not writer.refused
-            assert len(writer.acknowledged) == writer.sent
-            by_partition: dict[int, list[tuple[int, int]]] = defaultdict(list)
-            for partition, offset, number in writer.acknowledged:
-                by_partition[partition].append((offset, number))
-            counts = {n: len(records) for n, records in by_partition.items()}
-            read = await asyncio.to_thread(read_all, bootstrap, counts)
-            for partition, records in by_partition.items():
-                assert read[partition] == sorted(records)
-                numbers = [number for _, number in read[partition]]
-                assert numbers == sorted(numbers)
-
-    run(scenario)
+    async with running_cluster(homes) as nodes:
+        first, victim = nodes[0], nodes[1]
+        assert first.broker is not None
+        assert victim.broker is not None
+        await create_replicated_topic(first, TOPIC, PARTITIONS)
+        bootstrap = bootstrap_of(*nodes)
+        path = homes[1].directories[1]
+        writer = Writer(bootstrap)
+        try:
+            for action in ("repaired", "replaced", "retired"):
+                await writer.more()
+                await eventually(lambda: in_sync(first))
+                assert replicas_in(victim, path)
+                fail(victim, path)
+                await eventually(lambda: len(registered(first, 2)) == 1)
+                await writer.more()
+                if action == "replaced":
+                    shutil.rmtree(path)
+                    os.mkdir(path)
+                is_kept = action != "retired"
+                changed = await victim.broker.directory_changes.change(
+                    DirectoryAction.READMIT if is_kept else DirectoryAction.RETIRE, str(path)
+                )
+                assert changed.was_formatted is (action == "replaced")
+                assert (victim.broker.replicas.directory_at(str(path)) is not None) is is_kept
+                await eventually(lambda: in_sync(first))
+                await writer.more()
+        finally:
+            await writer.stop()
+        assert not writer.refused
+        assert len(writer.acknowledged) == writer.sent
+        by_partition: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for partition, offset, number in writer.acknowledged:
+            by_partition[partition].append((offset, number))
+        counts = {n: len(records) for n, records in by_partition.items()}
+        read = await asyncio.to_thread(read_all, bootstrap, counts)
+        for partition, records in by_partition.items():
+            assert read[partition] == sorted(records)
+            numbers = [number for _, number in read[partition]]
+            assert numbers == sorted(numbers)

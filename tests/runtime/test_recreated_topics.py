@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from node_harness import Client, Home, batch_of, connected, fetch_request, run, running
+from node_harness import Client, Home, batch_of, connected, fetch_request, running
 
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -29,40 +29,34 @@ async def delete(client: Client, name: str) -> None:
     assert (await client.ask(request)).responses[0].error_code == 0
 
 
-def test_a_fetch_that_waits_is_told_about_the_name(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with (
-            running(Home(tmp_path).format()) as node,
-            connected(node) as client,
-            connected(node) as other,
-        ):
-            topic_id = await client.create_topic("t")
-            await client.produce("t", 0, batch_of(b"one"))
-            waiting = asyncio.create_task(code(client, by_id(topic_id, 1, wait_ms=20_000)))
-            # Answered by the other connection only after the node has begun to wait.
-            assert await code(other, by_id(topic_id, 1, wait_ms=1)) == 0
-            await delete(other, "t")
-            assert await waiting == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert await code(other, by_id(topic_id, 1)) == ErrorCode.UNKNOWN_TOPIC_ID
-
-    run(scenario)
+async def test_a_fetch_that_waits_is_told_about_the_name(tmp_path: Path) -> None:
+    async with (
+        running(Home(tmp_path).format()) as node,
+        connected(node) as client,
+        connected(node) as other,
+    ):
+        topic_id = await client.create_topic("t")
+        await client.produce("t", 0, batch_of(b"one"))
+        waiting = asyncio.create_task(code(client, by_id(topic_id, 1, wait_ms=20_000)))
+        # Answered by the other connection only after the node has begun to wait.
+        assert await code(other, by_id(topic_id, 1, wait_ms=1)) == 0
+        await delete(other, "t")
+        assert await waiting == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await code(other, by_id(topic_id, 1)) == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_session_remembers_the_name_of_an_id(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(Home(tmp_path).format()) as node, connected(node) as client:
-            topic_id = await client.create_topic("t")
-            await client.produce("t", 0, batch_of(b"one"))
-            opened = await client.ask(by_id(topic_id, 0, epoch=0))
-            assert opened.session_id > 0
-            again = FetchRequest(session_id=opened.session_id, max_bytes=1 << 20)
-            await delete(client, "t")
-            again.session_epoch = 1
-            assert await code(client, again) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert await client.create_topic("t") != topic_id
-            await client.produce("t", 0, batch_of(b"two"))
-            again.session_epoch = 2
-            assert await code(client, again) == ErrorCode.INCONSISTENT_TOPIC_ID
-            assert await code(client, by_id(topic_id, 0)) == ErrorCode.UNKNOWN_TOPIC_ID
-
-    run(scenario)
+async def test_a_session_remembers_the_name_of_an_id(tmp_path: Path) -> None:
+    async with running(Home(tmp_path).format()) as node, connected(node) as client:
+        topic_id = await client.create_topic("t")
+        await client.produce("t", 0, batch_of(b"one"))
+        opened = await client.ask(by_id(topic_id, 0, epoch=0))
+        assert opened.session_id > 0
+        again = FetchRequest(session_id=opened.session_id, max_bytes=1 << 20)
+        await delete(client, "t")
+        again.session_epoch = 1
+        assert await code(client, again) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await client.create_topic("t") != topic_id
+        await client.produce("t", 0, batch_of(b"two"))
+        again.session_epoch = 2
+        assert await code(client, again) == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert await code(client, by_id(topic_id, 0)) == ErrorCode.UNKNOWN_TOPIC_ID

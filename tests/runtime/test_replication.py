@@ -1,13 +1,14 @@
 """Replicas on several nodes: the same bytes everywhere, through stops, elections, lost topics."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from cluster_harness import cluster_homes, eventually, running_cluster
 from fake_broker import create_replicated
-from node_harness import Client, Home, batch_of, connected, run
+from node_harness import Client, Home, batch_of, connected
 
 from spindle.common.errors import ErrorCode
 from spindle.common.filesystem import OsFileSystem
@@ -29,7 +30,7 @@ from spindle.protocol.messages.describe_producers import (
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.lifecycle import BrokerState
 from spindle.runtime.metrics.partitions import PartitionRows, gather_rows
 from spindle.runtime.node import Node
@@ -92,8 +93,8 @@ class Cluster:
         broker = next(n.broker for n in self._nodes if n.broker is not None and is_up(n))
 
         def check(image: MetadataImage) -> bool:
-            found = image.topics.partition(topic_id, 0)
-            return found is not None and is_so(found)
+            partition = image.topics.partition(topic_id, 0)
+            return partition is not None and is_so(partition)
 
         assert await broker.metadata.wait_for(check, 60)
 
@@ -148,12 +149,12 @@ async def alter(
     assert [response.error_code for response in answer.responses] == [0] * len(resources)
 
 
-def cluster_test(
+@asynccontextmanager
+async def started_cluster(
     tmp_path: Path,
     brokers: int,
-    scenario: Callable[[Cluster], Awaitable[None]],
     **overrides: str,
-) -> None:
+) -> AsyncIterator[Cluster]:
     settings = {
         "replica_fetch_backoff_ms": "10",
         # A broker that stopped in order is taken for alive so long, and cannot come back sooner.
@@ -164,15 +165,12 @@ def cluster_test(
     }
     homes = cluster_homes(tmp_path, ["controller"] + ["broker"] * brokers, **settings)
 
-    async def main() -> None:
-        async with running_cluster(homes) as nodes:
-            await scenario(Cluster(homes, nodes))
-
-    run(main)
+    async with running_cluster(homes) as nodes:
+        yield Cluster(homes, nodes)
 
 
-def test_three_replicas_are_the_same_through_the_stop_of_their_leader(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_three_replicas_are_the_same_through_the_stop_of_their_leader(tmp_path: Path) -> None:
+    async with started_cluster(tmp_path, 3) as cluster:
         topic_id = await cluster.create("t", [2, 3, 4])
         await cluster.produce(2, "t", b"a", b"b")
         await cluster.replicated("t", [2, 3, 4])
@@ -189,11 +187,14 @@ def test_three_replicas_are_the_same_through_the_stop_of_their_leader(tmp_path: 
         checkpoint = read_offset_checkpoint(OsFileSystem(), f"{path}/{HIGH_WATERMARKS}")
         assert checkpoint[TopicPartition("t", 0)] == 4
 
-    cluster_test(tmp_path, 3, scenario)
 
-
-def test_the_preferred_leader_comes_back_by_itself(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_the_preferred_leader_comes_back_by_itself(tmp_path: Path) -> None:
+    async with started_cluster(
+        tmp_path,
+        2,
+        auto_leader_rebalance_enable="true",
+        leader_imbalance_check_interval_seconds="1",
+    ) as cluster:
         topic_id = await cluster.create("t", [2, 3])
         await cluster.produce(2, "t", b"a")
         await cluster.stop(2)
@@ -203,19 +204,11 @@ def test_the_preferred_leader_comes_back_by_itself(tmp_path: Path) -> None:
         await cluster.registered(topic_id, lambda r: r.leader == 2 and sorted(r.isr) == [2, 3])
         await cluster.replicated("t", [2, 3])
 
-    cluster_test(
-        tmp_path,
-        2,
-        scenario,
-        auto_leader_rebalance_enable="true",
-        leader_imbalance_check_interval_seconds="1",
-    )
 
-
-def test_an_unclean_leader_declares_its_log_recovered(tmp_path: Path) -> None:
+async def test_an_unclean_leader_declares_its_log_recovered(tmp_path: Path) -> None:
     """Asked for by its setting alone, once nobody else is left (KIP-704)."""
 
-    async def scenario(cluster: Cluster) -> None:
+    async with started_cluster(tmp_path, 2) as cluster:
         topic_id = await cluster.create("t", [2, 3])
         await cluster.produce(2, "t", b"a")
         await cluster.replicated("t", [2, 3])
@@ -234,10 +227,8 @@ def test_an_unclean_leader_declares_its_log_recovered(tmp_path: Path) -> None:
         await cluster.replicated("t", [2, 3])
         assert b"only here" not in cluster.segments(2, "t")
 
-    cluster_test(tmp_path, 2, scenario)
 
-
-def test_a_follower_describes_the_producers_of_its_replica(tmp_path: Path) -> None:
+async def test_a_follower_describes_the_producers_of_its_replica(tmp_path: Path) -> None:
     """A broker without a replica refuses (KIP-664)."""
 
     async def described(
@@ -248,7 +239,7 @@ def test_a_follower_describes_the_producers_of_its_replica(tmp_path: Path) -> No
             answer = await client.ask(DescribeProducersRequest(topics=[topic]))
         return answer.topics[0].partitions[0]
 
-    async def scenario(cluster: Cluster) -> None:
+    async with started_cluster(tmp_path, 3) as cluster:
         await cluster.create("t", [2, 3])
         batch = batch_of(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
         async with connected(cluster.node(2)) as client:
@@ -259,16 +250,14 @@ def test_a_follower_describes_the_producers_of_its_replica(tmp_path: Path) -> No
         assert of_follower == of_leader
         assert (await described(cluster, 4)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    cluster_test(tmp_path, 3, scenario)
 
-
-def test_leader_and_follower_have_rows_of_their_own(tmp_path: Path) -> None:
+async def test_leader_and_follower_have_rows_of_their_own(tmp_path: Path) -> None:
     async def rows_of(cluster: Cluster, node_id: int) -> PartitionRows:
         broker = cluster.node(node_id).broker
         assert broker is not None
         return await gather_rows(broker.replicas, broker.replica_fetchers)
 
-    async def scenario(cluster: Cluster) -> None:
+    async with started_cluster(tmp_path, 2) as cluster:
         await cluster.create("t", [3, 2])
         await cluster.produce(3, "t", b"a", b"b")
         await cluster.replicated("t", [2, 3])
@@ -282,11 +271,9 @@ def test_leader_and_follower_have_rows_of_their_own(tmp_path: Path) -> None:
         assert follower.led == []
         assert follower.followed == [(f'{here},leader="3"', (0,))]
 
-    cluster_test(tmp_path, 2, scenario)
 
-
-def test_a_former_leader_gives_up_what_its_followers_never_had(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_former_leader_gives_up_what_its_followers_never_had(tmp_path: Path) -> None:
+    async with started_cluster(tmp_path, 2) as cluster:
         topic_id = await cluster.create("t", [3, 2])
         await cluster.produce(3, "t", b"a", b"b")
         await cluster.replicated("t", [2, 3])
@@ -299,8 +286,6 @@ def test_a_former_leader_gives_up_what_its_followers_never_had(tmp_path: Path) -
         await cluster.registered(topic_id, lambda r: sorted(r.isr) == [2, 3])
         await cluster.replicated("t", [2, 3])
         assert b"never" not in cluster.segments(3, "t")
-
-    cluster_test(tmp_path, 2, scenario)
 
 
 def append_offline(path: str, topic: str, *values: bytes) -> None:
@@ -317,10 +302,10 @@ def append_offline(path: str, topic: str, *values: bytes) -> None:
     directory.close(-1)
 
 
-def test_a_topic_made_again_while_a_replica_was_away_never_mixes_with_the_one_before(
+async def test_a_topic_made_again_while_a_replica_was_away_never_mixes_with_the_one_before(
     tmp_path: Path,
 ) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async with started_cluster(tmp_path, 2) as cluster:
         for name in ("t-made-again", "t-gone", "t-moved"):
             await cluster.create(name, [2, 3])
             await cluster.produce(2, name, b"of the former topic")
@@ -356,16 +341,14 @@ def test_a_topic_made_again_while_a_replica_was_away_never_mixes_with_the_one_be
         ]
         assert b"former" not in cluster.segments(3, "t-made-again")
 
-    cluster_test(tmp_path, 2, scenario)
 
-
-def test_a_topic_made_again_while_its_former_replica_is_put_aside(
+async def test_a_topic_made_again_while_its_former_replica_is_put_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker hears of both topics one after the other, as fast as can be."""
     made_again: list[bytes] = []
 
-    async def scenario(cluster: Cluster) -> None:
+    async with started_cluster(tmp_path, 2) as cluster:
         await cluster.create("t", [2, 3])
         await cluster.produce(2, "t", b"of the former topic")
         await cluster.replicated("t", [2, 3])
@@ -373,9 +356,9 @@ def test_a_topic_made_again_while_its_former_replica_is_put_aside(
         async with connected(cluster.node(2)) as client:
             topic = DeleteTopicsRequest.DeleteTopicState(name="t")
             await client.ask(DeleteTopicsRequest(topics=[topic], timeout_ms=5_000))
-        put_aside = Replicas.put_aside_strays
+        put_aside = ReplicaManager.put_aside_strays
 
-        async def hindered(replicas: Replicas) -> None:
+        async def hindered(replicas: ReplicaManager) -> None:
             broker = cluster.node(3).broker
             if broker is not None and replicas is broker.replicas and not made_again:
                 async with connected(cluster.node(2)) as client:
@@ -385,7 +368,7 @@ def test_a_topic_made_again_while_its_former_replica_is_put_aside(
                 )
             await put_aside(replicas)
 
-        monkeypatch.setattr(Replicas, "put_aside_strays", hindered)
+        monkeypatch.setattr(ReplicaManager, "put_aside_strays", hindered)
         await cluster.start(3)
         await cluster.produce(2, "t", b"new")
         await cluster.registered(made_again[0], lambda r: sorted(r.isr) == [2, 3])
@@ -393,11 +376,9 @@ def test_a_topic_made_again_while_its_former_replica_is_put_aside(
         assert cluster.folders(3) == ["t-0", "t-0-stray"]
         assert b"former" not in cluster.segments(3, "t")
 
-    cluster_test(tmp_path, 2, scenario)
 
-
-def test_replication_takes_over_settings_while_it_runs(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_replication_takes_over_settings_while_it_runs(tmp_path: Path) -> None:
+    async with started_cluster(tmp_path, 2) as cluster:
         await cluster.create("t", [2, 3])
         await cluster.produce(2, "t", b"a")
         broker = cluster.node(3).broker
@@ -418,13 +399,11 @@ def test_replication_takes_over_settings_while_it_runs(tmp_path: Path) -> None:
         await cluster.produce(2, "t", b"b")
         await cluster.replicated("t", [2, 3])
 
-    cluster_test(tmp_path, 2, scenario)
 
-
-def test_a_follower_whose_directory_dies_leaves_the_isr_and_its_other_replicas_go_on(
+async def test_a_follower_whose_directory_dies_leaves_the_isr_and_its_other_replicas_go_on(
     tmp_path: Path,
 ) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async with started_cluster(tmp_path, 2) as cluster:
         ids = [await cluster.create(name, [2, 3]) for name in ("t1", "t2")]
         dead = cluster.replica(3, "t2").directory
         assert cluster.replica(3, "t1").directory is not dead
@@ -437,5 +416,3 @@ def test_a_follower_whose_directory_dies_leaves_the_isr_and_its_other_replicas_g
         assert cluster.segments(3, "t2") == b""
         (task,) = cluster.node(3).broker.replica_fetchers  # type: ignore[union-attr]
         assert [followed.topic for followed in task.fetcher] == ["t1"]
-
-    cluster_test(tmp_path, 2, scenario)

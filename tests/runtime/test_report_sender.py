@@ -8,7 +8,7 @@ from spindle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
-from spindle.replicas.assignments import Assignments
+from spindle.replicas.directory_report_queue import Assignments
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.report_sender import ReportSender
 
@@ -54,67 +54,58 @@ async def sending(controller: Controller) -> tuple[Assignments, ReportSender]:
     return reports, sender
 
 
-def test_what_gathers_goes_into_the_next_request() -> None:
-    async def run() -> None:
-        controller = Controller()
-        reports, sender = await sending(controller)
-        reports.add(TOPIC, 0, DIRECTORY)
+async def test_reports_that_gather_go_into_the_next_request() -> None:
+    controller = Controller()
+    reports, sender = await sending(controller)
+    reports.add(TOPIC, 0, DIRECTORY)
+    sender.wake()
+    first, promise = await controller.next()
+    for partition in (1, 2):
+        reports.add(TOPIC, partition, DIRECTORY)
         sender.wake()
-        first, promise = await controller.next()
-        for partition in (1, 2):
-            reports.add(TOPIC, partition, DIRECTORY)
-            sender.wake()
-        assert controller.asked.empty(), "one at a time"
-        promise.set_result(accepting(0))
-        second, promise = await controller.next()
-        assert (first, second) == ([0], [1, 2])
-        promise.set_result(accepting(1, 2))
-        await sender.stop()
-
-    asyncio.run(run())
+    assert controller.asked.empty(), "one at a time"
+    promise.set_result(accepting(0))
+    second, promise = await controller.next()
+    assert (first, second) == ([0], [1, 2])
+    promise.set_result(accepting(1, 2))
+    await sender.stop()
 
 
-def test_what_is_refused_or_not_answered_is_said_again() -> None:
-    async def run() -> None:
-        controller = Controller()
-        reports, sender = await sending(controller)
-        for partition in (0, 1):
-            reports.add(TOPIC, partition, DIRECTORY)
-        sender.wake()
-        asked = []
-        for answer in (
-            ApiError(ErrorCode.REQUEST_TIMED_OUT),
-            AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
-            accepting(0, 1, refused=1),
-        ):
-            partitions, promise = await controller.next()
-            asked.append(partitions)
-            if isinstance(answer, ApiError):
-                promise.set_exception(answer)
-            else:
-                promise.set_result(answer)
-        asked.append((await controller.next())[0])
-        assert asked == [[0, 1], [0, 1], [0, 1], [1]]
-        await sender.stop()
-
-    asyncio.run(run())
+async def test_refused_or_unanswered_reports_are_sent_again() -> None:
+    controller = Controller()
+    reports, sender = await sending(controller)
+    for partition in (0, 1):
+        reports.add(TOPIC, partition, DIRECTORY)
+    sender.wake()
+    asked = []
+    for answer in (
+        ApiError(ErrorCode.REQUEST_TIMED_OUT),
+        AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
+        accepting(0, 1, refused=1),
+    ):
+        partitions, promise = await controller.next()
+        asked.append(partitions)
+        if isinstance(answer, ApiError):
+            promise.set_exception(answer)
+        else:
+            promise.set_result(answer)
+    asked.append((await controller.next())[0])
+    assert asked == [[0, 1], [0, 1], [0, 1], [1]]
+    await sender.stop()
 
 
-def test_an_unexpected_answer_ends_no_reporting() -> None:
-    async def run() -> None:
-        mistakes: list[str] = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: mistakes.append(context["message"]))
-        controller = Controller()
-        reports, sender = await sending(controller)
-        reports.add(TOPIC, 0, DIRECTORY)
-        sender.wake()
-        _, promise = await controller.next()
-        promise.set_result(object())
-        again, promise = await controller.next()
-        promise.set_result(accepting(0))
-        await sender.stop()
-        assert again == [0]
-        assert mistakes == ["reports: unexpected failure"]
-
-    asyncio.run(run())
+async def test_an_unexpected_answer_ends_no_reporting() -> None:
+    mistakes: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: mistakes.append(context["message"]))
+    controller = Controller()
+    reports, sender = await sending(controller)
+    reports.add(TOPIC, 0, DIRECTORY)
+    sender.wake()
+    _, promise = await controller.next()
+    promise.set_result(object())
+    again, promise = await controller.next()
+    promise.set_result(accepting(0))
+    await sender.stop()
+    assert again == [0]
+    assert mistakes == ["reports: unexpected failure"]

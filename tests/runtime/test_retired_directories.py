@@ -24,177 +24,156 @@ from directory_harness import (
     registered,
     replicas_in,
 )
-from node_harness import Home, batch_of, connected, run, running
+from node_harness import Home, batch_of, connected, running
 
 from spindle.common.errors import ErrorCode
-from spindle.disks.alteration import DirectoryAction, ReplicaState
+from spindle.disks.alter_disks import DirectoryAction, ReplicaState
 
 
-def test_a_directory_is_retired_when_it_is_empty(tmp_path: Path) -> None:
+async def test_a_directory_is_retired_when_it_is_empty(tmp_path: Path) -> None:
     home = Home(tmp_path, 3).format()
     first, second, _ = home.directories
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            await client.create_topic("t", 3)
-            in_use = await alter(client, DirectoryAction.RETIRE, second)
-            assert in_use.error_code == ErrorCode.INVALID_REQUEST
-            assert f"{second} has 1 replica; move them" in in_use.error_message
-            assert [p.state for t in in_use.topics for p in t.partitions] == [ReplicaState.PRESENT]
-            metadata = await alter(client, DirectoryAction.RETIRE, first)
-            assert "holds the metadata log" in metadata.error_message
-            absent = await alter(client, DirectoryAction.RETIRE, tmp_path / "absent")
-            assert absent.error_code == ErrorCode.LOG_DIR_NOT_FOUND
-            assert (await add(client, tmp_path / "new")).error_code == 0
-            gone = await alter(client, DirectoryAction.RETIRE, tmp_path / "new")
-            assert gone.error_code == 0, gone
-            assert len(registered(node)) == 3
-            assert await log_dirs(client) == [str(d) for d in home.directories]
-            assert not (tmp_path / "new" / ".lock").exists()
-            assert (await add(client, tmp_path / "new")).error_code == 0
-
-    run(scenario)
+    async with running(home) as node, connected(node) as client:
+        await client.create_topic("t", 3)
+        in_use = await alter(client, DirectoryAction.RETIRE, second)
+        assert in_use.error_code == ErrorCode.INVALID_REQUEST
+        assert f"{second} has 1 replica; move them" in in_use.error_message
+        assert [p.state for t in in_use.topics for p in t.partitions] == [ReplicaState.PRESENT]
+        metadata = await alter(client, DirectoryAction.RETIRE, first)
+        assert "holds the metadata log" in metadata.error_message
+        absent = await alter(client, DirectoryAction.RETIRE, tmp_path / "absent")
+        assert absent.error_code == ErrorCode.LOG_DIR_NOT_FOUND
+        assert (await add(client, tmp_path / "new")).error_code == 0
+        gone = await alter(client, DirectoryAction.RETIRE, tmp_path / "new")
+        assert gone.error_code == 0, gone
+        assert len(registered(node)) == 3
+        assert await log_dirs(client) == [str(d) for d in home.directories]
+        assert not (tmp_path / "new" / ".lock").exists()
+        assert (await add(client, tmp_path / "new")).error_code == 0
 
 
-def test_a_retired_directory_of_the_property_file_stays_retired(tmp_path: Path) -> None:
+async def test_a_retired_directory_of_the_property_file_stays_retired(tmp_path: Path) -> None:
     home = Home(tmp_path, 2).format()
     first, second = home.directories
     file = first / "spindle-log-dirs.json"
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            assert (await alter(client, DirectoryAction.RETIRE, second)).error_code == 0
-            assert json.loads(file.read_text())["retired"] == [str(second)]
-        async with running(home) as node, connected(node) as client:
-            assert list(await described(client)) == [str(first)]
-            assert len(registered(node)) == 1
-            assert (await add(client, second)).was_formatted is False
-            assert json.loads(file.read_text()) == {"version": 1, "added": [], "retired": []}
-
-    run(scenario)
+    async with running(home) as node, connected(node) as client:
+        assert (await alter(client, DirectoryAction.RETIRE, second)).error_code == 0
+        assert json.loads(file.read_text())["retired"] == [str(second)]
+    async with running(home) as node, connected(node) as client:
+        assert list(await described(client)) == [str(first)]
+        assert len(registered(node)) == 1
+        assert (await add(client, second)).was_formatted is False
+        assert json.loads(file.read_text()) == {"version": 1, "added": [], "retired": []}
 
 
-def test_a_dead_directory_is_retired_unless_it_has_the_only_replica(tmp_path: Path) -> None:
+async def test_a_dead_directory_is_retired_unless_it_has_the_only_replica(tmp_path: Path) -> None:
     home = Home(tmp_path, 3).format()
     _, path, other = home.directories
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            await client.create_topic("t", 3)
-            await eventually(lambda: replicas_in(node, path))
-            fail(node, path)
-            refused = await alter(client, DirectoryAction.RETIRE, path)
-            assert refused.error_code == ErrorCode.INVALID_REQUEST
-            assert "has the only replica of 1 partition; re-admit it" in refused.error_message
-            assert [p.state for t in refused.topics for p in t.partitions] == [ReplicaState.OFFLINE]
-            assert (await alter(client, DirectoryAction.READMIT, path)).error_code == 0
-            await delete_topic(client, "t")
-            fail(node, path)
-            answer = await alter(client, DirectoryAction.RETIRE, path)
-            assert (answer.error_code, answer.topics) == (0, []), answer
-            assert len(registered(node)) == 2
-            assert str(path) not in await described(client)
-            # Nothing is offline any more: a replica that is missing is created.
-            await client.create_topic("t", 2)
-            await eventually(lambda: replicas_in(node, other))
-        async with running(home) as node, connected(node) as client:
-            assert str(path) not in await described(client)
-
-    run(scenario)
+    async with running(home) as node, connected(node) as client:
+        await client.create_topic("t", 3)
+        await eventually(lambda: replicas_in(node, path))
+        fail(node, path)
+        refused = await alter(client, DirectoryAction.RETIRE, path)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert "has the only replica of 1 partition; re-admit it" in refused.error_message
+        assert [p.state for t in refused.topics for p in t.partitions] == [ReplicaState.OFFLINE]
+        assert (await alter(client, DirectoryAction.READMIT, path)).error_code == 0
+        await delete_topic(client, "t")
+        fail(node, path)
+        answer = await alter(client, DirectoryAction.RETIRE, path)
+        assert (answer.error_code, answer.topics) == (0, []), answer
+        assert len(registered(node)) == 2
+        assert str(path) not in await described(client)
+        # Nothing is offline any more: a replica that is missing is created.
+        await client.create_topic("t", 2)
+        await eventually(lambda: replicas_in(node, other))
+    async with running(home) as node, connected(node) as client:
+        assert str(path) not in await described(client)
 
 
-def test_a_retired_directory_is_not_reported_as_offline_when_its_disk_is_added_again(
+async def test_a_retired_directory_is_not_reported_as_offline_when_its_disk_is_added_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home(tmp_path, 2).format()
     path = home.directories[1]
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            assert node.broker is not None
-            forgotten: list[bytes | None] = []
-            lifecycle = node.broker.lifecycle
-            register_again = lifecycle.register_again
+    async with running(home) as node, connected(node) as client:
+        assert node.broker is not None
+        forgotten: list[bytes | None] = []
+        lifecycle = node.broker.lifecycle
+        register_again = lifecycle.register_again
 
-            def noting(readmitted: bytes | None = None) -> None:
-                forgotten.append(readmitted)
-                register_again(readmitted)
+        def noting(readmitted: bytes | None = None) -> None:
+            forgotten.append(readmitted)
+            register_again(readmitted)
 
-            monkeypatch.setattr(lifecycle, "register_again", noting)
-            fail(node, path)
-            answer = await alter(client, DirectoryAction.RETIRE, path)
-            assert forgotten == [answer.directory_id]
-            added = await add(client, path)
-            assert (added.error_code, added.directory_id) == (0, answer.directory_id)
-            assert len(registered(node)) == 2
-
-    run(scenario)
+        monkeypatch.setattr(lifecycle, "register_again", noting)
+        fail(node, path)
+        answer = await alter(client, DirectoryAction.RETIRE, path)
+        assert forgotten == [answer.directory_id]
+        added = await add(client, path)
+        assert (added.error_code, added.directory_id) == (0, answer.directory_id)
+        assert len(registered(node)) == 2
 
 
-def test_a_directory_that_was_dead_at_the_start_is_retired(tmp_path: Path) -> None:
+async def test_a_directory_that_was_dead_at_the_start_is_retired(tmp_path: Path) -> None:
     home = Home(tmp_path, 2).format()
     path = home.directories[1]
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            await client.create_topic("t", 2)
-            await eventually(lambda: replicas_in(node, path))
-        shutil.rmtree(path)
-        path.write_text("no directory")
-        async with running(home) as node, connected(node) as client:
-            refused = await alter(client, DirectoryAction.RETIRE, path)
-            assert "has the only replica of 1 partition; re-admit it" in refused.error_message
-            await delete_topic(client, "t")
-            assert (await alter(client, DirectoryAction.RETIRE, path)).error_code == 0
-            assert list(await described(client)) == [str(home.directories[0])]
-
-    run(scenario)
+    async with running(home) as node, connected(node) as client:
+        await client.create_topic("t", 2)
+        await eventually(lambda: replicas_in(node, path))
+    shutil.rmtree(path)
+    path.write_text("no directory")
+    async with running(home) as node, connected(node) as client:
+        refused = await alter(client, DirectoryAction.RETIRE, path)
+        assert "has the only replica of 1 partition; re-admit it" in refused.error_message
+        await delete_topic(client, "t")
+        assert (await alter(client, DirectoryAction.RETIRE, path)).error_code == 0
+        assert list(await described(client)) == [str(home.directories[0])]
 
 
-def test_a_directory_is_not_retired_while_a_replica_moves_there(tmp_path: Path) -> None:
+async def test_a_directory_is_not_retired_while_a_replica_moves_there(tmp_path: Path) -> None:
     home = Home(tmp_path, 3, replica_alter_log_dirs_io_max_bytes_per_second="1").format()
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            await client.create_topic("t", 1)
-            for _ in range(3):
-                await client.produce("t", 0, batch_of(bytes(100_000)))
-            assert node.broker is not None
-            partition = node.broker.replicas.lookup("t", 0)
-            assert partition is not None
-            _, *others = node.broker.replicas.directories
-            target = next(each for each in others if each is not partition.directory)
-            assert await node.broker.mover.alter(partition, target) == ErrorCode.NONE
-            answer = await alter(client, DirectoryAction.RETIRE, target.path)
-            assert "has 1 replica; move them" in answer.error_message
-
-    run(scenario)
+    async with running(home) as node, connected(node) as client:
+        await client.create_topic("t", 1)
+        for _ in range(3):
+            await client.produce("t", 0, batch_of(bytes(100_000)))
+        assert node.broker is not None
+        partition = node.broker.replicas.lookup("t", 0)
+        assert partition is not None
+        _, *others = node.broker.replicas.directories
+        target = next(directory for directory in others if directory is not partition.directory)
+        assert await node.broker.mover.alter(partition, target) == ErrorCode.NONE
+        answer = await alter(client, DirectoryAction.RETIRE, target.path)
+        assert "has 1 replica; move them" in answer.error_message
 
 
-def test_a_dead_directory_is_retired_after_the_controller_knows_its_replicas(
+async def test_a_dead_directory_is_retired_after_the_controller_knows_its_replicas(
     tmp_path: Path,
 ) -> None:
     """Otherwise the leader in it would go on with an empty log."""
     homes = cluster_homes(tmp_path, [COMBINED] * 3)
 
-    async def scenario() -> None:
-        async with running_cluster(homes) as nodes:
-            victim = nodes[1]
-            assert victim.broker is not None
-            path = homes[1].directories[1]
-            await victim.broker.directory_reports.stop()
-            await create_replicated_topic(victim, "t", 6)
-            await eventually(lambda: replicas_in(victim, path))
-            fail(victim, path)
-            await eventually(lambda: len(registered(nodes[0], 2)) == 1)
-            change = victim.broker.directory_changes.change(DirectoryAction.RETIRE, str(path))
-            task = asyncio.ensure_future(change)
-            async with connected(victim) as client:
-                for _ in range(20):  # meanwhile it would be retired
-                    await described(client)
-            assert not task.done()
-            victim.broker.directory_reports.start()
-            assert set((await task).replicas.values()) == {ReplicaState.CREATED}
-            await eventually(lambda: in_sync(nodes[0]))
-
-    run(scenario)
+    async with running_cluster(homes) as nodes:
+        victim = nodes[1]
+        assert victim.broker is not None
+        path = homes[1].directories[1]
+        await victim.broker.directory_reports.stop()
+        await create_replicated_topic(victim, "t", 6)
+        await eventually(lambda: replicas_in(victim, path))
+        fail(victim, path)
+        await eventually(lambda: len(registered(nodes[0], 2)) == 1)
+        change = victim.broker.directory_changes.change(DirectoryAction.RETIRE, str(path))
+        task = asyncio.ensure_future(change)
+        async with connected(victim) as client:
+            for _ in range(20):  # meanwhile it would be retired
+                await described(client)
+        assert not task.done()
+        victim.broker.directory_reports.start()
+        assert set((await task).replicas.values()) == {ReplicaState.CREATED}
+        await eventually(lambda: in_sync(nodes[0]))

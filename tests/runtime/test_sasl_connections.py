@@ -4,7 +4,8 @@ import asyncio
 import logging
 import random
 import tracemalloc
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from struct import pack
 from typing import Any
 
@@ -25,29 +26,24 @@ from spindle.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network import server as server_module
-from spindle.runtime.network.login_log import LoginLog
-from spindle.runtime.network.strangers import Strangers
+from spindle.runtime.network.auth_log import LoginLog
+from spindle.runtime.network.unauthenticated import UnauthenticatedConnections
 from spindle.security.secret import Secret
 
 ALICE = b"\0alice\0" + PASSWORD.encode()
 BOB = b"\0bob\0builder-4711"
 INVALID = "Authentication failed: Invalid username or password"
-Scenario = Callable[[Served, Client], Coroutine[Any, Any, None]]
 
 
-def run(scenario: Scenario, **rules: Any) -> Served:
-    """Run a scenario with a fresh listener and one client."""
-
-    async def body() -> Served:
-        async with sasl_listener(**rules) as served, asyncio.timeout(20):
-            client = Client(*await served.connect())
-            try:
-                await scenario(served, client)
-            finally:
-                client.close()
-            return served
-
-    return asyncio.run(body())
+@asynccontextmanager
+async def sasl_client(**rules: Any) -> AsyncIterator[tuple[Served, Client]]:
+    """Give a fresh listener and one client, which has not logged in."""
+    async with sasl_listener(**rules) as served, asyncio.timeout(20):
+        client = Client(*await served.connect())
+        try:
+            yield served, client
+        finally:
+            client.close()
 
 
 async def authenticate(
@@ -66,20 +62,18 @@ async def assert_closed(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_client_is_its_user_after_plain(version: int) -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_client_is_its_user_after_plain(version: int) -> None:
+    async with sasl_client() as (served, client):
         answer = await authenticate(client, version=version)
         assert (answer.error_code, answer.error_message) == (0, "")
         assert (answer.auth_bytes, answer.session_lifetime_ms) == (b"", 0)
         await client.ask(MetadataRequest())
-
-    served = run(scenario)
     assert served.principals == ["User:alice"]
     assert served.metrics.successful_authentications == 1
 
 
-def test_a_client_is_its_user_after_scram() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_client_is_its_user_after_scram() -> None:
+    async with sasl_client() as (served, client):
         exchange = scram_exchange(ScramLogin(SCRAM, "alice", Secret(PASSWORD)), lambda: "nonce")
         first = await authenticate(client, next(exchange), SCRAM.text)
         request = SaslAuthenticateRequest(auth_bytes=exchange.send(bytes(first.auth_bytes)))
@@ -87,42 +81,38 @@ def test_a_client_is_its_user_after_scram() -> None:
         with pytest.raises(StopIteration):
             exchange.send(bytes(last.auth_bytes))
         await client.ask(MetadataRequest())
+    assert served.principals == ["User:alice"]
 
-    assert run(scenario).principals == ["User:alice"]
 
-
-def test_after_the_handshake_of_version_0_tokens_have_no_headers() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_after_the_handshake_of_version_0_tokens_have_no_headers() -> None:
+    async with sasl_client() as (served, client):
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)
         await client.send(ALICE)
         assert await client.receive() == b""
         await client.ask(MetadataRequest())
+    assert served.principals == ["User:alice"]
 
-    assert run(scenario).principals == ["User:alice"]
 
-
-def test_a_wrong_token_without_header_closes_the_connection() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_wrong_token_without_header_closes_the_connection() -> None:
+    async with sasl_client() as (served, client):
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)
         await client.send(b"\0alice\0wrong")
         await assert_closed(client)
-
-    assert run(scenario).metrics.failed_authentications == 1
+    assert served.metrics.failed_authentications == 1
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_wrong_password_is_answered_and_the_connection_closed(version: int) -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_wrong_password_is_answered_and_the_connection_closed(version: int) -> None:
+    async with sasl_client() as (served, client):
         answer = await authenticate(client, b"\0alice\0wrong", version=version)
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert answer.error_message == INVALID
         await assert_closed(client)
+    assert served.metrics.failed_authentications == 1
 
-    assert run(scenario).metrics.failed_authentications == 1
 
-
-def test_the_answer_to_a_wrong_password_waits_and_nothing_is_served_meanwhile() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_the_answer_to_a_wrong_password_waits_and_nothing_is_served_meanwhile() -> None:
+    async with sasl_client(failure_delay_s=0.05) as (served, client):
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -133,51 +123,43 @@ def test_the_answer_to_a_wrong_password_waits_and_nothing_is_served_meanwhile() 
         assert (await asking).error_message == INVALID
         assert loop.time() - began_s >= 0.05
         await assert_closed(client)
+    assert served.principals == []
 
-    assert run(scenario, failure_delay_s=0.05).principals == []
 
-
-def test_failed_scram_is_answered_with_the_general_text_of_kafka() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_failed_scram_is_answered_with_the_general_text_of_kafka() -> None:
+    async with sasl_client() as (_, client):
         answer = await authenticate(client, b"n,,n=alice", SCRAM.text)
         assert answer.error_message == (
             "Authentication failed during authentication due to invalid credentials with SASL "
             "mechanism SCRAM-SHA-512"
         )
 
-    run(scenario)
 
-
-def test_an_unknown_mechanism_is_answered_with_those_that_there_are() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_an_unknown_mechanism_is_answered_with_those_that_there_are() -> None:
+    async with sasl_client() as (_, client):
         answer = await client.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
         assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
         assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-512"]
         await assert_closed(client)
 
-    run(scenario)
-
 
 @pytest.mark.parametrize("version", range(5))
-def test_versions_can_be_asked_for_before(version: int) -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_versions_can_be_asked_for_before(version: int) -> None:
+    async with sasl_client() as (served, client):
         request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
         await client.ask(request, version)
         await authenticate(client)
         await client.ask(MetadataRequest())
         await client.ask(request, version)
+    assert served.principals == ["User:alice"]
 
-    assert run(scenario).principals == ["User:alice"]
 
-
-def test_a_client_whose_versions_are_too_new_asks_again() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_client_whose_versions_are_too_new_asks_again() -> None:
+    async with sasl_client() as (_, client):
         await client.send(request_prefix(ApiKey.API_VERSIONS, 99, 5, "x"))
         assert (await client.receive())[4:6] == pack(">h", ErrorCode.UNSUPPORTED_VERSION)
         await client.ask(ApiVersionsRequest(), 0)
         await authenticate(client)
-
-    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -190,53 +172,48 @@ def test_a_client_whose_versions_are_too_new_asks_again() -> None:
         [ApiVersionsRequest(), ApiVersionsRequest()],
     ],
 )
-def test_another_request_before_the_handshake_closes_the_connection(
+async def test_another_request_before_the_handshake_closes_the_connection(
     requests: list[Message],
 ) -> None:
-    async def scenario(served: Served, client: Client) -> None:
+    async with sasl_client() as (served, client):
         for request in requests[:-1]:
             await client.ask(request, 0)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await client.ask(requests[-1], 0)
-
-    served = run(scenario)
     assert served.principals == []
     assert served.metrics.failed_authentications == 1
 
 
-def test_another_request_after_the_handshake_is_answered_with_its_error() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_another_request_after_the_handshake_is_answered_with_its_error() -> None:
+    async with sasl_client() as (served, client):
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         answer = await client.ask(HeartbeatRequest(), 0)
         assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
         await assert_closed(client)
+    assert served.principals == []
 
-    assert run(scenario).principals == []
 
-
-def test_a_version_without_an_error_code_is_not_answered_as_if_it_had_succeeded() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_version_without_an_error_code_is_not_answered_as_if_it_had_succeeded() -> None:
+    async with sasl_client() as (served, client):
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await client.ask(MetadataRequest(), 9)  # the error code came with version 13
+    assert served.principals == []
 
-    assert run(scenario).principals == []
 
-
-def test_after_authentication_both_requests_are_out_of_place() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_after_authentication_both_requests_are_out_of_place() -> None:
+    async with sasl_client() as (served, client):
         await authenticate(client)
         shaken = await client.ask(SaslHandshakeRequest(mechanism="PLAIN"))
         assert shaken.error_code == ErrorCode.ILLEGAL_SASL_STATE
         answer = await client.ask(SaslAuthenticateRequest(auth_bytes=BOB))
         assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
         await client.ask(MetadataRequest())
+    assert served.principals == ["User:alice"]
 
-    assert run(scenario).principals == ["User:alice"]
 
-
-def test_requests_that_come_with_the_last_token_are_those_of_the_user() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_requests_that_come_with_the_last_token_are_those_of_the_user() -> None:
+    async with sasl_client(max_receive_bytes=1000) as (_, client):
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)
         metadata = request_prefix(ApiKey.METADATA, 0, 9, "x") + pack(">i", 0)
         large = b"".join(
@@ -246,11 +223,9 @@ def test_requests_that_come_with_the_last_token_are_those_of_the_user() -> None:
         assert await client.receive() == b""
         await asyncio.gather(client.receive(), return_exceptions=True)
 
-    run(scenario, max_receive_bytes=1000)
 
-
-def test_a_session_that_is_renewed_goes_on_and_an_expired_one_ends() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_session_that_is_renewed_goes_on_and_an_expired_one_ends() -> None:
+    async with sasl_client(max_reauth_ms={"PLAIN": 10_000}) as (served, client):
         time_s = 1000.0
         served.server._loop = Clock(served.server._loop, lambda: time_s)  # type: ignore[assignment]
         answer = await authenticate(client)
@@ -263,23 +238,20 @@ def test_a_session_that_is_renewed_goes_on_and_an_expired_one_ends() -> None:
         time_s += 0.2
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await client.ask(MetadataRequest())
-
-    served = run(scenario, max_reauth_ms={"PLAIN": 10_000})
     assert served.principals == ["User:alice"]
     assert served.metrics.successful_reauthentications == 1
     assert served.metrics.sessions_expired == 1
 
 
-def test_an_expired_session_can_still_be_renewed() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_an_expired_session_can_still_be_renewed() -> None:
+    async with sasl_client(max_reauth_ms={"PLAIN": 10_000}) as (served, client):
         time_s = 1000.0
         served.server._loop = Clock(served.server._loop, lambda: time_s)  # type: ignore[assignment]
         await authenticate(client)
         time_s += 60
         await authenticate(client)
         await client.ask(MetadataRequest())
-
-    assert run(scenario, max_reauth_ms={"PLAIN": 10_000}).principals == ["User:alice"]
+    assert served.principals == ["User:alice"]
 
 
 @pytest.mark.parametrize(
@@ -304,39 +276,36 @@ def test_an_expired_session_can_still_be_renewed() -> None:
         ),
     ],
 )
-def test_a_renewal_that_fails_ends_the_connection(mechanism: str, token: bytes, text: str) -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_renewal_that_fails_ends_the_connection(
+    mechanism: str, token: bytes, text: str
+) -> None:
+    async with sasl_client(max_reauth_ms={"PLAIN": 10_000}) as (served, client):
         await authenticate(client)
         answer = await authenticate(client, token, mechanism)
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert answer.error_message == text
         await assert_closed(client)
-
-    served = run(scenario, max_reauth_ms={"PLAIN": 10_000})
     assert served.metrics.failed_reauthentications == 1
     assert served.metrics.failed_authentications == 0
 
 
-def test_no_request_is_served_between_the_two_requests_of_a_renewal() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_no_request_is_served_between_the_two_requests_of_a_renewal() -> None:
+    async with sasl_client(max_reauth_ms={"PLAIN": 10_000}) as (served, client):
         await authenticate(client)
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         answer = await client.ask(HeartbeatRequest(), 0)
         assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
         await assert_closed(client)
+    assert served.principals == []
 
-    assert run(scenario, max_reauth_ms={"PLAIN": 10_000}).principals == []
 
-
-def test_a_second_renewal_within_a_second_is_out_of_place() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_second_renewal_within_a_second_is_out_of_place() -> None:
+    async with sasl_client(max_reauth_ms={"PLAIN": 10_000}) as (served, client):
         served.server._loop = Clock(served.server._loop, lambda: 50.0)  # type: ignore[assignment]
         await authenticate(client)
         await authenticate(client)
         shaken = await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert shaken.error_code == ErrorCode.ILLEGAL_SASL_STATE
-
-    run(scenario, max_reauth_ms={"PLAIN": 10_000})
 
 
 class Clock:
@@ -350,18 +319,17 @@ class Clock:
         return getattr(self._loop, name)
 
 
-def test_a_frame_above_the_limit_ends_a_connection_that_has_not_authenticated() -> None:
-    async def scenario(served: Served, client: Client) -> None:
+async def test_a_frame_above_the_limit_ends_a_connection_that_has_not_authenticated() -> None:
+    async with sasl_client(max_receive_bytes=1000) as (served, client):
         client._writer.write(pack(">i", 1001))
         await assert_closed(client)
+    assert served.metrics.failed_authentications == 1
 
-    assert run(scenario, max_receive_bytes=1000).metrics.failed_authentications == 1
 
-
-def test_a_connection_that_does_not_authenticate_in_time_is_closed(
+async def test_a_connection_that_does_not_authenticate_in_time_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario(served: Served, client: Client) -> None:
+    async with sasl_client() as (served, client):
         user = Client(*await served.connect())
         await authenticate(user)
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -370,19 +338,17 @@ def test_a_connection_that_does_not_authenticate_in_time_is_closed(
         await assert_closed(client)
         await user.ask(MetadataRequest())
         user.close()
-
-    served = run(scenario)
     assert served.metrics.failed_authentications == 1
     assert served.principals == ["User:alice"]
 
 
-def test_the_log_names_user_address_and_reason_once_and_never_a_password(
+async def test_the_log_names_user_address_and_reason_once_and_never_a_password(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     wrong = b"\0alice\0" + b"almost-" + PASSWORD.encode()
 
-    async def scenario(served: Served, client: Client) -> None:
+    async with sasl_client() as (served, client):
         await authenticate(client, wrong)
         for _ in range(3):
             other = Client(*await served.connect())
@@ -391,8 +357,6 @@ def test_the_log_names_user_address_and_reason_once_and_never_a_password(
         other = Client(*await served.connect())
         await authenticate(other)
         other.close()
-
-    served = run(scenario)
     assert served.metrics.failed_authentications == 4
     failures = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert failures == [
@@ -417,7 +381,7 @@ def test_long_names_that_a_client_invents_need_no_memory(
         tracemalloc.stop()
 
 
-def test_garbage_before_while_and_after_authentication_gives_no_access() -> None:
+async def test_garbage_before_while_and_after_authentication_gives_no_access() -> None:
     """Random frames, whole and cut, in every state; the listener serves the next client."""
     rng = random.Random(15)
 
@@ -441,7 +405,7 @@ def test_garbage_before_while_and_after_authentication_gives_no_access() -> None
         await reader.read()
         client.close()
 
-    async def scenario(served: Served, client: Client) -> None:
+    async with sasl_client() as (served, client):
         for number in range(300):
             await attack(served, number % 3)
         assert served.principals == []
@@ -449,19 +413,17 @@ def test_garbage_before_while_and_after_authentication_gives_no_access() -> None
         await authenticate(client)
         await client.ask(MetadataRequest())
         assert served.principals == ["User:alice"]
-
-    served = run(scenario)
     assert served.metrics.connections == 0
     assert served.metrics.successful_authentications == 1
 
 
-def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
+async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each of them holds a small buffer of 64 KiB, so there is room for four."""
-    strangers = Strangers(4 * 64 * 1024)
+    strangers = UnauthenticatedConnections(4 * 64 * 1024)
 
-    async def scenario(served: Served, client: Client) -> None:
+    async with sasl_client(strangers=strangers) as (served, client):
         opened = []
         for _ in range(7):
             reader, writer = await served.connect()
@@ -478,20 +440,16 @@ def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
             writer.close()
         while strangers.held_bytes:  # noqa: ASYNC110
             await asyncio.sleep(0)
-
-    run(scenario, strangers=strangers)
     lines = [r.getMessage() for r in caplog.records if "have not logged in" in r.getMessage()]
     assert len(lines) == 1
     assert "of 127.0.0.1 on listener LOGIN" in lines[0]
 
 
-def test_the_memory_of_a_large_frame_of_a_stranger_counts_as_it_grows() -> None:
-    strangers = Strangers(4 * 64 * 1024)
+async def test_the_memory_of_a_large_frame_of_a_stranger_counts_as_it_grows() -> None:
+    strangers = UnauthenticatedConnections(4 * 64 * 1024)
 
-    async def scenario(served: Served, client: Client) -> None:
+    async with sasl_client(strangers=strangers) as (_, client):
         client._writer.write(pack(">i", 99_000) + bytes(90_000))
         while strangers.held_bytes != 99_000:  # noqa: ASYNC110
             await asyncio.sleep(0)
-
-    run(scenario, strangers=strangers)
     assert strangers.held_bytes == 0

@@ -13,10 +13,10 @@ from spindle.config.node_config import NodeConfig
 from spindle.metadata.configs import BROKER_RESOURCE, ConfigResource, ConfigsImage
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.security import ScramUser
-from spindle.runtime.network.key_sets import KeySets
+from spindle.runtime.network.jwks_cache import KeySets
 from spindle.runtime.network.sasl_rules import sasl_rules
 from spindle.runtime.network.sasl_state import SaslRules
-from spindle.runtime.network.strangers import Strangers
+from spindle.runtime.network.unauthenticated import UnauthenticatedConnections
 from spindle.security.scram import ScramCredential, ScramMechanism
 from spindle.security.server.mechanism import LoginRefused
 
@@ -53,7 +53,7 @@ def rules_of(image: Callable[[], MetadataImage], **properties: str) -> SaslRules
         image,
         lambda: 0,
         KeySets(Random(1).random),
-        Strangers(),
+        UnauthenticatedConnections(),
     )
     assert rules is not None
     return rules
@@ -95,14 +95,14 @@ def test_a_dynamic_value_changes_the_users_of_plain_and_a_malformed_one_does_not
         resource = ConfigResource(BROKER_RESOURCE, "1")
         image = replace(image, configs=ConfigsImage({resource: values}))
 
-    found = [may_log_in("alice")]
+    result = [may_log_in("alice")]
     configure(**{JAAS: module("bob")})
-    found += [may_log_in("alice"), may_log_in("bob")]
+    result += [may_log_in("alice"), may_log_in("bob")]
     configure(**{JAAS: "hunter2"})
-    found += [may_log_in("bob"), may_log_in("bob")]
+    result += [may_log_in("bob"), may_log_in("bob")]
     configure()
-    found += [may_log_in("alice"), may_log_in("bob")]
-    assert found == [True, False, True, True, True, True, False]
+    result += [may_log_in("alice"), may_log_in("bob")]
+    assert result == [True, False, True, True, True, True, False]
     (refusal,) = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
     assert JAAS in refusal
     assert "hunter2" not in refusal

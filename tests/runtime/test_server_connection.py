@@ -1,7 +1,6 @@
 """Frames in, answers out, in order: one connection with a transport that only notes things."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from struct import pack
 from typing import Any
 
@@ -12,8 +11,8 @@ from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.connection import Connection
-from spindle.runtime.network.pending_answers import Answer, Deferred
 from spindle.runtime.network.request_limits import RequestLimits
+from spindle.runtime.network.request_pipeline import Answer, Deferred
 
 PRODUCE, METADATA = 0, 3
 
@@ -103,7 +102,7 @@ class Server:
     def connection_closed(self, connection: Connection) -> None:
         self.open -= self.accepts
 
-    def violated(self, connection: Connection, violation: ProtocolViolation) -> None:
+    def on_protocol_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
         connection.close()
 
     def bytes_received(self, count: int, /) -> None:
@@ -142,251 +141,204 @@ class Session:
         await asyncio.sleep(0)
 
 
-def run(scenario: Callable[[Session], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        await scenario(Session())
-
-    asyncio.run(main())
-
-
-def test_frames_may_come_in_any_pieces() -> None:
-    async def scenario(session: Session) -> None:
-        session.server.answers_at_once = True
-        frames = [frame(METADATA, b"x" * size) for size in (0, 1, 100, 65_000, 70_000, 3_000_000)]
-        session.receive(b"".join(frames[:3]))
-        session.receive(b"".join(frames[:4]), piece=7)
-        session.receive(b"".join(frames), piece=60_001)
-        expected = [f[4:] for f in frames[:3] + frames[:4] + frames]
-        assert session.server.frames == expected
-        assert session.transport.sent == expected
-
-    run(scenario)
+async def test_frames_may_come_in_any_pieces() -> None:
+    session = Session()
+    session.server.answers_at_once = True
+    frames = [frame(METADATA, b"x" * size) for size in (0, 1, 100, 65_000, 70_000, 3_000_000)]
+    session.receive(b"".join(frames[:3]))
+    session.receive(b"".join(frames[:4]), piece=7)
+    session.receive(b"".join(frames), piece=60_001)
+    expected = [f[4:] for f in frames[:3] + frames[:4] + frames]
+    assert session.server.frames == expected
+    assert session.transport.sent == expected
 
 
-def test_a_request_waits_for_the_one_before_it() -> None:
-    async def scenario(session: Session) -> None:
-        session.receive(frame(METADATA, b"1") + frame(METADATA, b"2"))
-        assert len(session.server.frames) == 1
-        assert not session.transport.is_reading
-        await session.answer(0, b"one")
-        assert len(session.server.frames) == 2
-        assert session.transport.is_reading
-        await session.answer(1, b"two")
-        assert session.transport.sent == [b"one", b"two"]
-
-    run(scenario)
+async def test_a_request_waits_for_the_one_before_it() -> None:
+    session = Session()
+    session.receive(frame(METADATA, b"1") + frame(METADATA, b"2"))
+    assert len(session.server.frames) == 1
+    assert not session.transport.is_reading
+    await session.answer(0, b"one")
+    assert len(session.server.frames) == 2
+    assert session.transport.is_reading
+    await session.answer(1, b"two")
+    assert session.transport.sent == [b"one", b"two"]
 
 
-def test_produce_requests_are_started_at_once_and_answered_in_order() -> None:
-    async def scenario(session: Session) -> None:
-        session.receive(frame(PRODUCE, b"1") + frame(PRODUCE, b"2") + frame(METADATA, b"3"))
-        assert len(session.server.frames) == 2
-        await session.answer(1, b"second")
-        assert session.transport.sent == []
-        await session.answer(0, b"first")
-        assert session.transport.sent == [b"first", b"second"]
-        assert len(session.server.frames) == 3
-
-    run(scenario)
+async def test_produce_requests_are_started_at_once_and_answered_in_order() -> None:
+    session = Session()
+    session.receive(frame(PRODUCE, b"1") + frame(PRODUCE, b"2") + frame(METADATA, b"3"))
+    assert len(session.server.frames) == 2
+    await session.answer(1, b"second")
+    assert session.transport.sent == []
+    await session.answer(0, b"first")
+    assert session.transport.sent == [b"first", b"second"]
+    assert len(session.server.frames) == 3
 
 
-def test_thousands_of_requests_that_are_answered_at_once_can_wait_for_one() -> None:
-    async def scenario(session: Session) -> None:
-        session.receive(frame(METADATA, b"slow") + frame(METADATA, b"1") * 5_000)
-        session.server.promises_at_once = True
-        await session.answer(0, b"slow")
-        assert len(session.transport.sent) == 5_001
-
-    run(scenario)
+async def test_thousands_of_requests_that_are_answered_at_once_can_wait_for_one() -> None:
+    session = Session()
+    session.receive(frame(METADATA, b"slow") + frame(METADATA, b"1") * 5_000)
+    session.server.promises_at_once = True
+    await session.answer(0, b"slow")
+    assert len(session.transport.sent) == 5_001
 
 
-def test_no_answer_for_acks_0() -> None:
-    async def scenario(session: Session) -> None:
-        session.receive(frame(PRODUCE, b"1") + frame(METADATA, b"2"))
-        session.server.waiting[0].set_result(None)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert session.transport.sent == []
-        assert len(session.server.frames) == 2
-
-    run(scenario)
+async def test_no_answer_for_acks_0() -> None:
+    session = Session()
+    session.receive(frame(PRODUCE, b"1") + frame(METADATA, b"2"))
+    session.server.waiting[0].set_result(None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert session.transport.sent == []
+    assert len(session.server.frames) == 2
 
 
-def test_an_impossible_size_closes_the_connection() -> None:
-    for size in (0, -1, 2**31 - 1):
-
-        async def scenario(session: Session, size: int = size) -> None:
-            session.receive(pack(">i", size) + b"xxxx")
-            assert session.transport.is_closed
-            assert session.server.frames == []
-
-        run(scenario)
+@pytest.mark.parametrize("size", [0, -1, 2**31 - 1])
+async def test_an_impossible_size_closes_the_connection(size: int) -> None:
+    session = Session()
+    session.receive(pack(">i", size) + b"xxxx")
+    assert session.transport.is_closed
+    assert session.server.frames == []
 
 
-def test_a_bad_request_closes_its_connection_only() -> None:
-    async def scenario(session: Session) -> None:
-        other = Session()
-        session.receive(frame(METADATA, b"bad") + frame(METADATA, b"more"))
-        assert session.transport.is_closed
-        assert len(session.server.frames) == 1
-        other.server.answers_at_once = True
-        other.receive(frame(METADATA, b"fine"))
-        assert other.transport.sent
-
-    run(scenario)
+async def test_a_bad_request_closes_its_connection_only() -> None:
+    session = Session()
+    other = Session()
+    session.receive(frame(METADATA, b"bad") + frame(METADATA, b"more"))
+    assert session.transport.is_closed
+    assert len(session.server.frames) == 1
+    other.server.answers_at_once = True
+    other.receive(frame(METADATA, b"fine"))
+    assert other.transport.sent
 
 
-def test_an_answer_that_cannot_be_written_closes_its_connection() -> None:
-    async def scenario(session: Session) -> None:
-        session.server.cannot_write = True
-        session.receive(frame(METADATA, b"1"))
-        await session.answer(0, b"one")
-        assert session.transport.is_closed
-        assert session.transport.sent == []
-
-    run(scenario)
+async def test_an_answer_that_cannot_be_written_closes_its_connection() -> None:
+    session = Session()
+    session.server.cannot_write = True
+    session.receive(frame(METADATA, b"1"))
+    await session.answer(0, b"one")
+    assert session.transport.is_closed
+    assert session.transport.sent == []
 
 
-def test_a_claimed_size_takes_no_memory_before_its_bytes_come() -> None:
-    async def scenario(session: Session) -> None:
-        session.receive(pack(">i", 9_000_000))
-        assert len(session.connection.get_buffer(-1)) <= 2 * 1024 * 1024
-        session.receive(b"\0\3" + b"y" * 8_999_998)
-        assert len(session.server.frames[0]) == 9_000_000
-
-    run(scenario)
+async def test_a_claimed_size_takes_no_memory_before_its_bytes_come() -> None:
+    session = Session()
+    session.receive(pack(">i", 9_000_000))
+    assert len(session.connection.get_buffer(-1)) <= 2 * 1024 * 1024
+    session.receive(b"\0\3" + b"y" * 8_999_998)
+    assert len(session.server.frames[0]) == 9_000_000
 
 
-def test_a_frame_that_the_memory_does_not_hold_closes_its_connection_only(
+async def test_a_frame_that_the_memory_does_not_hold_closes_its_connection_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def grow(receiver: FrameReceiver) -> None:
         raise MemoryError
 
-    async def scenario(session: Session) -> None:
-        monkeypatch.setattr(FrameReceiver, "_grow_large", grow)
-        session.receive(pack(">i", 9_000_000) + b"\0\3" + b"y" * 8_999_998)
-        # Not within `get_buffer`: libuv aborts the process then.
-        assert not session.transport.is_closed
-        await asyncio.sleep(0)
-        assert session.transport.is_closed
-        assert "no memory for a frame of 9000000 bytes" in caplog.text
-        session.connection.buffer_updated(len(session.connection.get_buffer(-1)))
-        assert session.server.frames == []
-
-    run(scenario)
+    session = Session()
+    monkeypatch.setattr(FrameReceiver, "_grow_large", grow)
+    session.receive(pack(">i", 9_000_000) + b"\0\3" + b"y" * 8_999_998)
+    # Not within `get_buffer`: libuv aborts the process then.
+    assert not session.transport.is_closed
+    await asyncio.sleep(0)
+    assert session.transport.is_closed
+    assert "no memory for a frame of 9000000 bytes" in caplog.text
+    session.connection.buffer_updated(len(session.connection.get_buffer(-1)))
+    assert session.server.frames == []
 
 
-def test_a_peer_that_does_not_read_is_not_read_from() -> None:
-    async def scenario(session: Session) -> None:
-        session.server.answers_at_once = True
-        session.connection.pause_writing()
-        session.receive(frame(METADATA, b"1"))
-        assert session.server.frames == []
-        assert not session.transport.is_reading
-        session.connection.resume_writing()
-        assert len(session.transport.sent) == 1
-        assert session.transport.is_reading
-
-    run(scenario)
+async def test_a_peer_that_does_not_read_is_not_read_from() -> None:
+    session = Session()
+    session.server.answers_at_once = True
+    session.connection.pause_writing()
+    session.receive(frame(METADATA, b"1"))
+    assert session.server.frames == []
+    assert not session.transport.is_reading
+    session.connection.resume_writing()
+    assert len(session.transport.sent) == 1
+    assert session.transport.is_reading
 
 
-def test_a_lost_connection_cancels_what_waits() -> None:
-    async def scenario(session: Session) -> None:
-        session.receive(frame(METADATA, b"1"))
-        session.connection.connection_lost(None)
-        await asyncio.sleep(0)
-        assert session.server.waiting[0].cancelled()
-        assert session.server.open == 0
-
-    run(scenario)
+async def test_a_lost_connection_cancels_what_waits() -> None:
+    session = Session()
+    session.receive(frame(METADATA, b"1"))
+    session.connection.connection_lost(None)
+    await asyncio.sleep(0)
+    assert session.server.waiting[0].cancelled()
+    assert session.server.open == 0
 
 
-def test_a_refused_connection_is_closed() -> None:
-    async def scenario(session: Session) -> None:
-        server = Server()
-        server.accepts = False
-        transport = Transport()
-        Connection(server, "PLAINTEXT").connection_made(transport)
-        assert transport.is_closed
-
-    run(scenario)
+async def test_a_refused_connection_is_closed() -> None:
+    server = Server()
+    server.accepts = False
+    transport = Transport()
+    Connection(server, "PLAINTEXT").connection_made(transport)
+    assert transport.is_closed
 
 
-def test_above_the_limit_of_held_bytes_nothing_more_is_read() -> None:
-    async def scenario(_: Session) -> None:
-        server = Server(max_held_bytes=100)
-        first, second = Session(server), Session(server)
-        first.receive(frame(METADATA, b"x" * 200))
-        second.receive(frame(METADATA, b"small"))
-        assert len(server.frames) == 2
-        assert not second.transport.is_reading
-        await first.answer(0, b"done")
-        assert second.transport.is_reading
-        await second.answer(1, b"done")
-        assert server.limits.held_bytes == 0
-
-    run(scenario)
+async def test_above_the_limit_of_held_bytes_nothing_more_is_read() -> None:
+    server = Server(max_held_bytes=100)
+    first, second = Session(server), Session(server)
+    first.receive(frame(METADATA, b"x" * 200))
+    second.receive(frame(METADATA, b"small"))
+    assert len(server.frames) == 2
+    assert not second.transport.is_reading
+    await first.answer(0, b"done")
+    assert second.transport.is_reading
+    await second.answer(1, b"done")
+    assert server.limits.held_bytes == 0
 
 
-def test_a_large_frame_is_begun_only_while_there_is_room_and_then_comes_to_its_end() -> None:
-    async def scenario(_: Session) -> None:
-        server = Server(max_held_bytes=1000)
-        first, second = Session(server), Session(server)
-        large = frame(METADATA, b"y" * 300_000)
-        first.receive(large[:100_000])
-        assert first.transport.is_reading
-        second.receive(large[:10_000])
-        assert not second.transport.is_reading
-        first.receive(large[100_000:])
-        assert len(server.frames) == 1
-        await first.answer(0, b"done")
-        assert second.transport.is_reading
-        second.connection.connection_lost(None)
-        assert server.limits.held_bytes == 0
-
-    run(scenario)
+async def test_a_large_frame_is_begun_only_while_there_is_room_and_then_comes_to_its_end() -> None:
+    server = Server(max_held_bytes=1000)
+    first, second = Session(server), Session(server)
+    large = frame(METADATA, b"y" * 300_000)
+    first.receive(large[:100_000])
+    assert first.transport.is_reading
+    second.receive(large[:10_000])
+    assert not second.transport.is_reading
+    first.receive(large[100_000:])
+    assert len(server.frames) == 1
+    await first.answer(0, b"done")
+    assert second.transport.is_reading
+    second.connection.connection_lost(None)
+    assert server.limits.held_bytes == 0
 
 
-def test_a_lost_connection_gives_back_what_it_held() -> None:
-    async def scenario(session: Session) -> None:
-        session.receive(frame(PRODUCE, b"1") + frame(METADATA, b"2"))
-        session.receive((frame(METADATA, b"z" * 100_000))[:5_000])
-        session.connection.connection_lost(None)
-        assert session.server.limits.held_bytes > 0, "the produce request is being worked on"
-        session.server.waiting[0].set_result(None)
-        await asyncio.sleep(0)
-        assert session.server.limits.held_bytes == 0
-
-    run(scenario)
+async def test_a_lost_connection_gives_back_what_it_held() -> None:
+    session = Session()
+    session.receive(frame(PRODUCE, b"1") + frame(METADATA, b"2"))
+    session.receive((frame(METADATA, b"z" * 100_000))[:5_000])
+    session.connection.connection_lost(None)
+    assert session.server.limits.held_bytes > 0, "the produce request is being worked on"
+    session.server.waiting[0].set_result(None)
+    await asyncio.sleep(0)
+    assert session.server.limits.held_bytes == 0
 
 
-def test_a_request_that_must_be_alone_is_not_overtaken() -> None:
-    async def scenario(session: Session) -> None:
-        session.server.is_alone = True
-        session.receive(frame(PRODUCE, b"1") + frame(PRODUCE, b"2"))
-        assert len(session.server.frames) == 1
-        await session.answer(0, b"one")
-        assert len(session.server.frames) == 2
-
-    run(scenario)
+async def test_a_request_that_must_be_alone_is_not_overtaken() -> None:
+    session = Session()
+    session.server.is_alone = True
+    session.receive(frame(PRODUCE, b"1") + frame(PRODUCE, b"2"))
+    assert len(session.server.frames) == 1
+    await session.answer(0, b"one")
+    assert len(session.server.frames) == 2
 
 
-def test_a_peer_that_does_not_read_is_idle_unless_it_reads_slowly() -> None:
-    async def scenario(session: Session) -> None:
-        session.server.answers_at_once = True
-        connection, limits = session.connection, session.server.limits
-        session.transport.unsent_bytes = 50_000
-        connection.pause_writing()
-        session.receive(frame(METADATA, b"1"))
-        assert limits.unsent.total_bytes == 50_000
-        connection.last_active_s = 0.0
-        assert connection.is_idle_since(10.0)
-        session.transport.unsent_bytes = 40_000
-        assert not connection.is_idle_since(asyncio.get_running_loop().time() - 1)
-        assert limits.unsent.total_bytes == 40_000
-        session.transport.unsent_bytes = 0
-        connection.resume_writing()
-        assert limits.unsent.total_bytes == 0
-
-    run(scenario)
+async def test_a_peer_that_does_not_read_is_idle_unless_it_reads_slowly() -> None:
+    session = Session()
+    session.server.answers_at_once = True
+    connection, limits = session.connection, session.server.limits
+    session.transport.unsent_bytes = 50_000
+    connection.pause_writing()
+    session.receive(frame(METADATA, b"1"))
+    assert limits.unsent.total_bytes == 50_000
+    connection.last_active_s = 0.0
+    assert connection.is_idle_since(10.0)
+    session.transport.unsent_bytes = 40_000
+    assert not connection.is_idle_since(asyncio.get_running_loop().time() - 1)
+    assert limits.unsent.total_bytes == 40_000
+    session.transport.unsent_bytes = 0
+    connection.resume_writing()
+    assert limits.unsent.total_bytes == 0

@@ -1,12 +1,11 @@
 """The buffers of accepted connections."""
 
-import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.config.node_properties import COMBINED
+from node_properties import COMBINED
 
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.machine import LocalMachine
@@ -46,9 +45,9 @@ def test_connections_inherit_them() -> None:
         assert 40_000 <= own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 80_000
 
 
-def test_a_bound_listener_has_them_before_it_is_opened() -> None:
+async def test_a_bound_listener_has_them_before_it_is_opened() -> None:
     listener = Listener("PLAINTEXT", "127.0.0.1", 0, {})
-    asyncio.run(bind(listener, LocalMachine().listen, SocketBuffers(30_000, 0)))
+    await bind(listener, LocalMachine().listen, SocketBuffers(30_000, 0))
     listening = listener.socket
     try:
         assert 30_000 <= listening.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 60_000

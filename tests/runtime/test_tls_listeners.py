@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 from certificates import Certified, certified
-from tests.runtime.node_harness import (
+from node_harness import (
     Client,
     Home,
     batch_of,
     records_in,
-    run,
     running,
 )
 
@@ -92,27 +91,24 @@ def principals(node: Node) -> list[str]:
     return [connection.principal for server in servers for connection in server._connections]
 
 
-def test_records_go_through_a_tls_listener_and_the_client_is_who_its_certificate_says(
+async def test_records_go_through_a_tls_listener_and_the_client_is_who_its_certificate_says(
     tmp_path: Path,
 ) -> None:
     value = os.urandom(300_000)
     home = secured_home(tmp_path).format()
 
-    async def scenario() -> None:
-        async with running(home) as node:
-            context = client_side(certified("alice"), tmp_path)
-            async with secured(node, context) as (client, _):
-                await client.create_topic("t")
-                assert (await client.produce("t", 0, batch_of(value))).error_code == 0
-                # From the file, where a listener without TLS would use sendfile.
-                fetched = await client.fetch("t", 0, 0)
-                assert [record.value for record in records_in(fetched.records)] == [value]
-                assert principals(node) == ["User:CN=alice"]
-            async with secured(node, client_side()) as (client, _):
-                await client.ask(ApiVersionsRequest(), version=0)
-                assert "User:ANONYMOUS" in principals(node)
-
-    run(scenario)
+    async with running(home) as node:
+        context = client_side(certified("alice"), tmp_path)
+        async with secured(node, context) as (client, _):
+            await client.create_topic("t")
+            assert (await client.produce("t", 0, batch_of(value))).error_code == 0
+            # From the file, where a listener without TLS would use sendfile.
+            fetched = await client.fetch("t", 0, 0)
+            assert [record.value for record in records_in(fetched.records)] == [value]
+            assert principals(node) == ["User:CN=alice"]
+        async with secured(node, client_side()) as (client, _):
+            await client.ask(ApiVersionsRequest(), version=0)
+            assert "User:ANONYMOUS" in principals(node)
 
 
 def alter(values: dict[str, str]) -> IncrementalAlterConfigsRequest:
@@ -131,56 +127,50 @@ async def shown_name(node: Node) -> str:
         return shown
 
 
-def test_a_changed_configuration_renews_the_key_and_a_bad_one_leaves_the_present(
+async def test_a_changed_configuration_renews_the_key_and_a_bad_one_leaves_the_present(
     tmp_path: Path,
 ) -> None:
     home = secured_home(tmp_path, ssl_allow_dn_changes="true").format()
 
-    async def scenario() -> None:
-        async with running(home) as node, secured(node, client_side()) as (client, shown):
-            assert shown == "broker"
-            bad = {"ssl.keystore.location": str(tmp_path / "none.pem")}
-            refused = (await client.ask(alter(bad))).responses[0]
-            assert refused.error_code == 42
-            assert "listener SECURE: ssl.keystore.location" in refused.error_message
-            assert "cannot be read" in refused.error_message
-            fewer = stores(certified("renewed"), tmp_path, "fewer")
-            refused = (await client.ask(alter(fewer))).responses[0]
-            assert "lacks 1 of the alternative names" in refused.error_message
-            assert await shown_name(node) == "broker"
-            renewed = stores(certified("renewed", hosts=HOSTS), tmp_path, "renewed")
-            assert (await client.ask(alter(renewed))).responses[0].error_code == 0
-            while await shown_name(node) != "renewed":  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            # The connection of before goes on, and so does the other listener with its key.
-            await client.ask(ApiVersionsRequest(), version=0)
-
-    run(scenario)
+    async with running(home) as node, secured(node, client_side()) as (client, shown):
+        assert shown == "broker"
+        bad = {"ssl.keystore.location": str(tmp_path / "none.pem")}
+        refused = (await client.ask(alter(bad))).responses[0]
+        assert refused.error_code == 42
+        assert "listener SECURE: ssl.keystore.location" in refused.error_message
+        assert "cannot be read" in refused.error_message
+        fewer = stores(certified("renewed"), tmp_path, "fewer")
+        refused = (await client.ask(alter(fewer))).responses[0]
+        assert "lacks 1 of the alternative names" in refused.error_message
+        assert await shown_name(node) == "broker"
+        renewed = stores(certified("renewed", hosts=HOSTS), tmp_path, "renewed")
+        assert (await client.ask(alter(renewed))).responses[0].error_code == 0
+        while await shown_name(node) != "renewed":  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        # The connection of before goes on, and so does the other listener with its key.
+        await client.ask(ApiVersionsRequest(), version=0)
 
 
-def test_a_changed_file_renews_the_key_and_a_bad_one_leaves_the_present(
+async def test_a_changed_file_renews_the_key_and_a_bad_one_leaves_the_present(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = secured_home(tmp_path).format()
 
-    async def scenario() -> None:
-        async with running(home) as node, secured(node, client_side()) as (client, _):
-            assert node.tls is not None
-            before = node.tls._listeners["SECURE"].loaded.key.certificate
-            (tmp_path / "server.pem").write_text("-----BEGIN CERTIFICATE-----\nx\n")
-            for _ in range(2):
-                await node.tls.renew(may_rename=False)
-            assert await shown_name(node) == "broker"
-            certified("other", hosts=HOSTS).write(tmp_path, "server")
+    async with running(home) as node, secured(node, client_side()) as (client, _):
+        assert node.tls is not None
+        before = node.tls._listeners["SECURE"].loaded.key.certificate
+        (tmp_path / "server.pem").write_text("-----BEGIN CERTIFICATE-----\nx\n")
+        for _ in range(2):
             await node.tls.renew(may_rename=False)
-            assert await shown_name(node) == "broker"
-            certified("broker", hosts=HOSTS, days=30).write(tmp_path, "server")
-            await node.tls.renew(may_rename=False)
-            assert await shown_name(node) == "broker"
-            assert node.tls._listeners["SECURE"].loaded.key.certificate != before
-            await client.ask(ApiVersionsRequest(), version=0)
-
-    run(scenario)
+        assert await shown_name(node) == "broker"
+        certified("other", hosts=HOSTS).write(tmp_path, "server")
+        await node.tls.renew(may_rename=False)
+        assert await shown_name(node) == "broker"
+        certified("broker", hosts=HOSTS, days=30).write(tmp_path, "server")
+        await node.tls.renew(may_rename=False)
+        assert await shown_name(node) == "broker"
+        assert node.tls._listeners["SECURE"].loaded.key.certificate != before
+        await client.ask(ApiVersionsRequest(), version=0)
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     secure = [text for text in errors if "listener SECURE" in text]
     assert len(secure) == 2
@@ -188,7 +178,7 @@ def test_a_changed_file_renews_the_key_and_a_bad_one_leaves_the_present(
     assert "is for CN=other, the present one for CN=broker" in secure[1]
 
 
-def test_a_renewed_file_that_cannot_be_read_at_first_is_tried_again(
+async def test_a_renewed_file_that_cannot_be_read_at_first_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = NodeConfig.from_properties(secured_home(tmp_path).properties)
@@ -196,45 +186,39 @@ def test_a_renewed_file_that_cannot_be_read_at_first_is_tried_again(
     def refuse(path: str) -> bytes:
         raise PermissionError(13, "Permission denied", path)
 
-    async def scenario() -> None:
-        tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
-        listener = tls._listeners["SECURE"]
-        before = listener.loaded
-        certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
-        with monkeypatch.context() as patch:
-            patch.setattr(stores_module, "read_small_file", refuse)
-            await tls.renew(may_rename=False)
-            patch.setattr(renewable_tls_module, "_RETRY_S", 0.0)
-            await tls.renew(may_rename=False)  # which was not due
-            (tmp_path / "server.pem").chmod(0o600)
-            await tls.renew(may_rename=False)
-        assert listener.loaded is before
+    tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
+    listener = tls._listeners["SECURE"]
+    before = listener.loaded
+    certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
+    with monkeypatch.context() as patch:
+        patch.setattr(stores_module, "read_small_file", refuse)
         await tls.renew(may_rename=False)
-        assert listener.loaded is not before
-
-    run(scenario)
+        patch.setattr(renewable_tls_module, "_RETRY_S", 0.0)
+        await tls.renew(may_rename=False)  # which was not due
+        (tmp_path / "server.pem").chmod(0o600)
+        await tls.renew(may_rename=False)
+    assert listener.loaded is before
+    await tls.renew(may_rename=False)
+    assert listener.loaded is not before
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert len([text for text in errors if "SECURE" in text and "Permission denied" in text]) == 1
 
 
-def test_a_client_without_tls_is_named_in_the_log_once(
+async def test_a_client_without_tls_is_named_in_the_log_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = secured_home(tmp_path).format()
 
-    async def scenario() -> None:
-        async with running(home) as node:
-            assert node.broker is not None
-            for _ in range(2):
-                port = node.broker.listeners[1].port
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(b"\x00\x00\x00\x20\x00\x12\x00\x03\x00\x00\x00\x01")
-                with_alert = await reader.read()
-                assert with_alert[:1] in (b"", b"\x15")
-                writer.close()
-            assert node._metrics.failed_authentications == 2
-
-    run(scenario)
+    async with running(home) as node:
+        assert node.broker is not None
+        for _ in range(2):
+            port = node.broker.listeners[1].port
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"\x00\x00\x00\x20\x00\x12\x00\x03\x00\x00\x00\x01")
+            with_alert = await reader.read()
+            assert with_alert[:1] in (b"", b"\x15")
+            writer.close()
+        assert node._metrics.failed_authentications == 2
     lines = [r.getMessage() for r in caplog.records if "no TLS with" in r.getMessage()]
     assert lines == [
         "listener SECURE: no TLS with the client at 127.0.0.1: it does not speak TLS: its "
@@ -242,37 +226,31 @@ def test_a_client_without_tls_is_named_in_the_log_once(
     ]
 
 
-def test_a_tls_client_at_a_listener_without_tls_is_named_in_the_log_once(
+async def test_a_tls_client_at_a_listener_without_tls_is_named_in_the_log_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = secured_home(tmp_path).format()
 
-    async def scenario() -> None:
-        async with running(home) as node:
-            for _ in range(2):
-                with pytest.raises(OSError, match=r".*"):
-                    async with secured(node, client_side(), listener=0):
-                        raise AssertionError("the handshake was done")
-
-    run(scenario)
+    async with running(home) as node:
+        for _ in range(2):
+            with pytest.raises(OSError, match=r".*"):
+                async with secured(node, client_side(), listener=0):
+                    raise AssertionError("the handshake was done")
     lines = [r.getMessage() for r in caplog.records if "closing the" in r.getMessage()]
     assert len(lines) == 1
     assert "the peer speaks TLS, but this side does not: check security.protocol" in lines[0]
 
 
-def trouble(folder: Path, changes: dict[str, str | None]) -> str:
+async def trouble(folder: Path, changes: dict[str, str | None]) -> str:
     """Return why a node with these keys does not start; None removes a key."""
     home = secured_home(folder)
     merged = {**home.properties, **changes}
     properties = {key: value for key, value in merged.items() if value is not None}
 
-    async def scenario() -> None:
+    with pytest.raises(ConfigError) as raised:
         TlsListeners(
             NodeConfig.from_properties(properties, must_run=True), lambda: NOW_MS, RequestMetrics()
         )
-
-    with pytest.raises(ConfigError) as raised:
-        run(scenario)
     assert "PRIVATE KEY" not in str(raised.value)
     return str(raised.value)
 
@@ -300,13 +278,13 @@ def trouble(folder: Path, changes: dict[str, str | None]) -> str:
         ),
     ],
 )
-def test_a_node_whose_tls_cannot_work_does_not_start(
+async def test_a_node_whose_tls_cannot_work_does_not_start(
     tmp_path: Path, changes: dict[str, str | None], words: str
 ) -> None:
-    assert words in trouble(tmp_path, changes)
+    assert words in await trouble(tmp_path, changes)
 
 
-def test_a_java_key_store_is_answered_with_the_line_that_converts_it(tmp_path: Path) -> None:
+async def test_a_java_key_store_is_answered_with_the_line_that_converts_it(tmp_path: Path) -> None:
     store = tmp_path / "server.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     keys = {
@@ -314,17 +292,17 @@ def test_a_java_key_store_is_answered_with_the_line_that_converts_it(tmp_path: P
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": "x",
     }
-    assert f"`keytool -importkeystore -srckeystore {store}" in trouble(tmp_path, keys)
+    assert f"`keytool -importkeystore -srckeystore {store}" in await trouble(tmp_path, keys)
 
 
-def test_a_key_that_does_not_belong_to_its_certificate_is_refused(tmp_path: Path) -> None:
+async def test_a_key_that_does_not_belong_to_its_certificate_is_refused(tmp_path: Path) -> None:
     own, other = certified("broker"), certified("broker")
     keys = {
         "ssl.keystore.location": None,
         "ssl.keystore.key": own.key_pem(),
         "ssl.keystore.certificate.chain": other.certificate_pem,
     }
-    text = trouble(tmp_path, keys)
+    text = await trouble(tmp_path, keys)
     assert "the private key does not belong to the first certificate" in text
 
 
@@ -340,48 +318,42 @@ def between_brokers(folder: Path, trusted: Certified) -> dict[str, str | None]:
     }
 
 
-def test_brokers_that_would_refuse_each_other_do_not_start(tmp_path: Path) -> None:
+async def test_brokers_that_would_refuse_each_other_do_not_start(tmp_path: Path) -> None:
     keys = between_brokers(tmp_path, certified("stranger", authority="stranger"))
-    assert "listener SECURE: brokers with these keys would refuse each other" in trouble(
+    assert "listener SECURE: brokers with these keys would refuse each other" in await trouble(
         tmp_path, keys
     )
 
 
-def test_a_certificate_that_other_brokers_do_not_trust_yet_is_not_used(
+async def test_a_certificate_that_other_brokers_do_not_trust_yet_is_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = between_brokers(tmp_path, certified("broker"))
     merged = {**secured_home(tmp_path).properties, **keys}
     config = NodeConfig.from_properties({k: v for k, v in merged.items() if v is not None})
 
-    async def scenario() -> None:
-        tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
-        before = tls._listeners["SECURE"].loaded
-        certified("broker", hosts=HOSTS, authority="stranger").write(tmp_path, "server")
-        await tls.renew(may_rename=False)
-        assert tls._listeners["SECURE"].loaded is before
-        certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
-        await tls.renew(may_rename=False)
-        assert tls._listeners["SECURE"].loaded is not before
-
-    run(scenario)
+    tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
+    before = tls._listeners["SECURE"].loaded
+    certified("broker", hosts=HOSTS, authority="stranger").write(tmp_path, "server")
+    await tls.renew(may_rename=False)
+    assert tls._listeners["SECURE"].loaded is before
+    certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
+    await tls.renew(may_rename=False)
+    assert tls._listeners["SECURE"].loaded is not before
     assert "brokers with these keys would refuse each other" in caplog.text
 
 
-def test_an_expired_certificate_is_warned_about(
+async def test_an_expired_certificate_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = secured_home(tmp_path)
     expired = stores(certified("old", hosts=HOSTS, days=-2), tmp_path, "old")
 
-    async def scenario() -> None:
-        TlsListeners(
-            NodeConfig.from_properties({**home.properties, **expired}),
-            lambda: NOW_MS,
-            RequestMetrics(),
-        )
-
-    run(scenario)
+    TlsListeners(
+        NodeConfig.from_properties({**home.properties, **expired}),
+        lambda: NOW_MS,
+        RequestMetrics(),
+    )
     assert "listener SECURE: the certificate of CN=old has expired on 20" in caplog.text
 
 
@@ -399,36 +371,30 @@ def test_only_its_own_key_asks_clients_of_a_sasl_listener_for_certificates(tmp_p
     assert asks == [ClientAuth.NONE, ClientAuth.REQUIRED]
 
 
-def test_a_store_that_cannot_be_opened_in_time_stops_no_other_work(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_be_opened_in_time_stops_no_other_work(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.pem")
     home = secured_home(tmp_path).format()
 
-    async def scenario() -> None:
-        async with running(home) as node, secured(node, client_side()) as (client, _):
-            for _ in range(40):  # more than the event loop's executor has threads
-                named = {"ssl.keystore.location": str(tmp_path / "fifo.pem")}
-                refused = (await client.ask(alter(named))).responses[0]
-                assert "It is not a regular file" in refused.error_message
-
-    run(scenario)
+    async with running(home) as node, secured(node, client_side()) as (client, _):
+        for _ in range(40):  # more than the event loop's executor has threads
+            named = {"ssl.keystore.location": str(tmp_path / "fifo.pem")}
+            refused = (await client.ask(alter(named))).responses[0]
+            assert "It is not a regular file" in refused.error_message
 
 
-def test_a_file_system_that_hangs_is_named_and_the_present_key_stays(
+async def test_a_file_system_that_hangs_is_named_and_the_present_key_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = NodeConfig.from_properties(secured_home(tmp_path).properties)
     answers = threading.Event()
 
-    async def scenario() -> None:
-        tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
-        before = tls._listeners["SECURE"].loaded
-        for each in tls._all:
-            each._reads._limit_s = 0.01
-        monkeypatch.setattr(tls_source_module, "store_stamp", lambda path: answers.wait())
-        for _ in range(3):
-            await tls.renew(may_rename=False)
-        assert tls._listeners["SECURE"].loaded is before
-
-    run(scenario)
+    tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
+    before = tls._listeners["SECURE"].loaded
+    for tls_context in tls._all:
+        tls_context._reads._limit_s = 0.01
+    monkeypatch.setattr(tls_source_module, "store_stamp", lambda path: answers.wait())
+    for _ in range(3):
+        await tls.renew(may_rename=False)
+    assert tls._listeners["SECURE"].loaded is before
     answers.set()
     assert "listener SECURE: its key store and trust store: not read after 0.01 s" in caplog.text

@@ -1,7 +1,8 @@
 """Questions to coordinators about transactions: what is sent, and what an answer means."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -97,49 +98,45 @@ class Coordinators:
         return [
             [
                 (
-                    each.transactional_id,
-                    each.producer_epoch,
-                    each.verify_only,
-                    [(topic.name, topic.partitions) for topic in each.topics],
+                    transaction.transactional_id,
+                    transaction.producer_epoch,
+                    transaction.verify_only,
+                    [(topic.name, topic.partitions) for topic in transaction.topics],
                 )
-                for each in request.transactions
+                for transaction in request.transactions
             ]
             for _, request in self.requests
         ]
 
 
-def run(story: Callable[[Coordinators], Any], leaders: Sequence[Sequence[int]] = ((2,),)) -> None:
-    async def scenario() -> None:
-        coordinators = Coordinators()
-        if leaders:
-            coordinators.cluster.create(TRANSACTIONS_TOPIC, *leaders)
-        await story(coordinators)
-        await coordinators.questions.stop()
-        assert coordinators.is_closed
+@asynccontextmanager
+async def started_coordinators(
+    leaders: Sequence[Sequence[int]] = ((2,),),
+) -> AsyncIterator[Coordinators]:
+    coordinators = Coordinators()
+    if leaders:
+        coordinators.cluster.create(TRANSACTIONS_TOPIC, *leaders)
+    yield coordinators
+    await coordinators.questions.stop()
+    assert coordinators.is_closed
 
-    asyncio.run(scenario())
 
-
-def test_the_broker_that_leads_the_partition_of_the_id_is_asked() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_the_broker_that_leads_the_partition_of_the_id_is_asked() -> None:
+    async with started_coordinators() as c:
         assert await c.ask(A, B) == {A: ErrorCode.NONE, B: ErrorCode.NONE}
         assert [destination for destination, _ in c.requests] == [Destination(2, "host2", 9092)]
         assert c.sent() == [[("copy", 0, True, [("a", [0]), ("b", [3])])]]
 
-    run(story)
 
-
-def test_this_broker_itself_may_be_asked() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_this_broker_itself_may_be_asked() -> None:
+    async with started_coordinators([(1,)]) as c:
         await c.ask(A, adds=True)
         assert [destination.id for destination, _ in c.requests] == [1]
-        assert [each.verify_only for each in c.requests[0][1].transactions] == [False]
-
-    run(story, [(1,)])
+        assert [transaction.verify_only for transaction in c.requests[0][1].transactions] == [False]
 
 
-def test_without_a_coordinator_nobody_is_asked() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_without_a_coordinator_nobody_is_asked() -> None:
+    async with started_coordinators([]) as c:
         expected = {A: ErrorCode.COORDINATOR_NOT_AVAILABLE}
         assert await c.ask(A) == expected
         c.cluster.create(TRANSACTIONS_TOPIC, (2,))
@@ -147,11 +144,9 @@ def test_without_a_coordinator_nobody_is_asked() -> None:
         assert await c.ask(A) == expected
         assert c.requests == []
 
-    run(story, [])
 
-
-def test_questions_during_a_request_are_sent_together() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_questions_during_a_request_are_sent_together() -> None:
+    async with started_coordinators() as c:
         c.gate = asyncio.Event()
         first = c.start(A)
         await asyncio.sleep(0)
@@ -164,10 +159,8 @@ def test_questions_during_a_request_are_sent_together() -> None:
             {A: ErrorCode.NONE},
             {B: ErrorCode.NONE},
         ]
-        assert [[each[0] for each in request] for request in c.sent()] == [["copy"], ["x", "y"]]
+        assert [[item[0] for item in request] for request in c.sent()] == [["copy"], ["x", "y"]]
         assert c.sent()[1][0] == ("x", 0, True, [("a", [0]), ("b", [3])])
-
-    run(story)
 
 
 @pytest.mark.parametrize(
@@ -177,10 +170,10 @@ def test_questions_during_a_request_are_sent_together() -> None:
         ((2, 1), ("NONE", "INVALID_PRODUCER_EPOCH")),
     ],
 )
-def test_of_two_epochs_that_wait_the_lower_one_is_fenced(
+async def test_of_two_epochs_that_wait_the_lower_one_is_fenced(
     epochs: tuple[int, int], codes: tuple[str, str]
 ) -> None:
-    async def story(c: Coordinators) -> None:
+    async with started_coordinators() as c:
         c.gate = asyncio.Event()
         c.start(A, name="other")
         await asyncio.sleep(0)
@@ -189,11 +182,9 @@ def test_of_two_epochs_that_wait_the_lower_one_is_fenced(
         c.gate.set()
         assert tuple([(await task)[A].name for task in tasks]) == codes
 
-    run(story)
 
-
-def test_to_add_and_to_verify_are_two_questions() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_to_add_and_to_verify_are_two_questions() -> None:
+    async with started_coordinators() as c:
         c.gate = asyncio.Event()
         c.start(A, name="other")
         await asyncio.sleep(0)
@@ -202,18 +193,14 @@ def test_to_add_and_to_verify_are_two_questions() -> None:
         c.gate.set()
         assert [(await task)[A].name for task in tasks] == ["NETWORK_EXCEPTION", "NONE"]
 
-    run(story)
 
-
-def test_a_fenced_producer_is_told_as_an_old_epoch() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_a_fenced_producer_is_told_as_an_old_epoch() -> None:
+    async with started_coordinators() as c:
         c.codes = {A: ErrorCode.PRODUCER_FENCED, B: ErrorCode.TRANSACTION_ABORTABLE}
         assert await c.ask(A, B) == {
             A: ErrorCode.INVALID_PRODUCER_EPOCH,
             B: ErrorCode.TRANSACTION_ABORTABLE,
         }
-
-    run(story)
 
 
 @pytest.mark.parametrize(
@@ -223,16 +210,14 @@ def test_a_fenced_producer_is_told_as_an_old_epoch() -> None:
         ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"),
     ],
 )
-def test_a_refused_request_is_the_answer_for_all(refusal: str, told: str) -> None:
-    async def story(c: Coordinators) -> None:
+async def test_a_refused_request_is_the_answer_for_all(refusal: str, told: str) -> None:
+    async with started_coordinators() as c:
         c.refusal = ErrorCode[refusal]
         assert await c.ask(A, B) == dict.fromkeys((A, B), ErrorCode[told])
 
-    run(story)
 
-
-def test_a_broker_that_does_not_answer_is_a_network_error() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_a_broker_that_does_not_answer_is_a_network_error() -> None:
+    async with started_coordinators() as c:
         c.failure = PeerUnavailable("gone")
         assert await c.ask(A) == {A: ErrorCode.NETWORK_EXCEPTION}
         c.failure, c.is_silent = None, True
@@ -240,19 +225,15 @@ def test_a_broker_that_does_not_answer_is_a_network_error() -> None:
         c.is_silent = False
         assert await c.ask(A) == {A: ErrorCode.NONE}
 
-    run(story)
 
-
-def test_a_broker_that_knows_no_verification_is_not_needed() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_a_broker_that_knows_no_verification_is_not_needed() -> None:
+    async with started_coordinators() as c:
         c.failure = PeerLacksVersion("too old")
         assert await c.ask(A) == {A: ErrorCode.NONE}
 
-    run(story)
 
-
-def test_what_waits_at_the_end_gets_an_answer() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_pending_requests_are_answered_on_shutdown() -> None:
+    async with started_coordinators() as c:
         c.gate = asyncio.Event()
         tasks = [c.start(A)]
         await asyncio.sleep(0)
@@ -262,11 +243,9 @@ def test_what_waits_at_the_end_gets_an_answer() -> None:
         codes = [(await task)[A] for task in tasks]
         assert codes == [ErrorCode.NETWORK_EXCEPTION] * 2
 
-    run(story)
 
-
-def test_an_unexpected_failure_leaves_no_question_without_an_answer() -> None:
-    async def story(c: Coordinators) -> None:
+async def test_an_unexpected_failure_leaves_no_question_without_an_answer() -> None:
+    async with started_coordinators() as c:
         c.gate = asyncio.Event()
         c.failure = RuntimeError("unexpected")
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
@@ -278,5 +257,3 @@ def test_an_unexpected_failure_leaves_no_question_without_an_answer() -> None:
         c.gate.set()
         answers = await asyncio.wait_for(asyncio.gather(first, second), 5)
         assert answers == [{A: ErrorCode.NETWORK_EXCEPTION}] * 2
-
-    run(story)

@@ -24,10 +24,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 from directory_harness import fail, registered, replicas_in
-from node_harness import Home, connected, run, running
+from node_harness import Home, connected, running
 
 from spindle.common.errors import ErrorCode
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alter_disks import DirectoryAction
 from spindle.runtime.node import Node
 
 TOPIC = "t"
@@ -111,16 +111,16 @@ def read_committed(bootstrap: str, partitions: Iterable[int]) -> dict[int, list[
     )
     left = set(partitions)
     consumer.assign([TopicPartition(TOPIC, n, OFFSET_BEGINNING) for n in left])
-    found: dict[int, list[int]] = defaultdict(list)
+    result: dict[int, list[int]] = defaultdict(list)
     while left:
         message = consumer.poll(TIMEOUT_S)
         assert message is not None, left
         if message.error() is None:
-            found[message.partition()].append(int(message.value()))
+            result[message.partition()].append(int(message.value()))
         else:
             left.discard(message.partition())
     consumer.close()
-    return found
+    return result
 
 
 def are_stable(nodes: Sequence[Node]) -> bool:
@@ -136,7 +136,7 @@ def are_stable(nodes: Sequence[Node]) -> bool:
     return all(log.last_stable_offset == log.log_end_offset for log in logs)
 
 
-def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path) -> None:
+async def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path) -> None:
     homes = cluster_homes(
         tmp_path,
         [COMBINED] * 3,
@@ -144,35 +144,32 @@ def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path) -> N
         transaction_state_log_num_partitions="4",
     )
 
-    async def scenario() -> None:
-        async with running_cluster(homes) as nodes:
-            first, victim = nodes[0], nodes[1]
-            assert victim.broker is not None
-            await create_replicated_topic(first, TOPIC, PARTITIONS)
-            bootstrap = bootstrap_of(*nodes)
-            writer = await asyncio.to_thread(Writer, bootstrap)
-            path = homes[1].directories[1]
-            try:
-                await writer.more()
-                await eventually(lambda: in_sync(first))
-                assert replicas_in(victim, path)
-                fail(victim, path)
-                await eventually(lambda: len(registered(first, 2)) == 1)
-                await writer.more()
-                await victim.broker.directory_changes.change(DirectoryAction.READMIT, str(path))
-                await eventually(lambda: in_sync(first))
-                await writer.more()
-            finally:
-                await writer.stop()
-            assert writer.aborted
-            await eventually(lambda: are_stable(nodes))
-            read = await asyncio.to_thread(read_committed, bootstrap, range(PARTITIONS))
-            assert read == dict.fromkeys(range(PARTITIONS), writer.committed)
-
-    run(scenario)
+    async with running_cluster(homes) as nodes:
+        first, victim = nodes[0], nodes[1]
+        assert victim.broker is not None
+        await create_replicated_topic(first, TOPIC, PARTITIONS)
+        bootstrap = bootstrap_of(*nodes)
+        writer = await asyncio.to_thread(Writer, bootstrap)
+        path = homes[1].directories[1]
+        try:
+            await writer.more()
+            await eventually(lambda: in_sync(first))
+            assert replicas_in(victim, path)
+            fail(victim, path)
+            await eventually(lambda: len(registered(first, 2)) == 1)
+            await writer.more()
+            await victim.broker.directory_changes.change(DirectoryAction.READMIT, str(path))
+            await eventually(lambda: in_sync(first))
+            await writer.more()
+        finally:
+            await writer.stop()
+        assert writer.aborted
+        await eventually(lambda: are_stable(nodes))
+        read = await asyncio.to_thread(read_committed, bootstrap, range(PARTITIONS))
+        assert read == dict.fromkeys(range(PARTITIONS), writer.committed)
 
 
-def test_an_open_transaction_moves_with_its_partition(tmp_path: Path) -> None:
+async def test_an_open_transaction_moves_with_its_partition(tmp_path: Path) -> None:
     home = Home(
         tmp_path,
         2,
@@ -186,41 +183,38 @@ def test_an_open_transaction_moves_with_its_partition(tmp_path: Path) -> None:
             producer.produce(TOPIC, str(value).encode(), partition=0)
         assert producer.flush(TIMEOUT_S) == 0
 
-    async def scenario() -> None:
-        async with running(home) as node, connected(node) as client:
-            assert node.broker is not None
-            await client.create_topic(TOPIC)
-            bootstrap = bootstrap_of(node)
-            first, second = [
-                await asyncio.to_thread(producer_of, bootstrap, name) for name in ("a", "b")
-            ]
-            first.begin_transaction()
-            await asyncio.to_thread(write, first, 1, 2)
-            await asyncio.to_thread(first.abort_transaction, TIMEOUT_S)
-            first.begin_transaction()
-            second.begin_transaction()
-            await asyncio.to_thread(write, first, 3)
-            await asyncio.to_thread(write, second, 4)
-            for _ in range(2):  # there and back: what moved once must move again
-                partition = node.broker.replicas.lookup(TOPIC, 0)
-                assert partition is not None
-                source = partition.directory
-                (target,) = [d for d in node.broker.replicas.directories if d is not source]
-                assert await node.broker.mover.alter(partition, target) is ErrorCode.NONE
-                await eventually(lambda p=partition, t=target: p.directory is t)
-                await asyncio.to_thread(write, first, 5)
-                await asyncio.to_thread(write, second, 6)
-                # Below the first open transaction there is only an aborted one.
-                assert not (await asyncio.to_thread(read_committed, bootstrap, [0]))[0]
-            await asyncio.to_thread(second.abort_transaction, TIMEOUT_S)
-            await asyncio.to_thread(first.commit_transaction, TIMEOUT_S)
+    async with running(home) as node, connected(node) as client:
+        assert node.broker is not None
+        await client.create_topic(TOPIC)
+        bootstrap = bootstrap_of(node)
+        first, second = [
+            await asyncio.to_thread(producer_of, bootstrap, name) for name in ("a", "b")
+        ]
+        first.begin_transaction()
+        await asyncio.to_thread(write, first, 1, 2)
+        await asyncio.to_thread(first.abort_transaction, TIMEOUT_S)
+        first.begin_transaction()
+        second.begin_transaction()
+        await asyncio.to_thread(write, first, 3)
+        await asyncio.to_thread(write, second, 4)
+        for _ in range(2):  # there and back: what moved once must move again
             partition = node.broker.replicas.lookup(TOPIC, 0)
             assert partition is not None
-            log = partition.log
-            await eventually(lambda: log.last_stable_offset == log.log_end_offset)
-            aborted = log.aborted_transactions(0, log.log_end_offset)
-            read = await asyncio.to_thread(read_committed, bootstrap, [0])
-        assert read[0] == [3, 5, 5]
-        assert len(aborted) == 2
-
-    run(scenario)
+            source = partition.directory
+            (target,) = [d for d in node.broker.replicas.directories if d is not source]
+            assert await node.broker.mover.alter(partition, target) is ErrorCode.NONE
+            await eventually(lambda p=partition, t=target: p.directory is t)
+            await asyncio.to_thread(write, first, 5)
+            await asyncio.to_thread(write, second, 6)
+            # Below the first open transaction there is only an aborted one.
+            assert not (await asyncio.to_thread(read_committed, bootstrap, [0]))[0]
+        await asyncio.to_thread(second.abort_transaction, TIMEOUT_S)
+        await asyncio.to_thread(first.commit_transaction, TIMEOUT_S)
+        partition = node.broker.replicas.lookup(TOPIC, 0)
+        assert partition is not None
+        log = partition.log
+        await eventually(lambda: log.last_stable_offset == log.log_end_offset)
+        aborted = log.aborted_transactions(0, log.log_end_offset)
+        read = await asyncio.to_thread(read_committed, bootstrap, [0])
+    assert read[0] == [3, 5, 5]
+    assert len(aborted) == 2

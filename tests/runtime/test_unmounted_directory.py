@@ -16,10 +16,10 @@ def mount_another(monkeypatch: pytest.MonkeyPatch, directory: str) -> None:
     true_stat = os.stat
 
     def stat(path: str) -> os.stat_result:
-        found = true_stat(path)
+        result = true_stat(path)
         if path != directory:
-            return found
-        values = list(found)
+            return result
+        values = list(result)
         values[2] += 1  # st_dev
         return os.stat_result(values)
 
@@ -49,6 +49,6 @@ def test_a_directory_on_another_file_system_fails_and_gets_no_files(
         "ESTALE because the directory is on another file system than before: its disk was "
         "unmounted, or another one was mounted over it"
     )
-    assert [each.name for each in tmp_path.iterdir()] == [".lock"]
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
     lock.release()
     use(files, path)

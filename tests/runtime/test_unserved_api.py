@@ -1,6 +1,5 @@
 """A request for an API that the listener does not serve: the log names the client."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,17 +24,14 @@ LIMITS = RequestLimits(
 )
 
 
-def test_the_refusal_of_an_unserved_api_names_api_listener_and_client_id() -> None:
-    async def dispatch() -> None:
-        listener = Listener("PLAINTEXT", "localhost", 0, {})
-        server = RequestServer(listener, limits=LIMITS, metrics=RequestMetrics())
-        connection = cast(Any, SimpleNamespace(listener="PLAINTEXT", sasl=None))
-        frame = request_prefix(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, 7, "orders")
-        with pytest.raises(
-            ProtocolViolation,
-            match=r"consumer_group_heartbeat is not served on listener PLAINTEXT "
-            r"\(client id 'orders'\)",
-        ):
-            server.dispatch(connection, frame)
-
-    asyncio.run(dispatch())
+async def test_the_refusal_of_an_unserved_api_names_api_listener_and_client_id() -> None:
+    listener = Listener("PLAINTEXT", "localhost", 0, {})
+    server = RequestServer(listener, limits=LIMITS, metrics=RequestMetrics())
+    connection = cast(Any, SimpleNamespace(listener="PLAINTEXT", sasl=None))
+    frame = request_prefix(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, 7, "orders")
+    with pytest.raises(
+        ProtocolViolation,
+        match=r"consumer_group_heartbeat is not served on listener PLAINTEXT "
+        r"\(client id 'orders'\)",
+    ):
+        server.dispatch(connection, frame)

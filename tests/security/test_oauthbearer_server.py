@@ -33,14 +33,14 @@ def answers(validate: ValidateToken, *messages: bytes) -> list[bytes] | LoggedIn
     """Return the messages of the server, or the login that ends the exchange."""
     exchange = oauthbearer_exchange(validate)
     next(exchange)
-    found = []
+    answers = []
     for message in messages:
         try:
-            found.append(exchange.send(message))
+            answers.append(exchange.send(message))
         except StopIteration as end:
             result: LoggedIn = end.value
             return result
-    return found
+    return answers
 
 
 def first(middle: str = "auth=Bearer abc.def-_~+/=\x01", header: str = "n,,") -> bytes:

@@ -25,16 +25,16 @@ from spindle.protocol.records.record import decode_records
 from spindle.replicas.partition import ACKS_ALL
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.serving.context import RequestContext
-from spindle.serving.fetch_memory import FetchMemory
+from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.handlers.fetch import fetch
 from spindle.serving.handlers.produce import produce
+from spindle.serving.produce_order import ProduceOrder
 from spindle.serving.producer_ids import ProducerIds
-from spindle.serving.producer_turns import ProducerTurns
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuotas
-from spindle.serving.refusal_log import RefusalLog
 from spindle.serving.services import BrokerServices
 from spindle.serving.traffic import Traffic
+from spindle.serving.unsupported_feature_log import RefusalLog
 
 FETCH_VERSION: Final = 17
 PRODUCE_VERSION: Final = 13
@@ -81,7 +81,7 @@ class ServingScenario(BrokerScenario):
             controller=_UNUSED,
             fetch_sessions=FetchSessionCache(10, lambda: next(ids)),
             producer_ids=ProducerIds(ME, _UNUSED, self.loop),
-            producer_turns=ProducerTurns(),
+            producer_turns=ProduceOrder(),
             groups=_UNUSED,
             transactions=_UNUSED,
             verification=_UNUSED,
@@ -175,8 +175,8 @@ class ServingScenario(BrokerScenario):
         """Return the one partition of the answer."""
         (topic,) = self.answer(token).responses
         (partition,) = topic.partition_responses
-        found: Produced = partition
-        return found
+        result: Produced = partition
+        return result
 
     def produce(self, *values: str, **options: Any) -> Produced:
         """Produce with an answer at once."""
@@ -257,8 +257,8 @@ class ServingScenario(BrokerScenario):
         """Return the one partition of the answer."""
         (topic,) = self.answer(token).responses
         (partition,) = topic.partitions
-        found: Fetched = partition
-        return found
+        result: Fetched = partition
+        return result
 
     def fetch(self, *offsets: int | tuple[str, int], **options: Any) -> Fetched:
         """Fetch without waiting."""

@@ -124,18 +124,18 @@ def describe(
     return result
 
 
-def test_a_resource_named_again_is_refused(services: BrokerServices) -> None:
+async def test_a_resource_named_again_is_refused(services: BrokerServices) -> None:
     asked = DescribeConfigsRequest.DescribeConfigsResource(resource_type=TOPIC, resource_name="t")
     request = DescribeConfigsRequest(resources=[asked, asked])
-    first, again = asyncio.run(describe_configs(services, context(), request)).results
+    first, again = (await describe_configs(services, context(), request)).results
     assert first.error_code == ErrorCode.NONE
     assert (again.error_code, again.configs) == (ErrorCode.INVALID_REQUEST, [])
 
 
 def test_a_topic(services: BrokerServices) -> None:
     result = describe(services, TOPIC, "t", "retention.ms", "max.message.bytes")
-    found = {c.name: (c.value, c.config_source, c.read_only) for c in result.configs}
-    assert found == {"retention.ms": ("77", 1, False), "max.message.bytes": ("3000", 2, False)}
+    actual = {c.name: (c.value, c.config_source, c.read_only) for c in result.configs}
+    assert actual == {"retention.ms": ("77", 1, False), "max.message.bytes": ("3000", 2, False)}
     assert result.configs[0].synonyms == []
     assert result.configs[0].documentation is None
 
@@ -182,7 +182,7 @@ def test_groups_and_client_metrics(services: BrokerServices) -> None:
         (99, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: 99"),
     ],
 )
-def test_what_cannot_be_described(
+def test_an_invalid_resource_cannot_be_described(
     services: BrokerServices, kind: int, name: str, code: ErrorCode, message: str
 ) -> None:
     result = describe(services, kind, name)
@@ -284,14 +284,14 @@ def test_no_file_is_looked_at_for_one_who_may_not_change_brokers(services: Broke
     assert looked_at == [{"message.max.bytes": "3000", key: "/etc/hosts"}]
 
 
-def test_the_older_api(services: BrokerServices) -> None:
+async def test_the_older_api(services: BrokerServices) -> None:
     def replaced(kind: int, name: str, key: str, value: str) -> Replaced:
         config = Replaced.AlterableConfig(name=key, value=value)
         return Replaced(resource_type=kind, resource_name=name, configs=[config])
 
     resources = [replaced(BROKER, "1", "node.id", "2"), replaced(TOPIC, "t", "retention.ms", "1")]
     request = AlterConfigsRequest(resources=resources, validate_only=True)
-    response = asyncio.run(alter_configs(services, context(33), request))
+    response = await alter_configs(services, context(33), request)
     assert [row.error_code for row in response.responses] == [
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,

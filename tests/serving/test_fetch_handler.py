@@ -25,8 +25,8 @@ def test_a_consumer_reads_up_to_the_high_watermark() -> None:
     s.append("a", acks=1)
     s.append("b", acks=1)
     s.follower_fetches(2, 1)
-    found = s.fetch(0)
-    assert (values_in(found), found.high_watermark) == (["a"], 1)
+    partition = s.fetch(0)
+    assert (values_in(partition), partition.high_watermark) == (["a"], 1)
 
 
 def test_a_consumer_that_is_behind_the_log_start_or_beyond_the_end_is_out_of_range() -> None:
@@ -34,20 +34,20 @@ def test_a_consumer_that_is_behind_the_log_start_or_beyond_the_end_is_out_of_ran
     s.append("a", "b")
     s.delete_records(1)
     for offset in (0, 3):
-        found = s.fetch(offset)
-        assert code_of(found) == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (found.high_watermark, found.log_start_offset) == (-1, -1)
+        partition = s.fetch(offset)
+        assert code_of(partition) == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (partition.high_watermark, partition.log_start_offset) == (-1, -1)
 
 
 def test_the_first_batch_comes_whole_however_small_the_limits_are() -> None:
     s = leading()
     s.append("a" * 500)
     s.append("b" * 500)
-    found = s.fetch(0, max_bytes=10, partition_max_bytes=10)
-    assert values_in(found) == ["a" * 500]
+    partition = s.fetch(0, max_bytes=10, partition_max_bytes=10)
+    assert values_in(partition) == ["a" * 500]
 
 
-def test_what_finds_no_room_comes_first_in_the_next_fetch_of_a_session() -> None:
+def test_partitions_that_did_not_fit_come_first_in_the_next_fetch_of_a_session() -> None:
     s = leading()
     s.create("u", [1])
     for topic in ("t", "u"):
@@ -75,8 +75,8 @@ def test_a_read_committed_consumer_is_told_which_transactions_were_aborted() -> 
     s.append("gone", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     s.end_transaction(7, is_committed=False)
     s.append("after")
-    found = s.fetch(0, read_committed=True)
-    aborted = found.aborted_transactions or []
+    partition = s.fetch(0, read_committed=True)
+    aborted = partition.aborted_transactions or []
     assert [(t.producer_id, t.first_offset) for t in aborted] == [(7, 0)]
     assert s.fetch(0).aborted_transactions is None
 
@@ -171,9 +171,9 @@ def test_a_new_leader_answers_parked_fetches_with_its_name() -> None:
     newer = s.ask_fetch(0, leader_epoch=0)
     s.change("t", leader=2)
     assert s.waits(token), "a follower serves consumers"
-    found = s.fetched(newer)
-    assert code_of(found) == ErrorCode.FENCED_LEADER_EPOCH
-    assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (2, 1)
+    partition = s.fetched(newer)
+    assert code_of(partition) == ErrorCode.FENCED_LEADER_EPOCH
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 1)
     assert [node.node_id for node in s.answer(newer).node_endpoints] == [2]
 
 
@@ -226,10 +226,10 @@ def test_a_transaction_that_ended_while_the_replica_moved_is_told_at_once() -> N
     assert t.directory is not u.directory
     token = s.ask_fetch(0, read_committed=True)
     s.hold_disk()
-    t.hold()
+    t.pause_changes()
     s.follower_fetches(2, 2)
     t.replace_log(t.log, u.directory)
-    t.release()
+    t.resume_changes()
     s.settle()
     assert s.values(token) == ["x"]
 
@@ -243,9 +243,9 @@ def test_a_replica_that_moves_during_a_fetch_takes_no_other_to_its_new_directory
     assert t.directory is v.directory is not u.directory is w.directory
     s.hold_disk()
     token = s.ask_fetch(("t", 0), ("u", 0), ("w", 0))
-    u.hold()
+    u.pause_changes()
     u.replace_log(u.log, t.directory)
-    u.release()
+    u.resume_changes()
     s.fail_disk()
     s.release_disk()
     assert s.values(token) == ["a"]  # that of "w", whose directory is well
@@ -267,9 +267,9 @@ def test_a_log_that_diverges_is_told_where() -> None:
     s.append("a", acks=1)
     s.change("t", leader=1)
     s.append("b", acks=1)
-    found = s.fetch(5, replica=2, leader_epoch=1, last_fetched_epoch=0)
-    assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 1)
-    assert (values_in(found), found.high_watermark) == ([], -1)
+    partition = s.fetch(5, replica=2, leader_epoch=1, last_fetched_epoch=0)
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 1)
+    assert (values_in(partition), partition.high_watermark) == ([], -1)
 
 
 def test_an_unknown_topic_id_is_told_to_a_consumer_at_once() -> None:
@@ -346,8 +346,8 @@ def test_a_follower_of_an_earlier_broker_epoch_is_refused() -> None:
     old = s.cluster.broker_epoch(2)
     s.cluster.register(2)
     s.publish()
-    found = s.fetch(0, replica=2, leader_epoch=0, broker_epoch=old)
-    assert code_of(found) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition = s.fetch(0, replica=2, leader_epoch=0, broker_epoch=old)
+    assert code_of(partition) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_follower_out_of_sync_waits_while_its_throttle_is_exceeded() -> None:
@@ -446,5 +446,5 @@ def test_followers_have_no_quota_of_clients() -> None:
     s.append("a" * 50_000, acks=1)
     s.limit("consumer_byte_rate", 6_000.0)
     for _ in range(3):
-        found = s.fetch(0, replica=2, leader_epoch=0)
-        assert len(values_in(found)) == 1
+        partition = s.fetch(0, replica=2, leader_epoch=0)
+        assert len(values_in(partition)) == 1

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from spindle.serving.fetch_memory import SMALL_FETCH_BYTES, FetchMemory, FetchShare
+from spindle.serving.fetch.fetch_memory import SMALL_FETCH_BYTES, FetchMemory, FetchShare
 
-LEAST = 1_000
+MIN_BYTES = 1_000
 
 
 class Unsent:
     def __init__(self) -> None:
         self.total_bytes = 0
-        self.when_less: Callable[[], None] = lambda: None
+        self.on_decrease: Callable[[], None] = lambda: None
         self.endable_bytes = 0
 
     def make_room(self) -> None:
@@ -20,7 +20,7 @@ class Unsent:
 
     def take(self, count: int) -> None:
         self.total_bytes -= count
-        self.when_less()
+        self.on_decrease()
 
 
 def memory_of(unsent: Unsent | None = None) -> FetchMemory:
@@ -31,7 +31,7 @@ def test_one_fetch_has_a_limit() -> None:
     memory = FetchMemory(5_000_000)
     assert memory.grant(2**31 - 1) == 5_000_000
     assert memory.grant(100) == 100
-    assert memory_of().ask(2**31 - 1, LEAST, is_prompt=False) == 50_000
+    assert memory_of().ask(2**31 - 1, MIN_BYTES, is_prompt=False) == 50_000
 
 
 def test_when_much_is_granted_followers_get_little_until_it_is_given_back() -> None:
@@ -45,12 +45,14 @@ def test_when_much_is_granted_followers_get_little_until_it_is_given_back() -> N
 
 def test_consumers_get_all_then_a_batch_then_nothing_until_there_is_room() -> None:
     memory = memory_of()
-    assert memory.ask(50_000, LEAST, is_prompt=False) == 50_000
-    assert [memory.ask(50_000, LEAST, is_prompt=False) for _ in range(26)] == [LEAST] * 25 + [0]
+    assert memory.ask(50_000, MIN_BYTES, is_prompt=False) == 50_000
+    assert [memory.ask(50_000, MIN_BYTES, is_prompt=False) for _ in range(26)] == [
+        MIN_BYTES
+    ] * 25 + [0]
     woken: list[str] = []
-    memory.wait(lambda: woken.append("first"), LEAST, is_prompt=False)
-    memory.wait(lambda: woken.append("second"), LEAST, is_prompt=False)
-    memory.give_back(LEAST)
+    memory.wait(lambda: woken.append("first"), MIN_BYTES, is_prompt=False)
+    memory.wait(lambda: woken.append("second"), MIN_BYTES, is_prompt=False)
+    memory.give_back(MIN_BYTES)
     assert woken == ["first"]
     memory.give_back(50_000)
     assert woken == ["first", "second"]
@@ -65,12 +67,12 @@ def test_clients_that_take_nothing_leave_a_quarter_for_the_others() -> None:
     unsent = Unsent()
     memory = memory_of(unsent)
     unsent.total_bytes = 75_000
-    assert memory.ask(50_000, LEAST, is_prompt=False) == 0
-    assert memory.ask(50_000, LEAST, is_prompt=True) == LEAST
+    assert memory.ask(50_000, MIN_BYTES, is_prompt=False) == 0
+    assert memory.ask(50_000, MIN_BYTES, is_prompt=True) == MIN_BYTES
     woken: list[str] = []
     unsent.total_bytes = 100_000
-    memory.wait(lambda: woken.append("deaf"), LEAST, is_prompt=False)
-    memory.wait(lambda: woken.append("prompt"), LEAST, is_prompt=True)
+    memory.wait(lambda: woken.append("deaf"), MIN_BYTES, is_prompt=False)
+    memory.wait(lambda: woken.append("prompt"), MIN_BYTES, is_prompt=True)
     unsent.take(10_000)
     assert woken == ["prompt"]
 
@@ -79,28 +81,28 @@ def test_clients_that_have_taken_nothing_for_long_make_room() -> None:
     unsent = Unsent()
     memory = memory_of(unsent)
     unsent.total_bytes = unsent.endable_bytes = 100_000
-    assert memory.ask(50_000, LEAST, is_prompt=False) == LEAST
+    assert memory.ask(50_000, MIN_BYTES, is_prompt=False) == MIN_BYTES
 
 
-def test_what_goes_from_a_file_needs_no_memory() -> None:
+def test_records_sent_from_a_file_need_no_memory() -> None:
     unsent = Unsent()
     unsent.total_bytes = 100_000
     memory = memory_of(unsent)
     woken: list[str] = []
-    owner: Any = SimpleNamespace(is_prompt=True)
+    owner: Any = SimpleNamespace(may_send_directly=True)
     share = FetchShare(memory, owner)
 
     def wake() -> None:
         woken.append("woken")
 
-    share.ask(40_000, LEAST)
+    share.ask(40_000, MIN_BYTES)
     assert share.is_refused
     assert share.room == 40_000
     share.wait(wake)
     share.forget(wake)
     unsent.take(100_000)
     assert not woken
-    share.ask(40_000, LEAST)
+    share.ask(40_000, MIN_BYTES)
     assert not share.is_refused
     share.give_back()
     assert memory.granted_bytes == 0

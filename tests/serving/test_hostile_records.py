@@ -12,7 +12,7 @@ from spindle.log.segments import lookup
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.records.compression import Codec, compress
 from spindle.protocol.records.record import decoded_bytes_limit, encode_record
-from spindle.serving.handlers.offsets_of_logs import MAX_TIMESTAMP, list_offsets
+from spindle.serving.handlers.list_offsets import MAX_TIMESTAMP, list_offsets
 from spindle.testing.fuzz.hostile_records import forge, sound
 
 
@@ -75,8 +75,8 @@ def test_records_that_cannot_be_searched_fail_their_partition_alone(
     s.produce("fine", topic="u")
     assert s.offset_at(timestamp).error_code == code
     assert not s.is_offline
-    found = s.offset_at(timestamp, "u")
-    assert (found.error_code, found.offset) == (ErrorCode.NONE, 0)
+    offset = s.offset_at(timestamp, "u")
+    assert (offset.error_code, offset.offset) == (ErrorCode.NONE, 0)
     assert code_of(s.produce("more")) == ErrorCode.NONE
 
 
@@ -106,16 +106,16 @@ def test_a_search_decodes_a_limited_number_of_batches_that_lie() -> None:
     for _ in range(lookup.MAX_DECODED_BATCHES):
         s.write(lie)
     assert s.offset_at(NOW_MS + 500).error_code == ErrorCode.INVALID_RECORD
-    found = s.offset_at(MAX_TIMESTAMP)
-    assert (found.error_code, found.offset, found.timestamp) == (ErrorCode.NONE, 0, NOW_MS)
+    offset = s.offset_at(MAX_TIMESTAMP)
+    assert (offset.error_code, offset.offset, offset.timestamp) == (ErrorCode.NONE, 0, NOW_MS)
 
 
 def test_a_search_continues_after_a_batch_with_a_wrong_header() -> None:
     s = Scenario()
     s.write(forge(sound(NOW_MS), max_timestamp=NOW_MS + 1000))
     s.write(sound(NOW_MS + 700))
-    found = s.offset_at(NOW_MS + 500)
-    assert (found.offset, found.timestamp) == (1, NOW_MS + 700)
+    offset = s.offset_at(NOW_MS + 500)
+    assert (offset.offset, offset.timestamp) == (1, NOW_MS + 700)
 
 
 def test_a_search_reads_a_limited_number_of_headers_at_a_time(
@@ -166,11 +166,11 @@ def test_an_append_that_is_decoded_waits_for_a_move_as_the_later_ones_do() -> No
     s = compacted()
     partition = s.partition("t")
     first = s.ask_produce(records=sound(NOW_MS, codec=4))
-    partition.hold()
+    partition.pause_changes()
     second = s.ask_produce(records=sound(NOW_MS))
     s.pass_time(1)
     assert partition.log.log_end_offset == 0
-    partition.release()
+    partition.resume_changes()
     s.pass_time(1)
     assert [s.produced(token).base_offset for token in (first, second)] == [0, 1]
 

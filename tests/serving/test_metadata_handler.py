@@ -45,41 +45,49 @@ def test_version_0_leaves_out_a_replica_whose_broker_is_fenced() -> None:
     cluster = three_brokers()
     cluster.fence(3)
     cluster.change("t", isr=[1, 2])
-    found = partition_of(cluster, 0)
-    assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
-    assert (found.leader_id, found.replica_nodes, found.isr_nodes) == (1, [1, 2], [1, 2])
+    partition = partition_of(cluster, 0)
+    assert partition.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (
+        1,
+        [1, 2],
+        [1, 2],
+    )
 
 
 def test_version_0_leaves_an_in_sync_replica_without_the_listener_out_of_the_isr() -> None:
     cluster = three_brokers()
     cluster.register(2, listener="INTERNAL")
-    found = partition_of(cluster, 0)
-    assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
-    assert (found.replica_nodes, found.isr_nodes) == ([1, 3], [1, 3])
+    partition = partition_of(cluster, 0)
+    assert partition.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert (partition.replica_nodes, partition.isr_nodes) == ([1, 3], [1, 3])
 
 
 def test_version_0_of_a_partition_without_a_leader_says_that_first() -> None:
     cluster = three_brokers()
     cluster.fence(1)
     cluster.change("t", isr=[2, 3], leader=-1)
-    found = partition_of(cluster, 0)
-    assert found.error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    assert (found.leader_id, found.replica_nodes) == (-1, [2, 3])
+    partition = partition_of(cluster, 0)
+    assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert (partition.leader_id, partition.replica_nodes) == (-1, [2, 3])
 
 
 def test_version_0_of_a_whole_partition_has_no_error() -> None:
-    found = partition_of(three_brokers(), 0)
-    assert found.error_code == ErrorCode.NONE
-    assert (found.leader_id, found.replica_nodes, found.isr_nodes) == (1, [1, 2, 3], [1, 2, 3])
+    partition = partition_of(three_brokers(), 0)
+    assert partition.error_code == ErrorCode.NONE
+    assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (
+        1,
+        [1, 2, 3],
+        [1, 2, 3],
+    )
 
 
 @pytest.mark.parametrize("version", [1, 5, 13])
 def test_later_versions_list_every_replica_without_an_error(version: int) -> None:
     cluster = three_brokers()
     cluster.fence(3)
-    found = partition_of(cluster, version)
-    assert found.error_code == ErrorCode.NONE
-    assert (found.replica_nodes, found.offline_replicas) == ([1, 2, 3], [3])
+    partition = partition_of(cluster, version)
+    assert partition.error_code == ErrorCode.NONE
+    assert (partition.replica_nodes, partition.offline_replicas) == ([1, 2, 3], [3])
 
 
 def described(cluster: ClusterImage) -> Any:

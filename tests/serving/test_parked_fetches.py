@@ -8,10 +8,10 @@ import pytest
 
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.replication.fetch_session import FetchedPartition, FetchSession, PartitionKey
-from spindle.serving.fetch_memory import FetchMemory
-from spindle.serving.fetch_states import FetchState, ReadState
+from spindle.serving.fetch.fetch_memory import FetchMemory
+from spindle.serving.fetch.fetch_states import FetchState, ReadState
+from spindle.serving.fetch.partition_read import PartitionRead
 from spindle.serving.handlers.fetch import _Fetch
-from spindle.serving.partition_read import PartitionRead
 
 FetchRow = FetchRequest.FetchTopic.FetchPartition
 
@@ -24,7 +24,7 @@ def session_of_two_partitions() -> FetchSession:
         row = FetchRow(partition=number, partition_max_bytes=1000)
         session.partitions[key] = known = FetchedPartition(session, key, row)
         known.topic = "t"
-    session.look_at_all(0)
+    session.mark_all_changed(0)
     return session
 
 
@@ -38,7 +38,7 @@ def test_a_look_that_moves_a_high_watermark_begins_one_read(
     is_ahead, jobs, waiting = [True], list[Any](), list[Callable[[], None]]()
     executor = SimpleNamespace(call=lambda *job: jobs.append(job))
     partition = SimpleNamespace(
-        just_appended=lambda start, end: None,
+        current_append_bytes=lambda start, end: None,
         directory=SimpleNamespace(executor=executor),
         log=None,
     )

@@ -1,7 +1,5 @@
 """Produce and Fetch of a principal that lacks a right, also while a session is open."""
 
-import asyncio
-
 from rights import Rights
 from serving_scenario import ServingScenario, code_of, values_in
 
@@ -9,9 +7,11 @@ from spindle.authorization.operations import CLUSTER_NAME, Operation
 from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.protocol.messages.alter_disks import AlterDisksRequest
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest
+from spindle.protocol.messages.rebuild_replicas import RebuildReplicasRequest
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.alter_disks import alter_disks
 from spindle.serving.handlers.describe_disks import describe_disks
+from spindle.serving.handlers.rebuild_replicas import rebuild_replicas
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -33,8 +33,8 @@ def guarded(*allowed: tuple[Operation, str]) -> tuple[ServingScenario, Rights]:
 def test_records_are_appended_only_to_topics_that_the_producer_may_write() -> None:
     s, _ = guarded((Operation.WRITE, "t"))
     assert code_of(s.produce("b", acks=1)) == ErrorCode.NONE
-    found = s.produce("b", topic="u", acks=1)
-    assert (code_of(found), found.base_offset) == (DENIED, -1)
+    produce = s.produce("b", topic="u", acks=1)
+    assert (code_of(produce), produce.base_offset) == (DENIED, -1)
     assert s.partition("u").log.log_end_offset == 0
 
 
@@ -52,15 +52,15 @@ def test_a_denied_produce_without_answer_closes_the_connection() -> None:
 def test_a_transactional_request_is_refused_whole_without_its_transactional_id() -> None:
     s, _ = guarded((Operation.WRITE, "t"))
     records = s.batch("b", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
-    found = s.produce(records=records, transactional_id="theirs")
-    assert code_of(found) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    produce = s.produce(records=records, transactional_id="theirs")
+    assert code_of(produce) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_a_consumer_reads_topics_that_it_may_read_and_is_answered_at_once_for_others() -> None:
     s, _ = guarded((Operation.READ, "t"))
     assert values_in(s.fetch(0)) == ["a"]
-    found = s.fetch(("u", 0))
-    assert (code_of(found), found.high_watermark, found.records) == (DENIED, -1, b"")
+    partition = s.fetch(("u", 0))
+    assert (code_of(partition), partition.high_watermark, partition.records) == (DENIED, -1, b"")
 
 
 def test_a_follower_needs_a_right_on_the_cluster_and_none_on_topics() -> None:
@@ -83,8 +83,11 @@ def test_a_right_that_is_taken_away_ends_the_reading_of_an_open_session() -> Non
 
 def test_spindles_own_requests_about_disks_need_rights_on_the_cluster() -> None:
     s, rights = guarded()
-    described = asyncio.run(describe_disks(s.services, CONTEXT, DescribeDisksRequest()))
+    described = s.run(describe_disks(s.services, CONTEXT, DescribeDisksRequest()))
     assert (code_of(described), described.disks) == (CLUSTER_DENIED, [])
     rights.allowed = {(Operation.DESCRIBE, CLUSTER_NAME)}
-    altered = asyncio.run(alter_disks(s.services, CONTEXT, AlterDisksRequest(path="/disk1")))
+    altered = s.run(alter_disks(s.services, CONTEXT, AlterDisksRequest(path="/disk1")))
     assert (code_of(altered), altered.path) == (CLUSTER_DENIED, "/disk1")
+    wanted = RebuildReplicasRequest(topics=[RebuildReplicasRequest.Topic(name="t", partitions=[0])])
+    rebuilt = s.run(rebuild_replicas(s.services, CONTEXT, wanted))
+    assert (code_of(rebuilt), rebuilt.topics) == (CLUSTER_DENIED, [])

@@ -93,9 +93,9 @@ def test_a_partition_that_another_broker_leads_is_told_with_its_leader() -> None
     s = leading()
     s.change("t", leader=2)
     token = s.ask_produce("a", acks=1)
-    found = s.produced(token)
-    assert code_of(found) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (2, 1)
+    produce = s.produced(token)
+    assert code_of(produce) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (produce.current_leader.leader_id, produce.current_leader.leader_epoch) == (2, 1)
     assert [(n.node_id, n.host) for n in s.answer(token).node_endpoints] == [(2, "host2")]
 
 
@@ -133,8 +133,8 @@ def test_internal_topics_take_no_records_of_clients() -> None:
     s = leading()
     s.create(OFFSETS_TOPIC, [1])
     assert code_of(s.produce("a", topic=OFFSETS_TOPIC)) == ErrorCode.INVALID_TOPIC_EXCEPTION
-    found = s.produce("a", topic=OFFSETS_TOPIC, client_id="__admin_client")
-    assert code_of(found) == ErrorCode.NONE
+    produce = s.produce("a", topic=OFFSETS_TOPIC, client_id="__admin_client")
+    assert code_of(produce) == ErrorCode.NONE
 
 
 # -- replicas that are on their way
@@ -197,9 +197,9 @@ def test_a_leader_that_resigns_answers_what_waits() -> None:
     s = leading()
     token = s.ask_produce("a")
     s.change("t", leader=2)
-    found = s.produced(token)
-    assert code_of(found) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert found.current_leader.leader_id == 2
+    produce = s.produced(token)
+    assert code_of(produce) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce.current_leader.leader_id == 2
 
 
 def test_a_dead_directory_answers_what_waits() -> None:
@@ -233,20 +233,20 @@ def test_a_batch_that_is_sent_again_is_acknowledged_where_it_stands() -> None:
 def test_a_gap_in_the_sequence_is_told_with_the_log_start() -> None:
     s = leading(1)
     s.produce("a", producer_id=7, producer_epoch=0, base_sequence=0)
-    found = s.produce("b", producer_id=7, producer_epoch=0, base_sequence=3)
-    assert code_of(found) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert (found.base_offset, found.log_start_offset) == (-1, 0)
+    produce = s.produce("b", producer_id=7, producer_epoch=0, base_sequence=3)
+    assert code_of(produce) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (produce.base_offset, produce.log_start_offset) == (-1, 0)
 
 
 def test_a_damaged_batch_is_refused_and_the_log_stays() -> None:
     s = leading(1)
     batch = s.batch("a")
-    found = s.produce(records=batch[:-1] + b"~")
-    assert code_of(found) == ErrorCode.CORRUPT_MESSAGE
+    produce = s.produce(records=batch[:-1] + b"~")
+    assert code_of(produce) == ErrorCode.CORRUPT_MESSAGE
     assert s.partition().log.log_end_offset == 0
 
 
-def test_what_is_appended_is_counted_by_topic() -> None:
+def test_appended_records_are_counted_by_topic() -> None:
     s = leading(1)
     s.produce("a", "b", producer_id=7, producer_epoch=0, base_sequence=0)
     s.produce("c", producer_id=7, producer_epoch=0, base_sequence=9)

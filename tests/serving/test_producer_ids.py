@@ -1,7 +1,8 @@
 """Producer ids from the controller's blocks."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -33,17 +34,15 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def with_ids(story: Callable[[ProducerIds, SlowController], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
-        controller = SlowController()
-        ids = ProducerIds(1, controller, asyncio.get_running_loop())  # type: ignore[arg-type]
-        await asyncio.wait_for(story(ids, controller), 20)
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def producer_ids() -> AsyncIterator[tuple[ProducerIds, SlowController]]:
+    controller = SlowController()
+    ids = ProducerIds(1, controller, asyncio.get_running_loop())  # type: ignore[arg-type]
+    yield ids, controller
 
 
-def test_one_block_at_a_time_is_asked_for() -> None:
-    async def story(ids: ProducerIds, controller: SlowController) -> None:
+async def test_one_block_at_a_time_is_asked_for() -> None:
+    async with producer_ids() as (ids, controller):
         taking = [asyncio.ensure_future(ids.take()) for _ in range(5)]
         for asked in (1, 2, 3):
             await settle()
@@ -53,25 +52,21 @@ def test_one_block_at_a_time_is_asked_for() -> None:
         assert ids.take_now() == 7
         assert controller.asked == 3
 
-    with_ids(story)
 
-
-def test_a_refusal_reaches_all_who_wait() -> None:
-    async def story(ids: ProducerIds, controller: SlowController) -> None:
+async def test_a_refusal_reaches_all_who_wait() -> None:
+    async with producer_ids() as (ids, controller):
         controller.is_down = True
         taking = [asyncio.ensure_future(ids.take()) for _ in range(3)]
         await settle()
         controller.answer.release()
-        for each in taking:
+        for task in taking:
             with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS: NOT_CONTROLLER"):
-                await each
+                await task
         assert controller.asked == 1
 
-    with_ids(story)
 
-
-def test_another_asks_when_the_first_is_cancelled() -> None:
-    async def story(ids: ProducerIds, controller: SlowController) -> None:
+async def test_another_asks_when_the_first_is_cancelled() -> None:
+    async with producer_ids() as (ids, controller):
         taking = [asyncio.ensure_future(ids.take()) for _ in range(3)]
         await settle()
         taking[0].cancel()
@@ -80,5 +75,3 @@ def test_another_asks_when_the_first_is_cancelled() -> None:
         assert controller.asked == 2
         controller.answer.release()
         assert await taking[2] == 4
-
-    with_ids(story)

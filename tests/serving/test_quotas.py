@@ -57,7 +57,7 @@ def test_buckets_are_those_of_kafka() -> None:
         assert (bucket.wait_ms(now_ms) > 0) == (tokens < 0)
 
 
-def test_who_waits_as_long_as_told_keeps_to_the_limit_in_the_long_run() -> None:
+def test_a_client_that_obeys_throttle_times_stays_within_the_quota() -> None:
     for amount in (700, 5000, 50_000):
         rate = WindowedRate(11, 1000)
         now_ms = START_MS

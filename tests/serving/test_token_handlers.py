@@ -55,7 +55,7 @@ def seen(at: Any, principal: str, *owners: str, by_name: bool = False) -> list[s
     owner = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
     named = [
         owner(principal_type=kind, principal_name=name)
-        for kind, _, name in (each.partition(":") for each in owners)
+        for kind, _, name in (owner.partition(":") for owner in owners)
     ]
     request = DescribeDelegationTokenRequest(owners=named if owners or by_name else None)
     answer = describe_delegation_token(at, client(principal), request)
@@ -117,14 +117,14 @@ def test_a_token_logs_in_until_its_end() -> None:
     now_ms = [50]
     mechanism = ScramMechanism.SCRAM_SHA_256
     logins = TokenLogins(SECRET, mechanism, lambda: IMAGE, lambda: now_ms[0])
-    found = logins.credential("a")
-    assert found is not None
-    assert (found.owner, found.expires_at_ms) == (ALICE, 50)
-    credential = found.credential
+    token_credential = logins.credential("a")
+    assert token_credential is not None
+    assert (token_credential.owner, token_credential.expires_at_ms) == (ALICE, 50)
+    credential = token_credential.credential
     password = token_password(SECRET, "a")
     salted = salted_password(mechanism, password, credential.salt, credential.iterations)
     assert stored_key(mechanism, salted) == credential.stored_key
-    assert logins.credential("a") == found, "computed once"
+    assert logins.credential("a") == token_credential, "computed once"
     assert logins.credential("none") is None
     now_ms[0] = 51
     assert logins.credential("a") is None

@@ -14,7 +14,7 @@ from spindle.protocol.records.control import EndTransactionMarker, build_end_tra
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.partition import ACKS_ALL
 from spindle.serving.handlers.produce import produce
-from spindle.serving.producer_turns import ProducerTurns
+from spindle.serving.produce_order import ProduceOrder
 
 PRODUCER = 7
 TOPIC = TopicPartition("t", 0)
@@ -232,10 +232,10 @@ def test_errors_of_the_coordinator_by_version(
     s.coordinator.codes[TOPIC] = ErrorCode[told]
     token = s.ask("a", version=version)
     s.pass_time(1_000)
-    found = s.produced(token)
+    result = s.produced(token)
     expected = old if version < 11 else abortable if version < 12 else adding
-    assert code_of(found).name == expected
-    assert (found.base_offset, found.log_start_offset) == (-1, -1)
+    assert code_of(result).name == expected
+    assert (result.base_offset, result.log_start_offset) == (-1, -1)
     assert s.partition().log.log_end_offset == 0
 
 
@@ -249,8 +249,8 @@ def test_a_fenced_epoch_is_told_without_asking() -> None:
 def test_plain_records_inside_a_transaction_are_refused() -> None:
     s = TransactionScenario()
     s.send("a", 0)
-    found = s.produce("b", producer_id=PRODUCER, producer_epoch=0, base_sequence=1)
-    assert code_of(found) == ErrorCode.INVALID_TXN_STATE
+    result = s.produce("b", producer_id=PRODUCER, producer_epoch=0, base_sequence=1)
+    assert code_of(result) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_acks_0_that_is_not_verified_closes_the_connection() -> None:
@@ -369,7 +369,7 @@ def test_a_new_leader_knows_the_open_transaction() -> None:
 
 
 def test_thousands_of_turns_end_one_after_another() -> None:
-    turns, ended = ProducerTurns(), []
+    turns, ended = ProduceOrder(), []
 
     def turn(number: int) -> None:
         ended.append(number)

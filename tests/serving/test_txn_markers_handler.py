@@ -111,8 +111,8 @@ def test_a_marker_is_answered_when_the_followers_have_it() -> None:
     assert s.waits(token)
     s.follower_fetches(2, 2)
     assert only(s.codes(token)) == ErrorCode.NONE
-    found = s.fetch(0, read_committed=True)
-    assert (found.last_stable_offset, found.aborted_transactions) == (2, [])
+    partition = s.fetch(0, read_committed=True)
+    assert (partition.last_stable_offset, partition.aborted_transactions) == (2, [])
 
 
 def test_a_waiting_read_committed_fetch_is_woken_by_the_commit_of_the_marker() -> None:

@@ -10,7 +10,7 @@ from spindle.runtime.controller import driver
 from spindle.testing.simulation.mutant import applied
 from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.run import simulate
-from spindle.testing.simulation.scenario import Chances, Deeds, NodePlan, Scenario, draw
+from spindle.testing.simulation.scenario import FaultRates, NodePlan, Scenario, Workload, draw
 
 
 @pytest.mark.parametrize("controllers", [1, 3])
@@ -31,7 +31,7 @@ def test_a_leader_that_cannot_become_active_resigns(
         *(NodePlan(i, ("broker",)) for i in range(11, 14)),
     ]
     scenario = Scenario(
-        5, tuple(plans), is_dynamic=True, chances=Chances(), properties=draw(1).properties
+        5, tuple(plans), is_dynamic=True, chances=FaultRates(), properties=draw(1).properties
     )
     outcome = simulate(scenario)
     assert outcome.violation is None, outcome.report
@@ -47,10 +47,10 @@ def test_periodic_tasks_that_end_are_found() -> None:
             seed,
             plans,
             is_dynamic=True,
-            chances=Chances(kill=0.15),
+            chances=FaultRates(kill=0.15),
             properties=draw(1).properties,
-            rough_s=20.0,
-            deeds=Deeds(unclean=True),
+            fault_s=20.0,
+            deeds=Workload(unclean=True),
         )
         return simulate(scenario).violation
 

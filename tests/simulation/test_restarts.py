@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from spindle.common.errors import ApiError
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alter_disks import DirectoryAction
 from spindle.log.formats.clean_shutdown import read_clean_shutdown
 from spindle.testing.simulation.run import Simulation
-from spindle.testing.simulation.scenario import Chances, NodePlan, Scenario
+from spindle.testing.simulation.scenario import FaultRates, NodePlan, Scenario
 
 
 def test_a_run_without_registration_leaves_the_directory_as_clean_as_it_was() -> None:
     plans = (NodePlan(1, ("controller",)), NodePlan(2, ("broker",)))
-    simulation = Simulation(Scenario(1, plans, is_dynamic=True, chances=Chances()))
+    simulation = Simulation(Scenario(1, plans, is_dynamic=True, chances=FaultRates()))
     controller, broker = simulation.cluster.nodes.values()
 
     async def scenario() -> None:
@@ -43,7 +43,7 @@ def test_a_change_of_directories_that_a_stop_breaks_off_is_no_failure_of_a_disk(
     action: DirectoryAction,
 ) -> None:
     plans = (NodePlan(1, ("controller",)), NodePlan(2, ("broker",)))
-    simulation = Simulation(Scenario(1, plans, is_dynamic=True, chances=Chances()))
+    simulation = Simulation(Scenario(1, plans, is_dynamic=True, chances=FaultRates()))
     controller, broker = simulation.cluster.nodes.values()
     machine = broker.machine
 

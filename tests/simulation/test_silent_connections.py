@@ -3,14 +3,14 @@
 import asyncio
 
 from spindle.testing.simulation.run import Simulation
-from spindle.testing.simulation.scenario import Chances, NodePlan, Scenario, draw
+from spindle.testing.simulation.scenario import FaultRates, NodePlan, Scenario, draw
 
 
 def test_a_silent_connection_to_the_controller_does_not_cost_the_session() -> None:
     """The broker waits for an answer only as long as another request fits into the session."""
     plans = (NodePlan(1, ("controller",)), NodePlan(2, ("broker",)))
     properties = {**draw(1).properties, "controller.socket.timeout.ms": "30000"}
-    scenario = Scenario(1, plans, is_dynamic=True, chances=Chances(), properties=properties)
+    scenario = Scenario(1, plans, is_dynamic=True, chances=FaultRates(), properties=properties)
     simulation = Simulation(scenario)
     controller, broker = simulation.cluster.nodes.values()
     active: list[bool] = []
@@ -46,7 +46,9 @@ class Ended(asyncio.Protocol):
 def test_a_host_that_serves_again_resets_the_connections_of_its_former_life() -> None:
     """Otherwise a client would wait for its own time limit, with each of its old connections."""
     plans = (NodePlan(1, ("controller",)), NodePlan(2, ("broker",)))
-    scenario = Scenario(1, plans, is_dynamic=True, chances=Chances(), properties=draw(1).properties)
+    scenario = Scenario(
+        1, plans, is_dynamic=True, chances=FaultRates(), properties=draw(1).properties
+    )
     simulation = Simulation(scenario)
     controller, broker = simulation.cluster.nodes.values()
 

@@ -9,7 +9,7 @@ import pytest
 from spindle.testing.simulation.mutant import applied
 from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.run import SimulationOutcome, simulate
-from spindle.testing.simulation.scenario import Chances, Deeds, Scenario, draw_disks
+from spindle.testing.simulation.scenario import FaultRates, Scenario, Workload, draw_disks
 
 SEEDS = 60
 # The seed that finds this mutant; the seeds behind it follow.
@@ -24,45 +24,51 @@ def full(seeds: Iterable[int]) -> list[Any]:
     return [pytest.param(seed, marks=pytest.mark.full) for seed in seeds]
 
 
-def only(seed: int, chances: Chances, deeds: Deeds, rough_s: float) -> Scenario:
+def only(seed: int, chances: FaultRates, deeds: Workload, fault_s: float) -> Scenario:
     """Return a scenario with these faults and no others."""
-    return replace(draw_disks(seed), chances=chances, deeds=deeds, rough_s=rough_s)
+    return replace(draw_disks(seed), chances=chances, deeds=deeds, fault_s=fault_s)
 
 
 def quiet_failure(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, Chances(), Deeds(quiet_failure=True), rough_s=1.0))
+    return simulate(only(seed, FaultRates(), Workload(quiet_failure=True), fault_s=1.0))
 
 
 def cordoned(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, Chances(), Deeds(cordons=True), rough_s=8.0))
+    return simulate(only(seed, FaultRates(), Workload(cordons=True), fault_s=8.0))
 
 
 def dead(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, Chances(dead=0.5), Deeds(), rough_s=8.0))
+    return simulate(only(seed, FaultRates(dead=0.5), Workload(), fault_s=8.0))
 
 
 def stale(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, Chances(stale=0.5), Deeds(), rough_s=8.0))
+    return simulate(only(seed, FaultRates(stale=0.5), Workload(), fault_s=8.0))
 
 
 def readmitted(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, Chances(readmitted=0.5), Deeds(), rough_s=8.0))
+    return simulate(only(seed, FaultRates(readmitted=0.5), Workload(), fault_s=8.0))
 
 
 def added(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, Chances(added=0.5), Deeds(), rough_s=8.0))
+    return simulate(only(seed, FaultRates(added=0.5), Workload(), fault_s=8.0))
 
 
 def cut_swap(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, Chances(cut_swap=0.4), Deeds(), rough_s=8.0))
+    return simulate(only(seed, FaultRates(cut_swap=0.4), Workload(), fault_s=8.0))
 
 
 def moves_amid_changes(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, Chances(moves_amid_changes=0.6), Deeds(), rough_s=8.0))
+    return simulate(only(seed, FaultRates(moves_amid_changes=0.6), Workload(), fault_s=8.0))
+
+
+def rebuilt(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, FaultRates(rebuilt=1.0, kill=0.1), Workload(), fault_s=8.0))
 
 
 def audited(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, Chances(audited=0.5, kill=0.1), Deeds(compacts=True), rough_s=8.0))
+    return simulate(
+        only(seed, FaultRates(audited=0.5, kill=0.1), Workload(compacts=True), fault_s=8.0)
+    )
 
 
 RUNS = (
@@ -74,6 +80,7 @@ RUNS = (
     added,
     cut_swap,
     moves_amid_changes,
+    rebuilt,
     audited,
 )
 
@@ -112,6 +119,7 @@ def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
         (dead, "replica created beside an offline directory"),
         (cut_swap, "whole copy of a cut swap removed"),
         (moves_amid_changes, "beginning moves not counted"),
+        (rebuilt, "rebuilt before leaving the ISR"),
         (audited, "files of damaged replicas rebuilt"),
     ],
 )

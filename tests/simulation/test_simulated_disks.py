@@ -7,7 +7,7 @@ import pytest
 from spindle.testing.simulation.mutant import applied
 from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.run import SimulationOutcome, simulate
-from spindle.testing.simulation.scenario import Chances, Deeds, draw
+from spindle.testing.simulation.scenario import FaultRates, Workload, draw
 
 SEEDS = 60
 
@@ -16,10 +16,10 @@ def busy_disks(seed: int) -> SimulationOutcome:
     """Run a cluster whose topics are compacted and trimmed, on disks that are slow and hang."""
     scenario = replace(
         draw(seed),
-        chances=Chances(hang=0.3, slow_disk=0.2),
-        deeds=Deeds(compacts=True, trims=True),
+        chances=FaultRates(hang=0.3, slow_disk=0.2),
+        deeds=Workload(compacts=True, trims=True),
         disk_s=0.02,
-        rough_s=8.0,
+        fault_s=8.0,
         release=None,
     )
     return simulate(scenario)

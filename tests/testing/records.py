@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.producer import BlockingProducer
+from spindle.client.blocking.reader import Reader
+from spindle.client.blocking.settings import client_settings
 from spindle.client.log_dirs import LogDirView
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.producer import BlockingProducer
-from spindle.client.wire.reader import Reader
-from spindle.client.wire.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord
 from spindle.testing import Cluster, Disk

@@ -9,7 +9,7 @@ import pytest
 from records import described, read, send
 
 from spindle.common.errors import ErrorCode
-from spindle.disks.alteration import DirectoryInUse
+from spindle.disks.alter_disks import DirectoryInUse
 from spindle.testing import Cluster, ClusterError, Disk
 
 pytestmark = pytest.mark.timeout(300)

@@ -27,18 +27,18 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 @cache
 def sources(*folders: str) -> dict[Path, str]:
     """Return the text of each Python file below the folders, by its path in the project."""
-    found = {}
+    sources = {}
     for folder in folders or CODE_FOLDERS:
         for path in sorted((PROJECT / folder).rglob("*.py")):
             if not path.is_relative_to(GENERATED):
-                found[path.relative_to(PROJECT)] = path.read_text()
-    return found
+                sources[path.relative_to(PROJECT)] = path.read_text()
+    return sources
 
 
 def documents() -> list[Path]:
     """Return the documents by their paths in the project."""
-    found = (path for folder in DOCUMENT_FOLDERS for path in (PROJECT / folder).glob("*.md"))
-    return sorted(path.relative_to(PROJECT) for path in found)
+    paths = (path for folder in DOCUMENT_FOLDERS for path in (PROJECT / folder).glob("*.md"))
+    return sorted(path.relative_to(PROJECT) for path in paths)
 
 
 @cache

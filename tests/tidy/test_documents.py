@@ -15,7 +15,7 @@ FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
 
 
 def packages_in(folder: Path) -> set[str]:
-    return {found.parent.name for found in folder.glob("*/__init__.py")}
+    return {path.parent.name for path in folder.glob("*/__init__.py")}
 
 
 def code_spans(document: Path) -> list[str]:
@@ -33,7 +33,7 @@ def modules() -> dict[str, Path]:
 
 @cache
 def class_names() -> set[str]:
-    return {found.name for path in sources("src") for found in public_classes(path)}
+    return {item.name for path in sources("src") for item in public_classes(path)}
 
 
 def is_in_tree(dotted: str) -> bool:

@@ -23,22 +23,22 @@ def is_for_tests(path: Path) -> bool:
 def test_a_public_class_name_has_one_meaning() -> None:
     homes = defaultdict(list)
     for path in sources("src"):
-        for found in public_classes(path):
-            homes[found.name].append(str(path))
+        for node in public_classes(path):
+            homes[node.name].append(str(path))
     shared = {name: paths for name, paths in homes.items() if len(paths) > 1}
     assert not shared
 
 
 def imported_modules(path: Path) -> set[str]:
     """Return the dotted names that a file imports; `from a import b` gives `a` and `a.b`."""
-    found = set()
+    imported_modules = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            imported_modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return found
+            imported_modules.add(node.module)
+            imported_modules.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return imported_modules
 
 
 def test_every_module_has_a_user() -> None:

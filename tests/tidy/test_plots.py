@@ -6,9 +6,9 @@ from documents.plots import RESULTS, Figure, figures, plot, plots_page
 
 
 def test_the_results_have_figures() -> None:
-    found = figures(RESULTS.read_text())
-    assert len(found) > 50
-    assert all(figure.ratio > 0 for figure in found)
+    result = figures(RESULTS.read_text())
+    assert len(result) > 50
+    assert all(figure.ratio > 0 for figure in result)
     assert plots_page().count("<svg") >= 3
 
 

@@ -33,8 +33,8 @@ def comments_and_docstrings(text: str) -> Iterator[tuple[int, str]]:
 def riddles(text: str) -> list[str]:
     """Return the sentences of a paragraph that begin like a riddle."""
     paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
-    sentences = (found for paragraph in paragraphs for found in RIDDLE.findall(paragraph))
-    return [found[:60] for found in sentences if not found.rstrip().endswith("?")]
+    sentences = (item for paragraph in paragraphs for item in RIDDLE.findall(paragraph))
+    return [sentence[:60] for sentence in sentences if not sentence.rstrip().endswith("?")]
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_a_riddle_is_recognised(text: str, is_riddle: bool) -> None:
 
 @pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "tools", "examples"])
 def test_no_sentence_of_the_code_begins_like_a_riddle(folder: str) -> None:
-    found = [
+    result = [
         f"{path}:{line}: {riddle}"
         for path, text in sources(folder).items()
         if path.name != Path(__file__).name
         for line, prose in comments_and_docstrings(text)
         for riddle in riddles(prose)
     ]
-    assert not found, "\n".join(found)
+    assert not result, "\n".join(result)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)

@@ -12,7 +12,10 @@ pytest_plugins = ["pytester"]
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     """Eight modules, each with a long test and a short one, under the project's conftest."""
     pytester.makeconftest((PROJECT / "tests/conftest.py").read_text())
-    pytester.makeini("[pytest]\nmarkers =\n    full: takes long\n    spark: starts Spark\n")
+    pytester.makeini(
+        "[pytest]\nasyncio_default_fixture_loop_scope = function\n"
+        "markers =\n    full: takes long\n    spark: starts Spark\n"
+    )
     for number in range(8):
         pytester.makepyfile(
             **{
@@ -37,8 +40,8 @@ def test_the_shares_together_are_all_long_tests_each_once(suite: pytest.Pytester
 
 
 def test_a_share_leaves_no_short_test_out(suite: pytest.Pytester) -> None:
-    found = names(suite.runpytest("--collect-only", "-q", "--share", "1/3"))
-    assert {f"test_{number}.py::test_short" for number in range(8)} <= found
+    result = names(suite.runpytest("--collect-only", "-q", "--share", "1/3"))
+    assert {f"test_{number}.py::test_short" for number in range(8)} <= result
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "a"])

@@ -35,7 +35,7 @@ class Figure(NamedTuple):
 
 def figures(text: str) -> list[Figure]:
     """Return the figures of the tables of all figures that have a ratio to Kafka."""
-    heading, found = "", []
+    heading, result = "", []
     for line in text.splitlines():
         if line.startswith("#"):
             heading = line.lstrip("# ")
@@ -43,10 +43,10 @@ def figures(text: str) -> list[Figure]:
             continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 9 and re.fullmatch(r"[\d.]+x", cells[5]) and float(cells[5][:-1]) > 0:
-            medians = [cell.partition(" ")[0] for cell in cells[3:5]]
+            spindle, kafka = (cell.partition(" ")[0] for cell in cells[3:5])
             ratio = float(cells[5].removesuffix("x"))
-            found.append(Figure(cells[0], cells[1], *medians, ratio, cells[7].strip("*")))
-    return found
+            result.append(Figure(cells[0], cells[1], spindle, kafka, ratio, cells[7].strip("*")))
+    return result
 
 
 def plot(title: str, shown: Sequence[Figure]) -> str:

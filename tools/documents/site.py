@@ -28,10 +28,10 @@ API: Final = {
     "spindle.pipeline": ["spindle.pipeline"],
     "spindle.pipeline.export": ["spindle.pipeline.export"],
     "spindle.client": [
-        "spindle.client.wire.cluster",
-        "spindle.client.wire.producer",
-        "spindle.client.wire.group_member",
-        "spindle.client.wire.settings",
+        "spindle.client.blocking.client",
+        "spindle.client.blocking.producer",
+        "spindle.client.blocking.group_member",
+        "spindle.client.blocking.settings",
         "spindle.client.errors",
     ],
 }

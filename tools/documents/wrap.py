@@ -80,8 +80,8 @@ def _wrap(block: list[str]) -> list[str]:
 
 def documents() -> Iterator[Path]:
     """Yield the documents of the project that are wrapped."""
-    found = [*PROJECT.glob("*.md"), *(p for f in FOLDERS for p in (PROJECT / f).rglob("*.md"))]
-    for path in found:
+    paths = [*PROJECT.glob("*.md"), *(p for f in FOLDERS for p in (PROJECT / f).rglob("*.md"))]
+    for path in paths:
         if str(path.relative_to(PROJECT)) not in NOT_WRAPPED:
             yield path
 

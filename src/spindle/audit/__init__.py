@@ -4,6 +4,6 @@ Directories of Apache Kafka and of Spindle are read, also while their broker run
 pure functions over NumPy columns of batch headers; `replica` and `log_directory` read the files.
 """
 
-from spindle.pipeline.extra import ARROW, require
+from spindle.pipeline.optional_dependencies import ARROW, require
 
 require(ARROW)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from spindle.audit.repairs import DirectoryRepairs, RepairStep
-from spindle.pipeline.segments.small_files import LOCK_FILE
+from spindle.pipeline.segments.directory_files import LOCK_FILE
 
 _PART_SUFFIX: Final = ".part"
 
@@ -47,13 +47,13 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _state(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
-    found = []
+    result = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name != LOCK_FILE and entry.is_file(follow_symlinks=False):
                 stat = entry.stat(follow_symlinks=False)
-                found.append((entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
-    return tuple(sorted(found))
+                result.append((entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(result))
 
 
 def apply_repairs(
@@ -71,10 +71,10 @@ def apply_repairs(
     Raises:
         OSError: a file cannot be moved. The moves before it stay; a second run goes on.
     """
-    now = folder_states([each.directory.path for each in repairs])
+    now = folder_states([repair.directory.path for repair in repairs])
     moved: list[tuple[Path, Path]] = []
     left: list[RepairStep] = []
-    for step in (step for each in repairs for step in each.steps):
+    for step in (step for repair in repairs for step in repair.steps):
         folders = {path.parent for path in step.moves}
         is_same = all(folder in now and now[folder] == before.get(folder) for folder in folders)
         if not (step.is_safe and is_same and all(map(_may_move, step.moves))):

@@ -1,6 +1,6 @@
 """Checks of the batches of a segment, in order, over windows of header columns.
 
-Checksums, offsets and leader epochs. `log_join` compares segments with each other.
+Checksums, offsets and leader epochs. `merge` compares segments with each other.
 """
 
 from itertools import pairwise

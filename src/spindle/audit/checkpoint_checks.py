@@ -1,10 +1,11 @@
 """Checks of the offset checkpoints of a log directory against one log of it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import Collector, FindingKind, Severity
+from spindle.audit.shutdown_state import ClosingState
 from spindle.log.formats.names import DirectoryKind
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class LogRange(NamedTuple):
         first_base: the base offset of the first segment.
         end: the offset after the last batch.
         first_epoch_offset: where `leader-epoch-checkpoint` begins, None without entries.
+        gaps: the first missing offsets of gaps between batches.
     """
 
     first_base: int
     end: int
     first_epoch_offset: int | None
+    gaps: Collection[int] = ()
 
 
 def check_checkpoints(findings: Collector, place: "ReplicaPlace", log: LogRange) -> None:
@@ -59,7 +62,7 @@ def check_checkpoints(findings: Collector, place: "ReplicaPlace", log: LogRange)
             offset=end,
         )
     elif place.state is ClosingState.CLOSED:
-        _check_recovery_point(findings, place, end)
+        _check_recovery_point(findings, place, log)
         for name, offset in (
             ("high watermark", said.high_watermark),
             ("clean offset", said.cleaner),
@@ -94,11 +97,14 @@ def _check_log_start(findings: Collector, place: "ReplicaPlace", log: LogRange) 
     findings.add(FindingKind.LOG_START, place.path, evidence, offset=said)
 
 
-def _check_recovery_point(findings: Collector, place: "ReplicaPlace", end: int) -> None:
-    """Report a recovery point below the end of a log that was closed in order, so flushed."""
-    point = place.checkpointed.recovery_point
-    is_sound = not any(each.kind.severity is Severity.ERROR for each in findings.found)
-    if point is not None and point < end and is_sound:
+def _check_recovery_point(findings: Collector, place: "ReplicaPlace", log: LogRange) -> None:
+    """Report a recovery point below the end of a log that was closed in order, so flushed.
+
+    It is at the first gap of a follower that has not asked its leader about the gap yet.
+    """
+    point, end = place.checkpointed.recovery_point, log.end
+    is_sound = not any(finding.kind.severity is Severity.ERROR for finding in findings.found)
+    if point is not None and point < end and point not in log.gaps and is_sound:
         findings.add(
             FindingKind.CHECKPOINT_ENTRY,
             place.path,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from spindle.audit.closing_state import ClosingState
 from spindle.audit.cluster_checks import compare_reports, place_on_broker
+from spindle.audit.confirmation import confirm_findings
 from spindle.audit.fetched_replicas import (
     BrokerReplicas,
     ReplicaFetch,
@@ -18,9 +18,9 @@ from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.reported_cluster import ReportedCluster, read_cluster, read_placement
-from spindle.audit.second_looks import confirm
+from spindle.audit.shutdown_state import ClosingState
 from spindle.audit.workers import AuditProgress, log_bytes
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ConfigError
 from spindle.common.ids import TopicPartition
 from spindle.log.formats.names import DirectoryKind
@@ -54,11 +54,12 @@ class ClusterAudit:
             ConfigError: names the directory and both clusters.
         """
         expected = self.cluster.view.cluster_id
-        for each in directories:
-            found = None if each.properties is None else each.properties.cluster_id
-            if found is not None and expected is not None and found != expected:
+        for directory in directories:
+            result = None if directory.properties is None else directory.properties.cluster_id
+            if result is not None and expected is not None and result != expected:
                 raise ConfigError(
-                    f"{each.path} belongs to cluster {found}, but the brokers are of {expected}"
+                    f"{directory.path} belongs to cluster {result}, but the brokers are of "
+                    f"{expected}"
                 )
 
     def fetched_replicas(
@@ -77,24 +78,28 @@ class ClusterAudit:
         if not self._fetches_replicas:
             return []
         seen = {
-            (each.node_id, each.partition) for each in here if each.kind is DirectoryKind.CURRENT
+            (place.node_id, place.partition)
+            for place in here
+            if place.kind is DirectoryKind.CURRENT
         }
         wanted = {
-            broker: [each for each in places if (broker, each.place.partition) not in seen]
+            broker: [place for place in places if (broker, place.place.partition) not in seen]
             for broker, places in _reported_places(self.cluster).items()
         }
-        found: list[AuditedReplica] = []
+        audited: list[AuditedReplica] = []
         for replicas in wanted.values():
-            silent = [each for each in replicas if self._has_silent_leader(each.place.partition)]
-            found += [not_fetched(each.place, _SILENT_LEADER) for each in silent]
-            for each in silent:
-                replicas.remove(each)
+            silent = [
+                replica for replica in replicas if self._has_silent_leader(replica.place.partition)
+            ]
+            audited += [not_fetched(replica.place, _SILENT_LEADER) for replica in silent]
+            for replica in silent:
+                replicas.remove(replica)
         brokers = [
             BrokerReplicas(node, wanted[node.node_id])
             for node in self.cluster.nodes.values()
             if wanted.get(node.node_id)
         ]
-        return found + (fetch or fetch_replicas)(
+        return audited + (fetch or fetch_replicas)(
             self._client, brokers, bytes_per_second=bytes_per_second, on_progress=on_progress
         )
 
@@ -103,7 +108,7 @@ class ClusterAudit:
         return isinstance(self.cluster.log_dirs.get(leader, ""), str)
 
     def confirmed_findings(
-        self, directories: Sequence[ListedLogDirectory], second_look_ms: int
+        self, directories: Sequence[ListedLogDirectory], recheck_ms: int
     ) -> list[AuditFinding]:
         """Return what is wrong in several looks at the cluster.
 
@@ -115,7 +120,7 @@ class ClusterAudit:
             cluster = read_cluster(self._client)
             return [*compare_reports(cluster), *short_replicas(cluster, directories)], True
 
-        return confirm(look, second_look_ms)
+        return confirm_findings(look, recheck_ms)
 
 
 def _reported_places(cluster: ReportedCluster) -> dict[int, list[WantedReplica]]:

@@ -5,11 +5,11 @@ from typing import Final
 
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.reported_cluster import ReportedCluster
-from spindle.client.cluster import PartitionView
+from spindle.client.cluster_metadata import PartitionView
 from spindle.client.log_dirs import LogDirView
-from spindle.common.counted import counted
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.text import count_noun
 
 MAX_VOTER_SILENCE_MS: Final = 30_000
 """A voter fetches the metadata log every half second or so."""
@@ -24,18 +24,18 @@ def compare_reports(cluster: ReportedCluster) -> list[AuditFinding]:
     """Return what contradicts the metadata, and what does not answer."""
     findings = Collector()
     partitions = {
-        TopicPartition(topic.name, number): each
+        TopicPartition(topic.name, number): partition
         for topic in cluster.view.topics.values()
-        for number, each in topic.partitions.items()
+        for number, partition in topic.partitions.items()
     }
     _check_brokers(findings, cluster, partitions)
     for broker, answer in cluster.log_dirs.items():
         if not isinstance(answer, str):
             _check_directories(findings, broker, answer)
             _check_replicas(findings, broker, answer, partitions, cluster.view.refused)
-    for partition, each in partitions.items():
-        if each.leader not in cluster.nodes:
-            replicas = ", ".join(map(str, each.replicas))
+    for partition, view in partitions.items():
+        if view.leader not in cluster.nodes:
+            replicas = ", ".join(map(str, view.replicas))
             evidence = f"it has no leader; its replicas are on brokers {replicas}"
             findings.add(FindingKind.PARTITION_OFFLINE, f"partition {partition}", evidence)
     _check_quorum(findings, cluster)
@@ -47,21 +47,21 @@ def _check_brokers(
     cluster: ReportedCluster,
     partitions: Mapping[TopicPartition, PartitionView],
 ) -> None:
-    hosted = [broker for each in partitions.values() for broker in each.replicas]
+    hosted = [broker for partition in partitions.values() for broker in partition.replicas]
     for broker in sorted({*cluster.nodes, *hosted}):
         answer = cluster.log_dirs.get(broker, "no broker of this id is registered")
         if isinstance(answer, str):
-            count = counted(hosted.count(broker), "replica")
+            count = count_noun(hosted.count(broker), "replica")
             evidence = f"it does not answer ({answer}); the metadata places {count} on it"
             findings.add(FindingKind.BROKER_SILENT, f"broker {broker}", evidence)
 
 
 def _check_directories(findings: Collector, broker: int, answer: Sequence[LogDirView]) -> None:
-    for each in answer:
-        if each.error is not ErrorCode.NONE:
-            evidence = f"the broker does not use the directory: {each.error.name}"
+    for log_dir in answer:
+        if log_dir.error is not ErrorCode.NONE:
+            evidence = f"the broker does not use the directory: {log_dir.error.name}"
             findings.add(
-                FindingKind.DIRECTORY_OFFLINE, place_on_broker(broker, each.path), evidence
+                FindingKind.DIRECTORY_OFFLINE, place_on_broker(broker, log_dir.path), evidence
             )
 
 
@@ -96,7 +96,7 @@ def _check_replicas(
                 path = place_on_broker(broker, directory.path, partition)
                 evidence = f"the broker has no current replica of {partition}"
                 findings.add(FindingKind.FUTURE_ORPHANED, path, evidence)
-    if any(each.error is not ErrorCode.NONE for each in answer):
+    if any(log_dir.error is not ErrorCode.NONE for log_dir in answer):
         return  # what is missing may be in the directory that is offline
     for partition, registered in partitions.items():
         if broker in registered.replicas and partition not in current:
@@ -113,7 +113,7 @@ def _check_quorum(findings: Collector, cluster: ReportedCluster) -> None:
         evidence = f"no broker tells its state: {quorum}"
         findings.add(FindingKind.BROKER_SILENT, "metadata quorum", evidence)
         return
-    now_ms = max((each.last_caught_up_ms for each in quorum.voters), default=-1)
+    now_ms = max((voter.last_caught_up_ms for voter in quorum.voters), default=-1)
     for voter in quorum.voters:
         if voter.node_id == quorum.leader_id or now_ms < 0:
             continue

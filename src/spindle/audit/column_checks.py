@@ -13,12 +13,12 @@ from spindle.audit.findings import Collector
 from spindle.audit.index_checks import OffsetIndexChecks, TimeIndexChecks
 from spindle.audit.index_files import IndexContent
 from spindle.audit.index_tails import IndexTail
-from spindle.audit.producer_notes import ProducerNotes
+from spindle.audit.producer_scan import ProducerNotes
 from spindle.audit.record_checks import PackedBatch, RecordChecks
 from spindle.audit.segment_part import Marker, SegmentBatches
 from spindle.audit.segment_scan import SegmentScan
 from spindle.audit.sound_walk import SoundPrefix
-from spindle.audit.transaction_notes import TransactionNotes
+from spindle.audit.transaction_scan import TransactionNotes
 from spindle.common.errors import CorruptRecords
 from spindle.log.formats.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from spindle.log.formats.transaction_index import AbortedTransaction

@@ -19,19 +19,19 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.key_digests import KeyDigests
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.processes import forked_pool, submitted_to
-from spindle.audit.replica import AuditedReplica
-from spindle.audit.replica_comparison import committed_until, compared_until, replica_groups
-from spindle.audit.right_replica import (
+from spindle.audit.reference_replica import (
     RightReplica,
     add_difference,
     registered_partition,
     right_replica,
 )
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_comparison import committed_until, compared_until, replica_groups
+from spindle.audit.shutdown_state import ClosingState
 from spindle.audit.throttle import ReadThrottle
 from spindle.pipeline.records.tables import CONTENT, KEY_HIGH, KEY_LOW, OFFSET, TOMBSTONE
 
@@ -82,18 +82,20 @@ def compare_compacted(
     findings = Collector()
     groups = replica_groups(replicas, are_compacted=True)
     compared = _compared(list(groups.values()), jobs, _Comparing(pause_ms, throttle))
-    for ((partition, topic_id), group), found in zip(groups.items(), compared, strict=True):
-        if found is None:
+    for ((partition, topic_id), group), different_keys in zip(
+        groups.items(), compared, strict=True
+    ):
+        if different_keys is None:
             _add_killed(findings, group)
             continue
         # For each replica, the count of those with the same latest records, itself included.
         votes = [
-            sum(not found.get((index, other)) for other in range(len(group)))
+            sum(not different_keys.get((index, other)) for other in range(len(group)))
             for index in range(len(group))
         ]
         different = {
             (index, other)
-            for index, other in found
+            for index, other in different_keys
             if group[index].place.node_id != group[other].place.node_id
         }
         if not different:
@@ -102,7 +104,7 @@ def compare_compacted(
         right = right_replica(group, votes, different, registered)
         for index, replica in enumerate(group):
             if (index, right.index) in different:
-                keys = sorted(found[index, right.index], key=_last_offset)
+                keys = sorted(different_keys[index, right.index], key=_last_offset)
                 _add(findings, replica, group[right.index], right, keys)
     return findings.found
 
@@ -121,14 +123,17 @@ class _Comparing:
     def differences(self, group: Sequence[AuditedReplica]) -> Differences:
         """Return what differs, twice if a broker may be at work; nothing if a replica is gone."""
         try:
-            found = _differences(group, self.throttle.wait)
-            if found and any(each.place.state is ClosingState.IN_USE for each in group):
+            differences = _differences(group, self.throttle.wait)
+            if differences and any(replica.place.state is ClosingState.IN_USE for replica in group):
                 time.sleep(self.pause_ms / 1000)
                 again = _differences(group, self.throttle.wait)
-                found = {pair: found[pair] & again[pair] for pair in found.keys() & again.keys()}
+                differences = {
+                    pair: differences[pair] & again[pair]
+                    for pair in differences.keys() & again.keys()
+                }
         except OSError:
             return {}  # moved, deleted or unreadable, which the audit of the replica reports
-        return found
+        return differences
 
 
 _comparing: list[_Comparing] = []
@@ -142,14 +147,14 @@ def _compared(
     if jobs == 1 or len(groups) < 2:
         return [comparing.differences(group) for group in groups]
     context = get_context("fork")
-    found: list[Differences | None] = []
+    different_keys: list[Differences | None] = []
     with forked_pool(min(jobs, len(groups)), context, _comparing.append, comparing) as pool:
         for future in [submitted_to(pool, _compare_in_worker, group) for group in groups]:
             try:
-                found.append(future.result())
+                different_keys.append(future.result())
             except BrokenProcessPool:
-                found.append(None)
-    return found
+                different_keys.append(None)
+    return different_keys
 
 
 def _compare_in_worker(group: Sequence[AuditedReplica]) -> Differences:
@@ -199,19 +204,19 @@ def _differences(
     Raises:
         OSError: a replica is gone, or cannot be read.
     """
-    largest_bytes = max(each.size_bytes for each in group)
+    largest_bytes = max(replica.size_bytes for replica in group)
     count = 1
     while count < _MAX_BUCKETS and count * _BYTES_OF_A_BUCKET < largest_bytes:
         count *= 2
-    found: Differences = {}
+    different_keys: Differences = {}
     with TemporaryDirectory(prefix="spindle-audit-") as folder:
         logs = []
-        for index, each in enumerate(group):
+        for index, replica in enumerate(group):
             log = KeyDigests(Path(folder) / str(index), count)
-            root = each.place.path.parent
-            log.read(each.place.path, partial(throttle, root))
+            root = replica.place.path.parent
+            log.read(replica.place.path, partial(throttle, root))
             logs.append(log)
-        start = max(each.start_offset for each in group)
+        start = max(replica.start_offset for replica in group)
         agreed = [compared_until(group, one, other) for one, other in combinations(group, 2)]
         end = min([committed_until(group) or min(agreed), *(log.stable_end for log in logs)])
         for number in range(count):
@@ -224,8 +229,8 @@ def _differences(
                             _Side(theirs, _is_ahead(group[other], end)),
                             start,
                         )
-                        found.setdefault((index, other), set()).update(keys)
-    return {pair: keys for pair, keys in found.items() if keys}
+                        different_keys.setdefault((index, other), set()).update(keys)
+    return {pair: keys for pair, keys in different_keys.items() if keys}
 
 
 def _is_ahead(replica: AuditedReplica, end: int) -> bool:

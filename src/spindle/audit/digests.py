@@ -69,7 +69,7 @@ class DigestBuilder:
 
 def digest_document(digest: LogDigest) -> list[list[list[int]]]:
     """Return the JSON form of a digest."""
-    return [[list(each) for each in digest.sums.items()], [list(each) for each in digest.tail]]
+    return [[list(item) for item in digest.sums.items()], [list(item) for item in digest.tail]]
 
 
 def digest_of(document: Any) -> LogDigest:

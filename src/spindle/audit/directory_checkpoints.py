@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Final
 
 from spindle.audit.checkpoint_checks import CheckpointedOffsets
+from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import Collector, FindingKind
-from spindle.audit.odd_files import refuse_odd_file
-from spindle.common.counted import first_names
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
+from spindle.common.text import join_first
 from spindle.log.formats.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -18,7 +18,7 @@ from spindle.log.formats.checkpoints import (
     RECOVERY_POINTS,
     read_offset_checkpoint,
 )
-from spindle.pipeline.segments.small_files import FILE_SYSTEM
+from spindle.pipeline.segments.directory_files import FILE_SYSTEM
 
 _WITH_ALL_LOGS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS)
 """The checkpoints into which a broker writes each log when it stops in order."""
@@ -102,11 +102,11 @@ class DirectoryCheckpoints:
             if lost:
                 # If a name was damaged, an entry names a partition that is not here.
                 foreign = sorted(offsets.keys() - known)
-                instead = f", but entries of {first_names(foreign, _NAMED)}" if foreign else ""
+                instead = f", but entries of {join_first(foreign, _NAMED)}" if foreign else ""
                 self._findings.add(
                     FindingKind.CHECKPOINT_ENTRY,
                     self._directory / name,
-                    f"it has no entries of {first_names(lost, _NAMED)}{instead}",
+                    f"it has no entries of {join_first(lost, _NAMED)}{instead}",
                 )
 
     def _check_negative(self) -> None:
@@ -156,7 +156,7 @@ class DirectoryCheckpoints:
                 self._findings.add(
                     FindingKind.CHECKPOINT_ENTRY,
                     self._directory / RECOVERY_POINTS,
-                    wrong.format(first_names(partitions, _NAMED)),
+                    wrong.format(join_first(partitions, _NAMED)),
                 )
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import Collector, FindingKind
-from spindle.audit.odd_files import refuse_odd_file
 from spindle.common.errors import ConfigError
 from spindle.common.uuids import Uuid, is_reserved_directory_id, uuid_text
 from spindle.log.formats.clean_shutdown import (
@@ -18,7 +18,7 @@ from spindle.log.formats.meta_properties import (
     MetaProperties,
     parse_meta_properties,
 )
-from spindle.pipeline.segments.small_files import FILE_SYSTEM
+from spindle.pipeline.segments.directory_files import FILE_SYSTEM
 
 
 def read_identity(findings: Collector, directory: Path) -> MetaProperties | None:

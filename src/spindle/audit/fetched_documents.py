@@ -6,7 +6,7 @@ from typing import Any
 from spindle.audit.digests import digest_document, digest_of
 from spindle.audit.fetched_replica import FetchedPart
 from spindle.audit.findings import FindingKind
-from spindle.audit.part_documents import (
+from spindle.audit.spark_checkpoint_format import (
     batch_document,
     batch_part,
     finding_rows,

@@ -17,13 +17,13 @@ from spindle.audit.batch_digests import add_batches
 from spindle.audit.checkpoint_checks import CheckpointedOffsets
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
-from spindle.audit.log_join import JoinedBatches
+from spindle.audit.merge import JoinedBatches
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.segment_part import BatchPart
-from spindle.client.cluster import BrokerAddress
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.fetching import FetchedBatches, FetchLimits, fetch_request, fetched_batches
 from spindle.client.offsets import EARLIEST, READ_UNCOMMITTED
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.pipeline.records.headers import BASE_OFFSET, LAST_DELTA, SIZE_BYTES, HeaderWalk
@@ -36,7 +36,7 @@ _LIMITS: Final = FetchLimits(max_bytes=4 << 20, max_wait_ms=100)
 _THROTTLED_ANSWERS: Final = 20
 """One after the other; a broker that throttles a client for longer gives it nothing at all."""
 _STARTS: Final = 5
-"""Retention may remove the start of a log between two requests, but not again and again."""
+"""Retries after OFFSET_OUT_OF_RANGE caused by retention."""
 _FIRST_OFFSET: Final = -(2**63)
 _LAST_OFFSET: Final = 2**63 - 1
 
@@ -151,7 +151,7 @@ def join_ranges(
             high_watermark, end = part.high_watermark, max(end, part.end_offset)
         is_going_on = is_going_on and wanted.end is not None and high_watermark >= wanted.end
         # A batch at the border may be checked on both sides.
-        new = [each for each in part.findings if each not in findings.found]
+        new = [finding for finding in part.findings if finding not in findings.found]
         findings.take(tuple(new), part.left_out)
         if part.batches.first_offset is not None:
             batches.take(place.path, part.batches.first_offset, part.batches)
@@ -211,7 +211,7 @@ class _Fetching:
         return FetchedPart(
             position,
             end,
-            tuple(_without_position(each) for each in self.findings.found),
+            tuple(_without_position(finding) for finding in self.findings.found),
             dict(self.findings.left_out),
             BatchPart(
                 batches.first_offset,

@@ -10,9 +10,9 @@ from spindle.audit.replica import AuditedReplica, ReplicaPlace, unreadable_repli
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress
 from spindle.client.admin.cluster import ClusterNode
-from spindle.client.cluster import BrokerAddress
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.every_broker import BROKER_FAILURES, ask_every_broker
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fan_out import BROKER_FAILURES, ask_every_broker
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.common.errors import ApiError
 from spindle.common.uuids import Uuid
 
@@ -64,7 +64,7 @@ def fetch_replicas(
         bytes_per_second: what is fetched at most from each log directory, None for no limit.
         on_progress: is not used: brokers send in parallel, on threads.
     """
-    directories = {each.place.path.parent for part in brokers for each in part.replicas}
+    directories = {replica.place.path.parent for part in brokers for replica in part.replicas}
     throttle = ReadThrottle(bytes_per_second, directories, get_context("fork"))
     by_broker = {part.node.node_id: part for part in brokers}
     answers = ask_every_broker(
@@ -72,40 +72,42 @@ def fetch_replicas(
         [part.node for part in brokers],
         lambda single, broker: _fetch(single, by_broker[broker.node_id], throttle),
     )
-    found = []
+    replicas = []
     for answer in answers.values():
         if isinstance(answer, Exception):
             raise answer
-        found += answer
-    return found
+        replicas += answer
+    return replicas
 
 
 def _fetch(
     client: WireClient, part: BrokerReplicas, throttle: ReadThrottle
 ) -> list[AuditedReplica]:
-    found = []
+    result = []
     for number, (place, topic_id, _) in enumerate(part.replicas):
         wait = partial(throttle.wait, place.path.parent)
         try:
-            found.append(audit_fetched_replica(client, part.broker, place, topic_id, on_bytes=wait))
+            result.append(
+                audit_fetched_replica(client, part.broker, place, topic_id, on_bytes=wait)
+            )
         except ApiError as error:
             if not has_moved(client, place):
-                found.append(not_fetched(place, str(error)))
+                result.append(not_fetched(place, str(error)))
         except BROKER_FAILURES as error:
             # Each further request might take as long to fail.
             rest = len(part.replicas) - number - 1
             reason = f"{error}; with it {rest} more replicas of the broker"
-            found.append(not_fetched(place, reason))
+            result.append(not_fetched(place, reason))
             break
-    return found
+    return result
 
 
 def has_moved(client: WireClient, place: ReplicaPlace) -> bool:
     """Return whether the metadata has taken the replica from its broker meanwhile."""
     name, number = place.partition
     topic = client.metadata().topics.get(name)
-    found = None if topic is None else topic.partitions.get(number)
-    return found is None or place.node_id not in found.replicas
+    view = None if topic is None else topic.partitions.get(number)
+    return view is None or place.node_id not in view.replicas
 
 
 def not_fetched(place: ReplicaPlace, reason: str) -> AuditedReplica:

@@ -352,8 +352,12 @@ class Collector:
 
     def take(self, found: Iterable[AuditFinding], left_out: Mapping[FindingKind, int]) -> None:
         """Note the findings that another collector gathered about a part of the replica."""
-        for each in found:
+        for finding in found:
             self.add(
-                each.kind, each.path, each.evidence, position=each.position, offset=each.offset
+                finding.kind,
+                finding.path,
+                finding.evidence,
+                position=finding.position,
+                offset=finding.offset,
             )
         self.left_out.update(left_out)

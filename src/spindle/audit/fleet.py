@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spindle.audit.cluster_audit import ClusterAudit
-from spindle.audit.part_folder import PartFolder
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.report import AuditReport
 from spindle.audit.run import run_audit
+from spindle.audit.spark_checkpoint import PartFolder
 from spindle.audit.spark_fetch import SparkFetch
 from spindle.audit.spark_hosts import hosts_of_directories
 from spindle.audit.spark_job import SparkWorkers

@@ -214,12 +214,10 @@ class TimeIndexChecks:
         self._is_right = np.zeros(timestamps.size, bool)
         self.batch_positions = np.full(timestamps.size, -1, np.int64)
         self._greatest = _NOTHING_SEEN
-        self._next_entry = 0
 
     def go_on(self, prefix: SoundPrefix) -> None:
         """Begin behind batches with which the entries that name them agree."""
         self._greatest = prefix.greatest_timestamp
-        self._next_entry = prefix.times_seen
         self._is_right[: prefix.times_seen] = True
         # The entries before lie before the end of the offset index, wherever that is exactly.
         self.batch_positions[: prefix.times_seen] = 0
@@ -231,19 +229,19 @@ class TimeIndexChecks:
         greatest = np.maximum.accumulate(np.maximum(fields[MAX_TIMESTAMP], self._greatest))
         bases = fields[BASE_OFFSET]
         lasts = bases + fields[LAST_DELTA]
-        if self._is_usable and self._next_entry < self._offsets.size:
-            first = self._next_entry
-            last = int(self._offsets.searchsorted(lasts[-1], side="right"))
-            if first < last:
-                index = np.minimum(lasts.searchsorted(self._offsets[first:last]), lasts.size - 1)
-                wanted = self._timestamps[first:last]
-                self.batch_positions[first:last] = fields[POSITION][index]
-                self._is_right[first:last] = (
-                    (bases[index] <= self._offsets[first:last])
-                    & (fields[MAX_TIMESTAMP][index] == wanted)
-                    & (greatest[index] == wanted)
-                )
-                self._next_entry = last
+        first = int(self._offsets.searchsorted(bases.min()))
+        last = int(self._offsets.searchsorted(lasts.max(), side="right"))
+        if self._is_usable and first < last:
+            wanted, offsets = self._timestamps[first:last], self._offsets[first:last]
+            # The offsets of damaged batches are in no order.
+            order = np.argsort(lasts, kind="stable")
+            index = order[np.minimum(lasts.searchsorted(offsets, sorter=order), lasts.size - 1)]
+            is_here = (bases[index] <= offsets) & (offsets <= lasts[index])
+            before = self.batch_positions[first:last]
+            self.batch_positions[first:last] = np.where(is_here, fields[POSITION][index], before)
+            self._is_right[first:last] |= (
+                is_here & (fields[MAX_TIMESTAMP][index] == wanted) & (greatest[index] == wanted)
+            )
         self._greatest = int(greatest[-1])
 
     def finish(self, scan: SegmentScan, *, must_be_complete: bool) -> None:

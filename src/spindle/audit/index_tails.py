@@ -42,18 +42,18 @@ class IndexTail(NamedTuple):
 def check_index_tails(findings: Collector, tails: Iterable[IndexTail]) -> None:
     """Report the indexes of a log that lost entries at their end."""
     tails = list(tails)
-    known = [each.smallest_gap_bytes for each in tails if each.gap_count]
+    known = [tail.smallest_gap_bytes for tail in tails if tail.gap_count]
     interval_bytes = max(1, min(known, default=_DEFAULT_INTERVAL_BYTES))
-    for each in tails:
+    for tail in tails:
         is_wide = (
-            each.gap_count >= _MIN_GAPS
-            and each.tail_bytes > _WIDE_GAPS * each.largest_gap_bytes
-            and each.tail_bytes > _MIN_TAIL_BYTES
+            tail.gap_count >= _MIN_GAPS
+            and tail.tail_bytes > _WIDE_GAPS * tail.largest_gap_bytes
+            and tail.tail_bytes > _MIN_TAIL_BYTES
         )
-        if is_wide or each.lost_gap_bytes >= interval_bytes:
+        if is_wide or tail.lost_gap_bytes >= interval_bytes:
             findings.add(
                 FindingKind.OFFSET_INDEX_SHORT,
-                each.path,
-                f"{each.tail_bytes} bytes of batches follow its last entry, but the log has an "
+                tail.path,
+                f"{tail.tail_bytes} bytes of batches follow its last entry, but the log has an "
                 f"entry for each {interval_bytes} bytes or so: reads are slower",
             )

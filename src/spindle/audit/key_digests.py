@@ -91,16 +91,16 @@ _NO_RANGES: Final = _AbortedRanges([], [])
 
 def _joined_ranges(entries: list[AbortedTransaction]) -> _AbortedRanges:
     """Join transactions that overlap: those of a damaged index may."""
-    found = _AbortedRanges([], [])
-    for first, last in sorted((each.first_offset, each.last_offset) for each in entries):
+    joined_ranges = _AbortedRanges([], [])
+    for first, last in sorted((entry.first_offset, entry.last_offset) for entry in entries):
         if last < first:
             continue
-        if found.lasts and first <= found.lasts[-1]:
-            found.lasts[-1] = max(last, found.lasts[-1])
+        if joined_ranges.lasts and first <= joined_ranges.lasts[-1]:
+            joined_ranges.lasts[-1] = max(last, joined_ranges.lasts[-1])
         else:
-            found.firsts.append(first)
-            found.lasts.append(last)
-    return found
+            joined_ranges.firsts.append(first)
+            joined_ranges.lasts.append(last)
+    return joined_ranges
 
 
 class _Transactions:
@@ -115,7 +115,9 @@ class _Transactions:
                 continue  # a finding of the audit
             for entry in entries:
                 aborted.setdefault(entry.producer_id, []).append(entry)
-        self._aborted = {producer: _joined_ranges(each) for producer, each in aborted.items()}
+        self._aborted = {
+            producer: _joined_ranges(transactions) for producer, transactions in aborted.items()
+        }
         self._open: dict[int, int] = {}
         self._end = 0
 

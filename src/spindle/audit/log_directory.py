@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from spindle.audit.closing_state import ClosingState, state_of
 from spindle.audit.directory_checkpoints import DirectoryCheckpoints
 from spindle.audit.directory_identities import (
     IdentifiedRoot,
@@ -14,19 +13,25 @@ from spindle.audit.directory_identities import (
     compare_identities,
     read_identity,
 )
+from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.replica import ReplicaPlace
+from spindle.audit.shutdown_state import ClosingState, state_of
+from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.log.formats.checkpoints import OFFSET_CHECKPOINTS
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.formats.meta_properties import META_PROPERTIES, MetaProperties
 from spindle.log.formats.names import (
+    LOG_SUFFIX,
     PARTITION_METADATA,
     PASSED_OVER,
     DirectoryKind,
     parse_directory_name,
 )
+from spindle.log.formats.partition_metadata import read_partition_metadata
+from spindle.pipeline.segments.directory_files import FILE_SYSTEM
 
 _AUDITED: tuple[DirectoryKind, ...] = (
     DirectoryKind.CURRENT,
@@ -104,14 +109,37 @@ def list_log_directory(
                 path / name,
                 f"the metadata does not place {partition} in this directory",
             )
+        elif parsed.kind is DirectoryKind.DELETED and state is not ClosingState.IN_USE:
+            _check_deleted(findings, path / name)
     current = {place.partition for place in replicas if place.is_current_of_topic}
     is_closed = state is ClosingState.CLOSED
     checkpoints.check(current, known, is_closed=is_closed)
     if state is ClosingState.KILLED:
         checkpoints.check_after_kill(_created(replicas))
     epoch = closing_epoch(path) if is_closed else UNKNOWN_BROKER_EPOCH
-    found = tuple(findings.found)
-    return ListedLogDirectory(path, state, properties, tuple(replicas), found, epoch)
+    result = tuple(findings.found)
+    return ListedLogDirectory(path, state, properties, tuple(replicas), result, epoch)
+
+
+def _check_deleted(findings: Collector, path: Path) -> None:
+    """Report a log that waits for its deletion, has records, and does not say of which topic.
+
+    It may be the source of a move that was cut short. A removal begins with the segments.
+    """
+    try:
+        refuse_odd_file(path / PARTITION_METADATA)
+        if read_partition_metadata(FILE_SYSTEM, str(path)) is not None:
+            return
+        reason = "there is no topic id"
+    except CorruptLog as error:
+        reason = f"the topic id cannot be read: {error.finding}"
+    except OSError as error:
+        findings.add_unreadable(path / PARTITION_METADATA, error)
+        return
+    with suppress(OSError):
+        if any(segment.stat().st_size for segment in path.glob(f"*{LOG_SUFFIX}")):
+            evidence = f"{reason}, so the broker neither puts the log back nor knows what it is"
+            findings.add(FindingKind.REPLICA_ORPHANED, path, evidence)
 
 
 def _is_empty(path: Path, names: Sequence[str]) -> bool:
@@ -163,7 +191,10 @@ def compare_directories(
     findings = Collector()
     compare_identities(
         findings,
-        [IdentifiedRoot(each.path, each.properties, each.broker_epoch) for each in directories],
+        [
+            IdentifiedRoot(directory.path, directory.properties, directory.broker_epoch)
+            for directory in directories
+        ],
     )
     nodes: dict[int | None, list[ReplicaPlace]] = {}
     for directory in directories:

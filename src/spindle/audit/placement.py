@@ -77,7 +77,7 @@ def compare_with_metadata(
     """
     findings = Collector()
     ids_of_names = {topic.name: topic.topic_id for topic in placement.topics.values()}
-    found: dict[tuple[int, Uuid, int], Path] = {}
+    paths: dict[tuple[int, Uuid, int], Path] = {}
     for directory, node in _identified(directories):
         for place in directory.replicas:
             topic_id = topic_ids.get(place.path)
@@ -95,10 +95,10 @@ def compare_with_metadata(
                     f"{', '.join(map(str, partition.replicas))}, not on node {node}",
                 )
             else:
-                found[node, topic_id, place.partition.partition] = directory.path
+                paths[node, topic_id, place.partition.partition] = directory.path
     findings.replica = ""
     _check_nodes(findings, placement, directories)
-    _check_places(findings, placement, directories, found)
+    _check_places(findings, placement, directories, paths)
     return findings.found
 
 
@@ -142,13 +142,13 @@ def _lost_id(
     places all of its replicas in the one directory that is missing.
     """
     own = None if directory.properties is None else directory.properties.directory_id
-    registered = {each for each, owner in placement.nodes.items() if owner == node}
+    registered = {data for data, owner in placement.nodes.items() if owner == node}
     if own in placement.nodes or not registered:
         return None
     audited = {
-        each.properties.directory_id
-        for each, owner in _identified(directories)
-        if owner == node and each.properties is not None
+        directory.properties.directory_id
+        for directory, owner in _identified(directories)
+        if owner == node and directory.properties is not None
     }
     missing = registered - audited
     is_whole_node = len(registered) > 1 or any(p.is_metadata_log for p in directory.replicas)
@@ -158,9 +158,9 @@ def _lost_id(
     placed = set()
     for place in directory.replicas:
         topic = topics.get(place.partition.topic)
-        found = None if topic is None else topic.partitions.get(place.partition.partition)
-        if place.is_current_of_topic and found is not None and node in found.replicas:
-            placed.add(found.directories[found.replicas.index(node)])
+        partition = None if topic is None else topic.partitions.get(place.partition.partition)
+        if place.is_current_of_topic and partition is not None and node in partition.replicas:
+            placed.add(partition.directories[partition.replicas.index(node)])
     return next(iter(missing)) if placed == missing else None
 
 

@@ -92,5 +92,5 @@ class ProducerChecks:
                     offset=snapshot.offset,
                 )
         if not is_compacted:
-            for each in self._unless_compacted:
-                self._add(*each)
+            for finding in self._unless_compacted:
+                self._add(*finding)

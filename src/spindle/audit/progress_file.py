@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from spindle.audit.checkpoint_checks import CheckpointedOffsets
-from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import is_unread
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.result_documents import audited_replica, result_document
+from spindle.audit.shutdown_state import ClosingState
 
 _HEAD: Final = b'{"spindle audit": 2}\n'
 
@@ -67,7 +67,7 @@ class ProgressFile:
         """
         if place.state is ClosingState.IN_USE:
             place = replace(place, checkpointed=CheckpointedOffsets())
-        found = hashlib.sha256(repr(place).encode("utf-8", "surrogateescape"))
+        result = hashlib.sha256(repr(place).encode("utf-8", "surrogateescape"))
         try:
             with os.scandir(place.path) as entries:
                 stats = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
@@ -77,8 +77,8 @@ class ProgressFile:
             text = (
                 f"{name}\0{stat.st_ino}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0"
             )
-            found.update(text.encode("utf-8", "surrogateescape"))
-        return found.hexdigest()
+            result.update(text.encode("utf-8", "surrogateescape"))
+        return result.hexdigest()
 
 
 @contextmanager

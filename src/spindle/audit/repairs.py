@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from spindle.audit.closing_state import ClosingState
 from spindle.audit.findings import AuditFinding, FindingKind, RepairKind
 from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.replica import AuditedReplica
 from spindle.audit.report import AuditReport, rebuild_command, rebuild_remedy
-from spindle.common.counted import counted
-from spindle.log.formats.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS
+from spindle.audit.shutdown_state import ClosingState
+from spindle.common.text import count_noun
+from spindle.log.formats.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from spindle.log.formats.names import INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 
 _HEAD: Final = (
@@ -73,24 +73,29 @@ class DirectoryRepairs:
 
 def repairs_of(report: AuditReport) -> list[DirectoryRepairs]:
     """Return the repairs of the directories that have findings."""
-    by_directory: dict[Path, list[AuditFinding]] = {each.path: [] for each in report.directories}
+    by_directory: dict[Path, list[AuditFinding]] = {
+        directory.path: [] for directory in report.directories
+    }
     for finding in report.findings:
         home = next((p for p in by_directory if Path(finding.path).is_relative_to(p)), None)
         if home is not None:
             by_directory[home].append(finding)
     return [
-        DirectoryRepairs(each, tuple(_Repairs(report, each, by_directory[each.path]).steps()))
-        for each in report.directories
-        if by_directory[each.path]
+        DirectoryRepairs(
+            directory, tuple(_Repairs(report, directory, by_directory[directory.path]).steps())
+        )
+        for directory in report.directories
+        if by_directory[directory.path]
     ]
 
 
 class _Repairs:
     """The repairs of a log directory, and what is known of the start that follows them.
 
-    A start after an unclean stop reads each log from its recovery point. It cuts a log at the first
-    batch that is damaged, and before a gap that no compaction pass explains, and deletes what
-    follows. So a repair that makes a start read more is safe only if there is neither.
+    A start after an unclean stop reads each log from its recovery point, and cuts each segment at
+    its first damaged batch. Segments behind it stay, and so do those behind a gap, about which a
+    follower asks its leader; only the metadata log ends at its first gap. So a repair that makes a
+    start read more is safe only without damage.
     """
 
     def __init__(
@@ -100,7 +105,7 @@ class _Repairs:
         self._findings = findings
         self._is_closed = directory.state is ClosingState.CLOSED
         self._replicas = [
-            each for each in report.replicas if each.place.path.parent == directory.path
+            replica for replica in report.replicas if replica.place.path.parent == directory.path
         ]
         self._copied = {f.replica for f in findings if f.kind.repair is RepairKind.COPY_AGAIN}
         self._unread = {f.replica for f in findings if f.kind is FindingKind.UNREADABLE}
@@ -118,7 +123,7 @@ class _Repairs:
             self._findings, key=lambda each: each.kind.repair is not RepairKind.COPY_AGAIN
         ):
             step = self._step(finding)
-            yield replace(step, moves=tuple(each for each in step.moves if _is_new(each, moved)))
+            yield replace(step, moves=tuple(move for move in step.moves if _is_new(move, moved)))
 
     def _step(self, finding: AuditFinding) -> RepairStep:
         path, repair = Path(finding.path), finding.kind.repair
@@ -162,16 +167,11 @@ class _Repairs:
         return finding.replica not in self._unread
 
     def _recovers_whole(self) -> bool:
-        """Return whether a start that reads all logs of the directory from their start cuts none.
-
-        Every replica must be free of damage that a start would cut off, and only a clean offset
-        makes a start take a gap for one of compaction, whatever the policy of the topic is.
-        """
-        is_whole = all(
-            not each.has_gaps or each.place.checkpointed.cleaner is not None
-            for each in self._replicas
+        """Return whether a start that reads all logs of the directory from the start cuts none."""
+        ends_early = any(
+            replica.has_gaps and replica.place.is_metadata_log for replica in self._replicas
         )
-        return is_whole and not self._copied and not self._unread
+        return not ends_early and not self._copied and not self._unread
 
     def _starts_whole(self) -> bool:
         """Return whether the next start cuts no log: after a stop in order it reads no batches."""
@@ -181,7 +181,8 @@ class _Repairs:
         if self._starts_whole():
             return RepairStep(finding, is_safe=True, note=_CORRECTED)
         note = (
-            "The next start reads the logs from there, and cuts off what follows damage or a gap."
+            "The next start reads the logs from there, and cuts each segment at its first damaged "
+            "batch."
         )
         return RepairStep(finding, note=note)
 
@@ -192,9 +193,9 @@ class _Repairs:
             case name if name == RECOVERY_POINTS:
                 is_safe = self._recovers_whole()
                 note = (
-                    "Without it, the next start reads all logs from their start, and cuts them at "
-                    "the first damage, or at a gap that no clean offset explains. Once that is "
-                    "repaired, or restore the file from a backup:"
+                    "Without it, the next start reads all logs from their start, and cuts each "
+                    "segment at its first damaged batch. Once that is repaired, or restore the "
+                    "file from a backup:"
                 )
             case name if name == LOG_STARTS:
                 is_safe = self._starts_whole() and all(map(_begins_at_its_epochs, self._replicas))
@@ -202,17 +203,11 @@ class _Repairs:
                     "Without it, records that clients have deleted come back where their segment "
                     "is still there:"
                 )
-            case name if name == CLEANER_OFFSETS:
-                is_safe = self._starts_whole() and not any(r.has_gaps for r in self._replicas)
-                note = (
-                    "Without it, a start after an unclean stop may take gaps that compaction made "
-                    "for losses. Only if the broker was stopped in order:"
-                )
             case _:
                 is_safe = self._starts_whole()
                 note = (
-                    "Without it the broker starts, and cuts the logs at the first damage behind "
-                    "their recovery points. Once that is repaired:"
+                    "Without it the broker starts, and cuts each segment behind the recovery "
+                    "points at its first damaged batch. Once that is repaired:"
                 )
         return RepairStep(finding, (path,), is_safe, "" if is_safe else note)
 
@@ -279,23 +274,25 @@ def _begins_at_its_epochs(replica: AuditedReplica) -> bool:
 def repair_plan(repairs: Sequence[DirectoryRepairs]) -> list[str]:
     """Return the lines of a shell script, none if there is nothing to repair."""
     lines: list[str] = []
-    for each in repairs:
-        path = each.directory.path
-        lines += ["", _comment(f"{path}: stop {each.owner} first.")]
-        shown = Counter((step.finding.kind, step.finding.path) for step in each.steps)
-        for step in each.steps:
+    for repair in repairs:
+        path = repair.directory.path
+        lines += ["", _comment(f"{path}: stop {repair.owner} first.")]
+        shown = Counter((step.finding.kind, step.finding.path) for step in repair.steps)
+        for step in repair.steps:
             finding = step.finding
             more = shown.pop((finding.kind, finding.path), 0) - 1
             if more >= 0:
                 lines.append(_comment(f"{finding.kind.text}: {finding.path}: {finding.evidence}."))
             if more > 0:
-                lines.append(_comment(f"  The same in {counted(more, 'more place')} of the file."))
+                lines.append(
+                    _comment(f"  The same in {count_noun(more, 'more place')} of the file.")
+                )
             if more < 0 and not step.moves:
                 continue
             if step.note and (step.moves or not _needs_moves(step)):
                 lines.append(_comment(f"  {step.note}"))
             lines += [_move(p) if step.is_safe else _comment(f"  {_move(p)}") for p in step.moves]
-        lines.append(_comment(f"Start {each.owner}, and audit {path} again."))
+        lines.append(_comment(f"Start {repair.owner}, and audit {path} again."))
     return [*_HEAD, *lines] if lines else []
 
 

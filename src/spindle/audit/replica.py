@@ -1,8 +1,8 @@
 """Audit of one replica: its directory is read once, twice if its broker runs and damage shows.
 
-A running broker appends, rolls, merges, truncates, renames and deletes meanwhile. All that can make
-one pass see a contradiction, but never the same one twice at the same place. So a finding in a
-directory in use counts only if a second pass, a moment later, has it again.
+A running broker appends, rolls, merges, truncates, renames and deletes meanwhile. Each of these can
+cause a false finding in one pass, but not the same one in two. So a finding in a directory in use
+counts only if a second pass, a moment later, has it again.
 """
 
 import os
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from spindle.audit.checkpoint_checks import CheckpointedOffsets, LogRange, check_checkpoints
-from spindle.audit.closing_state import ClosingState, state_of
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
+from spindle.audit.file_limits import refuse_odd_files
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.index_tails import check_index_tails
-from spindle.audit.log_join import JoinedBatches
-from spindle.audit.odd_files import refuse_odd_files
+from spindle.audit.merge import JoinedBatches
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
 from spindle.audit.segment_audit import SegmentAudit
 from spindle.audit.segment_part import SegmentPart
+from spindle.audit.shutdown_state import ClosingState, state_of
 from spindle.audit.transaction_checks import TransactionChecks
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import METADATA_TOPIC, TopicPartition
@@ -40,8 +40,8 @@ from spindle.log.formats.names import (
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
+from spindle.pipeline.segments.directory_files import FILE_SYSTEM
 from spindle.pipeline.segments.segment_files import SegmentFile, list_segments
-from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 _NAME_DIGITS: Final = 20
 _LAST_OFFSET: Final = 2**63 - 1
@@ -131,20 +131,20 @@ def audit_replica(
         throttle(size_bytes)
 
     try:
-        found = _one_pass(place, count)
-        if found.findings and _has_started(place):
+        replica = _one_pass(place, count)
+        if replica.findings and _has_started(place):
             # A broker has started since the listing, and may be at work on what looks unfinished.
             place = replace(place, state=ClosingState.IN_USE)
-            found = replace(found, place=place)
-        if not needs_second_pass(found):
-            return found
+            replica = replace(replica, place=place)
+        if not needs_second_pass(replica):
+            return replica
         pause()
         again = _one_pass(place, throttle)
     except FileNotFoundError:
         return None
     except OSError as error:
         return unreadable_replica(place, error)
-    return confirmed_replica(found, again)
+    return confirmed_replica(replica, again)
 
 
 def _has_started(place: ReplicaPlace) -> bool:
@@ -241,13 +241,12 @@ class ReplicaPass:
         Raises:
             FileNotFoundError: the directory is gone.
         """
-        path, place, names, segments = self.place.path, self.place, self._names, self._segments
+        place, names, segments = self.place, self._names, self._segments
         producers = ProducerChecks(self.findings, self._producer_snapshots)
         transactions = TransactionChecks(self.findings)
         batches = JoinedBatches(self.findings)
         digest = DigestBuilder()
-        tails = []
-        size_bytes = batch_count = 0
+        size_bytes, batch_count, tails = 0, 0, []
         for part in parts:
             self.findings.take(part.findings, part.left_out)
             self.has_changed = self.has_changed or part.is_gone
@@ -255,12 +254,11 @@ class ReplicaPass:
             producers.take(part.producers)
             transactions.take(part.transactions)
             digest.take(part.digest)
-            if part.index_tail is not None:
-                tails.append(part.index_tail)
+            tails += [] if part.index_tail is None else [part.index_tail]
             size_bytes += part.size_bytes
             batch_count += part.batch_count
-        if not path.is_dir():
-            raise FileNotFoundError(str(path))
+        if not place.path.is_dir():
+            raise FileNotFoundError(str(place.path))
         check_index_tails(self.findings, tails)
         self._check_names(names, segments)
         first_base = segments[0].base_offset if segments else 0
@@ -280,15 +278,11 @@ class ReplicaPass:
         )
         transactions.finish(is_compacted=has_removed)
         if not self.has_changed:
-            check_checkpoints(self.findings, place, LogRange(first_base, end, first_epoch_offset))
+            gaps = tuple(gap.first_missing for gap in batches.gaps)
+            log = LogRange(first_base, end, first_epoch_offset, gaps)
+            check_checkpoints(self.findings, place, log)
         if place.is_metadata_log:
-            from spindle.audit.metadata_log_checks import (
-                check_metadata_snapshots,
-                check_quorum_state,
-            )
-
-            check_quorum_state(self.findings, path, batches.epoch_runs)
-            check_metadata_snapshots(self.findings, path, names)
+            self._check_metadata_log(batches)
         return AuditedReplica(
             place,
             self._found_topic_id,
@@ -306,6 +300,12 @@ class ReplicaPass:
             first_epoch_offset,
         )
 
+    def _check_metadata_log(self, batches: JoinedBatches) -> None:
+        from spindle.audit.metadata_log_checks import check_metadata_snapshots, check_quorum_state
+
+        check_quorum_state(self.findings, self.place.path, batches.epoch_runs)
+        check_metadata_snapshots(self.findings, self.place.path, self._names)
+
     def _topic_id(self) -> Uuid | None:
         path, kind = self.place.path, FindingKind.PARTITION_METADATA
         file = path / PARTITION_METADATA
@@ -318,7 +318,11 @@ class ReplicaPass:
             self.findings.add_unreadable(file, error)
             return None
         if topic_id is None:
-            self.findings.add(kind, file, "there is no topic id, so the replica counts as stray")
+            evidence = (
+                "there is no topic id: the broker hosts the log only if the metadata records the "
+                "replica in this directory"
+            )
+            self.findings.add(kind, file, evidence)
         return topic_id
 
     def _snapshots(self, names: Iterable[str]) -> list[ProducerSnapshot]:
@@ -355,11 +359,11 @@ class ReplicaPass:
                     self._add_name(name)
                 elif base not in bases and suffix != LOG_SUFFIX:
                     orphans.setdefault(base, []).append(name)
-        for found in orphans.values():
+        for orphan in orphans.values():
             self.findings.add(
                 FindingKind.SEGMENT_MISSING,
-                self.place.path / found[0],
-                f"there is an index, but no segment {found[0].partition('.')[0]}{LOG_SUFFIX}",
+                self.place.path / orphan[0],
+                f"there is an index, but no segment {orphan[0].partition('.')[0]}{LOG_SUFFIX}",
             )
         if not segments and self.place.state is ClosingState.CLOSED:
             self.findings.add(

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from spindle.audit.closing_state import ClosingState
 from spindle.audit.digests import STRETCH_OFFSETS
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.placement import ClusterPlacement, PlacedPartition
-from spindle.audit.replica import AuditedReplica
-from spindle.audit.right_replica import (
+from spindle.audit.reference_replica import (
     RightReplica,
     add_difference,
     registered_partition,
     right_replica,
 )
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.shutdown_state import ClosingState
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 
@@ -39,7 +39,7 @@ def compare_replicas(
             for (index, one), (other, another) in combinations(enumerate(group), 2)
             if one.place.node_id != another.place.node_id
         }
-        stretches = sorted({each for pair in pairs.values() for each in pair.different})
+        stretches = sorted({number for pair in pairs.values() for number in pair.different})
         if not stretches:
             _add_uncompared(findings, group)
             continue
@@ -51,10 +51,12 @@ def compare_replicas(
                 before = wrong.get(index)
                 if before is None or (right.is_certain and not before.right.is_certain):
                     wrong[index] = _Wrong(right, offset)
-        for index, each in sorted(wrong.items()):
-            what = f"its batches from about offset {each.offset} on"
-            best = group[each.right.index]
-            add_difference(findings, group[index], best, each.right, what=what, offset=each.offset)
+        for index, fault in sorted(wrong.items()):
+            what = f"its batches from about offset {fault.offset} on"
+            best = group[fault.right.index]
+            add_difference(
+                findings, group[index], best, fault.right, what=what, offset=fault.offset
+            )
     return findings.found
 
 
@@ -77,11 +79,11 @@ def _right_in(
     """
     votes = [1] * len(group)
     different: dict[tuple[int, int], int] = {}
-    for (index, other), found in pairs.items():
-        if stretch in found.different:
-            offset = found.different[stretch]
+    for (index, other), comparison in pairs.items():
+        if stretch in comparison.different:
+            offset = comparison.different[stretch]
             different[index, other] = different[other, index] = offset
-        elif found.has_compared(stretch):
+        elif comparison.has_compared(stretch):
             votes[index] += 1
             votes[other] += 1
     right = right_replica(group, votes, different, registered)
@@ -95,8 +97,8 @@ def _add_uncompared(findings: Collector, group: Sequence[AuditedReplica]) -> Non
 
     Replicas of directories in use may be new: their checkpoints are written every few seconds.
     """
-    are_filled = all(each.end_offset > each.start_offset for each in group)
-    if not are_filled or any(each.place.state is ClosingState.IN_USE for each in group):
+    are_filled = all(replica.end_offset > replica.start_offset for replica in group)
+    if not are_filled or any(replica.place.state is ClosingState.IN_USE for replica in group):
         return
     for one, another in combinations(group, 2):
         is_shared = max(one.start_offset, another.start_offset) < min(
@@ -127,13 +129,13 @@ def replica_groups(
         place = replica.place
         if place.is_current_of_topic and replica.topic_id is not None:
             groups.setdefault((place.partition, replica.topic_id), []).append(replica)
-    found = {}
+    replica_groups = {}
     for key, group in groups.items():
         if any(replica.is_compacted for replica in group) is are_compacted:
-            kept = [each for each in group if are_compacted or each.digest is not None]
+            kept = [replica for replica in group if are_compacted or replica.digest is not None]
             if len(kept) > 1:
-                found[key] = kept
-    return found
+                replica_groups[key] = kept
+    return replica_groups
 
 
 def committed_until(group: Sequence[AuditedReplica]) -> int:
@@ -152,7 +154,7 @@ def compared_until(
     truncated while it is read has parts of two logs.
     """
     committed = committed_until(group)
-    if committed and any(each.place.state is ClosingState.IN_USE for each in group):
+    if committed and any(replica.place.state is ClosingState.IN_USE for replica in group):
         return committed
     agreeing = [
         min(last, other_last) + 1

@@ -108,12 +108,12 @@ def _with_remedies(
     placement: ClusterPlacement | None,
 ) -> list[AuditFinding]:
     """Name the command that copies a damaged replica again, where there is one."""
-    remedies = {str(each.place.path): rebuild_remedy(each, placement) for each in replicas}
+    remedies = {str(replica.place.path): rebuild_remedy(replica, placement) for replica in replicas}
     return [
-        replace(each, remedy=remedies.get(each.replica, ""))
-        if each.kind.repair is RepairKind.COPY_AGAIN
-        else each
-        for each in findings
+        replace(finding, remedy=remedies.get(finding.replica, ""))
+        if finding.kind.repair is RepairKind.COPY_AGAIN
+        else finding
+        for finding in findings
     ]
 
 
@@ -163,5 +163,5 @@ def _unread(
 ) -> list[AuditFinding]:
     """Return what the first look could not read, if a later one could: it was not audited."""
     known = {finding.path for finding in confirmed if is_unread([finding])}
-    found = [finding for each in listed for finding in each.findings]
-    return [each for each in found if is_unread([each]) and each.path not in known]
+    findings = [finding for entry in listed for finding in entry.findings]
+    return [finding for finding in findings if is_unread([finding]) and finding.path not in known]

@@ -12,11 +12,11 @@ from spindle.client.admin.cluster import (
     describe_quorum,
 )
 from spindle.client.admin.topics import describe_topics
-from spindle.client.cluster import ClusterView, TopicView
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fan_out import BROKER_FAILURES, ask_every_broker, log_dirs_of
+from spindle.client.cluster_metadata import ClusterView, TopicView
 from spindle.client.configs import describe_configs_request, described_configs
 from spindle.client.log_dirs import LogDirView
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.every_broker import BROKER_FAILURES, ask_every_broker, log_dirs_of
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ConfigResourceType
@@ -68,16 +68,16 @@ def _eligible(client: WireClient, view: ClusterView) -> dict[TopicPartition, tup
     names = [
         topic.name
         for topic in view.topics.values()
-        if any(not each.isr for each in topic.partitions.values())
+        if any(not partition.isr for partition in topic.partitions.values())
     ]
     try:
         topics, _ = describe_topics(client, names)
     except BROKER_FAILURES:
         return {}  # the comparison does without
     return {
-        TopicPartition(topic.name, each.partition): each.eligible or ()
+        TopicPartition(topic.name, partition.partition): partition.eligible or ()
         for topic in topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -92,13 +92,13 @@ def _placed(
         is_compacted,
         {
             number: PlacedPartition(
-                each.replicas,
-                (ZERO_UUID,) * len(each.replicas),
-                each.isr,
-                each.leader,
+                partition.replicas,
+                (ZERO_UUID,) * len(partition.replicas),
+                partition.isr,
+                partition.leader,
                 eligible.get(TopicPartition(topic.name, number), ()),
             )
-            for number, each in topic.partitions.items()
+            for number, partition in topic.partitions.items()
         },
     )
 
@@ -134,7 +134,7 @@ def _policies(client: WireClient, topics: Sequence[str]) -> dict[str, bool]:
         except BROKER_FAILURES:
             continue  # the checks do without
         # A topic may be deleted between the two requests; its refusal must not hide the others.
-        answer.results = [each for each in answer.results if not each.error_code]
+        answer.results = [result for result in answer.results if not result.error_code]
         for name, configs in described_configs(answer).items():
             if _POLICY in configs:
                 policies[name] = "compact" in (configs[_POLICY] or "")

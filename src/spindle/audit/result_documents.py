@@ -7,8 +7,8 @@ the results. The place is not part of it: the reader has it from its own listing
 from typing import Any
 
 from spindle.audit.digests import digest_document, digest_of
-from spindle.audit.part_documents import finding_rows, findings_of
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.spark_checkpoint_format import finding_rows, findings_of
 
 
 def result_document(replica: AuditedReplica) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def result_document(replica: AuditedReplica) -> dict[str, Any]:
         "digest": None if replica.digest is None else digest_document(replica.digest),
         "isCompacted": replica.is_compacted,
         "leftOut": replica.left_out,
-        "epochs": [list(each) for each in replica.epochs],
+        "epochs": [list(epoch) for epoch in replica.epochs],
         "hasGaps": replica.has_gaps,
         "firstEpochOffset": replica.first_epoch_offset,
     }

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from spindle.audit.confirmation import confirmed_findings
 from spindle.audit.findings import is_unread
 from spindle.audit.placement import ClusterPlacement
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.replica_comparison import replica_groups
 from spindle.audit.report import AuditListing, AuditReport, audit_report, list_audit
-from spindle.audit.second_looks import confirmed_findings
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress, AuditWorkers, audit_all
 
@@ -32,7 +32,7 @@ def run_audit(
     checks_records: bool = False,
     load_placement: Callable[[], ClusterPlacement | None] = lambda: None,
     on_progress: Callable[[AuditProgress], None] = lambda progress: None,
-    second_look_ms: int = SECOND_LOOK_MS,
+    recheck_ms: int = SECOND_LOOK_MS,
     bytes_per_second: int | None = None,
     progress: "ProgressFile | None" = None,
     cluster: "ClusterAudit | None" = None,
@@ -47,7 +47,7 @@ def run_audit(
         jobs: processes that read at the same time.
         checks_records: the records of all batches are decoded, too.
         load_placement: returns the present metadata of the cluster, None if it is not known.
-        second_look_ms: the wait before something odd in a directory in use is read again.
+        recheck_ms: the wait before something odd in a directory in use is read again.
         bytes_per_second: what is read at most from each log directory.
         progress: results of an interrupted audit to go on from; new ones are added.
         cluster: asks the brokers, too; None if none are to be asked.
@@ -71,7 +71,7 @@ def run_audit(
     audited: list[AuditedReplica | None] = [*kept.values()]
     to_read = [place for place in listing.places if place not in kept]
     before = {} if progress is None else {place: progress.fingerprint(place) for place in to_read}
-    force = _Force(workers, jobs, second_look_ms, bytes_per_second, on_progress)
+    force = _Force(workers, jobs, recheck_ms, bytes_per_second, on_progress)
     if history is None:
         read = force.read(to_read)
     else:
@@ -88,19 +88,21 @@ def run_audit(
             progress.add(before[place], replica)
     if cluster is not None:
         audited += cluster.fetched_replicas(listing.places, bytes_per_second, fetch, on_progress)
-    confirmed = confirmed_findings(paths, load_placement, second_look_ms)
-    present = [each for each in audited if each is not None and each.place.path.is_dir()]
+    confirmed = confirmed_findings(paths, load_placement, recheck_ms)
+    present = [
+        replica for replica in audited if replica is not None and replica.place.path.is_dir()
+    ]
     if replica_groups(present, are_compacted=True):
         from spindle.audit.compacted_comparison import compare_compacted
 
         throttle = ReadThrottle(bytes_per_second, paths, multiprocessing.get_context("fork"))
         confirmed += compare_compacted(
-            present, placement, jobs=jobs, pause_ms=second_look_ms, throttle=throttle
+            present, placement, jobs=jobs, pause_ms=recheck_ms, throttle=throttle
         )
     if progress is not None and is_unread(confirmed):
         progress.has_unread = True
     if cluster is not None:
-        confirmed += cluster.confirmed_findings(listing.directories, second_look_ms)
+        confirmed += cluster.confirmed_findings(listing.directories, recheck_ms)
     report = audit_report(listing, audited, placement, confirmed)
     return replace(report, resumed=len(kept))
 
@@ -111,8 +113,8 @@ def _kept(
     """Return the results that an interrupted audit left."""
     if progress is None:
         return {}
-    found = {place: progress.find(place) for place in listing.places}
-    return {place: replica for place, replica in found.items() if replica is not None}
+    replicas = {place: progress.find(place) for place in listing.places}
+    return {place: replica for place, replica in replicas.items() if replica is not None}
 
 
 class _Force(NamedTuple):

@@ -9,7 +9,8 @@ of each replica. A kill leaves at most the last line incomplete, which is droppe
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
@@ -17,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from spindle.audit.findings import AuditFinding, is_unread
-from spindle.audit.part_documents import finding_rows, findings_of
 from spindle.audit.progress_file import locked_file
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.spark_checkpoint_format import finding_rows, findings_of
 
 _HEAD: Final = b'{"spindle scrub": 1}\n'
 _NEW_SUFFIX: Final = ".new"
@@ -129,12 +130,17 @@ class ScrubHistory:
 
     def earlier_findings(self, places: Sequence[ReplicaPlace], begun_ms: int) -> list[AuditFinding]:
         """Return the findings of replicas that are there and were not read in this run."""
-        found: list[AuditFinding] = []
+        earlier_findings: list[AuditFinding] = []
         for place in places:
             known = self._known.get(place.path)
             if known is not None and known.read_ms is not None and known.read_ms < begun_ms:
-                found += known.findings
-        return found
+                earlier_findings += known.findings
+        return earlier_findings
+
+    def left_out(self, roots: Collection[Path]) -> dict[Path, int]:
+        """Return the log directories that are not in `roots`, and their replicas in the history."""
+        others = Counter(path.parent for path in self._known)
+        return {path: others[path] for path in sorted(others) if path not in roots}
 
     def overdue(self, places: Sequence[ReplicaPlace], days: int) -> list[OverdueReplica]:
         """Return the replicas that were not read for `days` days, the oldest reading first."""
@@ -169,7 +175,7 @@ def scrub_history(
     """
     earlier = locked_file(path)
     try:
-        known = {each.path: each for each in _entries(earlier, path) if present(each.path)}
+        known = {entry.path: entry for entry in _entries(earlier, path) if present(entry.path)}
         descriptor = _written_anew(path, known)
     finally:
         os.close(earlier)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SegmentAudit:
-    """Audits one segment of a log, without the others; `log_join` joins their parts.
+    """Audits one segment of a log, without the others; `merge` joins their parts.
 
     Args:
         replica: the directory of the replica, for its findings.

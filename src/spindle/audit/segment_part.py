@@ -1,4 +1,4 @@
-"""What the audit of one segment says: its findings, and the state that the next segments need.
+"""The result of the audit of one segment: its findings, and the state that the next ones need.
 
 A part is small and made of plain values, so another process or machine may have made it.
 """
@@ -147,7 +147,7 @@ class TransactionPart(NamedTuple):
 
 
 class SegmentBatches(NamedTuple):
-    """What the batches of one segment say; the attributes are those of `SegmentPart`."""
+    """The result of a walk over the batches of a segment, with attributes of `SegmentPart`."""
 
     batches: BatchPart
     producers: ProducerPart

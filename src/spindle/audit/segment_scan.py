@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from spindle.audit import odd_files
+from spindle.audit import file_limits
 from spindle.common.checksums import crc32c
 from spindle.pipeline.records.headers import HeaderWalk
 from spindle.pipeline.records.tables import address_of
@@ -113,7 +113,7 @@ class SegmentScan:
                     self.size_bytes = position
                     return
                 needed_bytes = BatchHeader._make(HEADER.unpack(head)).size_bytes
-                if needed_bytes > odd_files.MAX_BATCH_BYTES:
+                if needed_bytes > file_limits.MAX_BATCH_BYTES:
                     position = self._pass_over_large(position, needed_bytes)
                 elif needed_bytes > len(self._buffer):
                     self._use(bytearray(needed_bytes))
@@ -136,7 +136,7 @@ class SegmentScan:
 
     def _pass_over_large(self, position: int, size_bytes: int) -> int:
         """Pass a large batch over: with a wrong checksum, its length may be what is damaged."""
-        reason = f"the batch has {size_bytes} bytes, at most {odd_files.MAX_BATCH_BYTES} are read"
+        reason = f"the batch has {size_bytes} bytes, at most {file_limits.MAX_BATCH_BYTES} are read"
         if self._has_checksum(position, size_bytes):
             return self._pass_over(position, reason, is_too_large=True)
         return self._pass_over(position, f"{reason}, and its checksum is wrong")

@@ -16,7 +16,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from spindle.audit import odd_files
+from spindle.audit import file_limits
 from spindle.audit.digests import TAIL_BATCHES, DigestBuilder
 from spindle.audit.index_files import IndexContent
 from spindle.audit.index_tails import LOST_ENTRIES, IndexTail
@@ -251,7 +251,7 @@ class _SoundWalk:
             size_bytes=size_bytes,
             base_offset=prefix.base_offset,
             checks_records=records is not None,
-            max_batch_bytes=odd_files.MAX_BATCH_BYTES,
+            max_batch_bytes=file_limits.MAX_BATCH_BYTES,
             offset_entries=_address(indexes[0].data),
             time_entries=_address(indexes[1].data),
             offset_entry_count=entries.offset_count,

@@ -24,17 +24,17 @@ from spindle.audit.fetched_replicas import (
     has_moved,
     not_fetched,
 )
-from spindle.audit.part_folder import PartFolder, keep_parts
 from spindle.audit.replica import AuditedReplica
+from spindle.audit.spark_checkpoint import PartFolder, keep_parts
 from spindle.audit.spark_groups import cores_of, rounds
 from spindle.audit.spark_job import TaskFailed, TaskLimits
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress
-from spindle.client.cluster import BrokerAddress
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fan_out import BROKER_FAILURES
+from spindle.client.blocking.settings import ClientSettings
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.offsets import EARLIEST, LATEST, READ_UNCOMMITTED
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.every_broker import BROKER_FAILURES
-from spindle.client.wire.settings import ClientSettings
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.spark.watched_job import run_watched
@@ -104,7 +104,7 @@ class SparkFetch:
         Raises:
             TaskFailed: a task cannot write into the folder.
         """
-        found, cut, units = _cut(client, brokers)
+        replicas, cut, units = _cut(client, brokers)
         done: dict[int, FetchedPart | str] = {}
         left = []
         for unit in units:
@@ -125,10 +125,10 @@ class SparkFetch:
             place = replica.wanted.place
             if not reasons:
                 whole = [part for part in parts if not isinstance(part, str)]
-                found.append(join_ranges(place, replica.wanted.topic_id, replica.ranges, whole))
+                replicas.append(join_ranges(place, replica.wanted.topic_id, replica.ranges, whole))
             elif not has_moved(client, place):
-                found.append(not_fetched(place, reasons[0]))
-        return found
+                replicas.append(not_fetched(place, reasons[0]))
+        return replicas
 
     def _run(
         self,
@@ -148,43 +148,52 @@ class SparkFetch:
             share = min(value * replica_count // max(total_bytes, 1), replica_count)
             on_progress(AuditProgress(share, replica_count, value, total_bytes))
 
-        found: dict[int, FetchedPart | str] = {}
-        for each in rounds(units, cores_of(context), bytes_per_second):
-            limits = TaskLimits(folder, each.bytes_per_second)
+        parts: dict[int, FetchedPart | str] = {}
+        for task_round in rounds(units, cores_of(context), bytes_per_second):
+            limits = TaskLimits(folder, task_round.bytes_per_second)
             answers: list[dict[int, FetchedPart | str]] = run_watched(
                 context,
                 partial(fetch_group, settings=settings, limits=limits, on_bytes=bytes_done.add),
-                each.groups,
+                task_round.groups,
                 group_id=f"spindle-audit-{uuid.uuid4().hex}",
                 title="spindle audit --fetch",
                 failure=lambda cause: TaskFailed(cause.text),
                 on_poll=show,
             )
             for answer in answers:
-                found |= answer
-        return found
+                parts |= answer
+        return parts
 
 
 def _cut(
     client: WireClient, brokers: Sequence[BrokerReplicas]
 ) -> tuple[list[AuditedReplica], list[_CutReplica], list[RangeUnit]]:
     """Return the replicas of which nothing can be fetched, the others, and all their ranges."""
-    bounds = _bounds(client, {each.place.partition for part in brokers for each in part.replicas})
+    bounds = _bounds(
+        client, {replica.place.partition for part in brokers for replica in part.replicas}
+    )
     failed: list[AuditedReplica] = []
     cut: list[_CutReplica] = []
     units: list[RangeUnit] = []
     for part in brokers:
         for wanted in part.replicas:
-            found = bounds[wanted.place.partition]
-            if isinstance(found, str):
-                failed.append(not_fetched(wanted.place, found))
+            bound = bounds[wanted.place.partition]
+            if isinstance(bound, str):
+                failed.append(not_fetched(wanted.place, bound))
                 continue
-            ranges = cut_ranges(*found, wanted.size_bytes)
+            ranges = cut_ranges(*bound, wanted.size_bytes)
             numbers = range(len(units), len(units) + len(ranges))
             size_bytes = max(wanted.size_bytes, 0) // len(ranges)
             units += [
-                RangeUnit(number, part.broker, wanted, each, size_bytes, _fingerprint(wanted, each))
-                for number, each in zip(numbers, ranges, strict=True)
+                RangeUnit(
+                    number,
+                    part.broker,
+                    wanted,
+                    offset_range,
+                    size_bytes,
+                    _fingerprint(wanted, offset_range),
+                )
+                for number, offset_range in zip(numbers, ranges, strict=True)
             ]
             cut.append(_CutReplica(wanted, ranges, numbers))
     return failed, cut, units
@@ -200,19 +209,21 @@ def _bounds(
             client.list_offsets(dict.fromkeys(wanted, at), isolation_level=READ_UNCOMMITTED)
             for at in (EARLIEST, LATEST)
         )
-        return {each: (first[each].offset, last[each].offset) for each in wanted}
+        return {
+            partition: (first[partition].offset, last[partition].offset) for partition in wanted
+        }
 
     try:
         return ask(sorted(partitions))
     except BROKER_FAILURES:
         pass  # of one partition; the others are asked by themselves
-    found: dict[TopicPartition, tuple[int, int] | str] = {}
+    bounds: dict[TopicPartition, tuple[int, int] | str] = {}
     for partition in sorted(partitions):
         try:
-            found |= ask([partition])
+            bounds |= ask([partition])
         except BROKER_FAILURES as error:
-            found[partition] = str(error)
-    return found
+            bounds[partition] = str(error)
+    return bounds
 
 
 def cut_ranges(start: int, end: int, size_bytes: int) -> list[ReplicaRange]:
@@ -249,7 +260,7 @@ def fetch_group(
     """
     root = group[0].root
     throttle = ReadThrottle(limits.bytes_per_second.get(root), [root], get_context("fork"))
-    found: dict[int, FetchedPart | str] = {}
+    parts: dict[int, FetchedPart | str] = {}
 
     def note(size_bytes: int) -> None:
         on_bytes(size_bytes)
@@ -259,18 +270,18 @@ def fetch_group(
         for unit in group:
             place, topic_id, _ = unit.wanted
             try:
-                found[unit.number] = fetch_range(
+                parts[unit.number] = fetch_range(
                     client, unit.broker, place, topic_id, unit.range, on_bytes=note
                 )
             except ApiError as error:
-                found[unit.number] = str(error)
+                parts[unit.number] = str(error)
             except BROKER_FAILURES as error:
                 # Each further request might take as long to fail.
-                found |= {each.number: str(error) for each in group if each.number not in found}
+                parts |= {unit.number: str(error) for unit in group if unit.number not in parts}
                 break
     if limits.folder is not None:
-        keep_parts(limits.folder, _whole_parts(group, found))
-    return found
+        keep_parts(limits.folder, _whole_parts(group, parts))
+    return parts
 
 
 def _whole_parts(

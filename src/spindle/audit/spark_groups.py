@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _TASKS_FOR_EACH_CORE: Final = 4
-_LEAST_BYTES: Final = 32 << 20
-_MOST_BYTES: Final = 1 << 30
-_MOST_UNITS: Final = 1000
+_MIN_BYTES: Final = 32 << 20
+_MAX_BYTES: Final = 1 << 30
+_MAX_UNITS: Final = 1000
 _ROUND_S: Final = 60
 
 
@@ -35,12 +35,12 @@ def grouped(units: Sequence[UnitT], cores: int) -> list[list[UnitT]]:
     """Return some groups for each core, each of one log directory, the largest first."""
     total_bytes = sum(unit.size_bytes for unit in units)
     task_count = max(cores * _TASKS_FOR_EACH_CORE, 1)
-    target = min(max(total_bytes // task_count, _LEAST_BYTES), _MOST_BYTES)
+    target = min(max(total_bytes // task_count, _MIN_BYTES), _MAX_BYTES)
     groups: list[list[UnitT]] = []
     open_groups: dict[Path, tuple[list[UnitT], int]] = {}
     for unit in units:
         group, size_bytes = open_groups.get(unit.root, ([], 0))
-        is_full = size_bytes + unit.size_bytes > target or len(group) >= _MOST_UNITS
+        is_full = size_bytes + unit.size_bytes > target or len(group) >= _MAX_UNITS
         if not group or is_full:
             group, size_bytes = [], 0
             groups.append(group)
@@ -88,10 +88,10 @@ def rounds(
     while any(left.values()):
         yield TaskRound(
             [
-                _taken(each, share * _ROUND_S)
-                for each in left.values()
+                _taken(item, share * _ROUND_S)
+                for item in left.values()
                 for _ in range(width)
-                if each
+                if item
             ],
             limits,
         )
@@ -100,7 +100,7 @@ def rounds(
 def _taken(left: deque[UnitT], size_bytes: int) -> list[UnitT]:
     """Take units away until they have the size, one at least."""
     taken: list[UnitT] = []
-    while left and size_bytes > 0 and len(taken) < _MOST_UNITS:
+    while left and size_bytes > 0 and len(taken) < _MAX_UNITS:
         taken.append(left.popleft())
         size_bytes -= taken[-1].size_bytes
     return taken

@@ -19,21 +19,21 @@ def hosts_of_directories(
 
     A directory of a node that is no broker of the cluster is left out.
     """
-    found = {}
+    hosts = {}
     for root in roots:
         properties = list_log_directory(root).properties
         node_id = None if properties is None else properties.node_id
         node = None if node_id is None else cluster.nodes.get(node_id)
         if node is not None:
-            found[root] = names_of_host(node.host)
-    return found
+            hosts[root] = names_of_host(node.host)
+    return hosts
 
 
 def names_of_host(name: str) -> tuple[str, ...]:
     """Return a host's name and addresses: Spark knows an executor by one of them."""
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        result = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
-        found = []
-    addresses: Mapping[str, None] = dict.fromkeys(str(each[4][0]) for each in found)
-    return (name, *(each for each in addresses if each != name))
+        result = []
+    addresses: Mapping[str, None] = dict.fromkeys(str(item[4][0]) for item in result)
+    return (name, *(address for address in addresses if address != name))

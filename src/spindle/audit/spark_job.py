@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.audit.findings import is_unread
-from spindle.audit.part_documents import part_document, segment_part
-from spindle.audit.part_folder import PartFolder, keep_parts, segment_fingerprint
 from spindle.audit.replica import (
     AuditedReplica,
     ReplicaPass,
@@ -28,6 +26,8 @@ from spindle.audit.replica import (
     unreadable_replica,
 )
 from spindle.audit.segment_part import SegmentPart
+from spindle.audit.spark_checkpoint import PartFolder, keep_parts, segment_fingerprint
+from spindle.audit.spark_checkpoint_format import part_document, segment_part
 from spindle.audit.spark_groups import cores_of, rounds
 from spindle.audit.spark_hosts import names_of_host
 from spindle.audit.throttle import ReadThrottle
@@ -130,17 +130,19 @@ class SparkWorkers:
             TaskFailed: no executor sees a directory, or one cannot write into the folder.
         """
         run = partial(self._pass, bytes_per_second=bytes_per_second)
-        found = run(places, self._folder, on_progress)
+        replicas = run(places, self._folder, on_progress)
         suspicious = [
-            place for place, each in found.items() if each is not None and needs_second_pass(each)
+            place
+            for place, replica in replicas.items()
+            if replica is not None and needs_second_pass(replica)
         ]
         if suspicious:
             time.sleep(pause_ms / 1000)
             for place, again in run(suspicious, None, lambda progress: None).items():
-                first = found[place]
+                first = replicas[place]
                 assert first is not None
-                found[place] = None if again is None else confirmed_replica(first, again)
-        yield from found.items()
+                replicas[place] = None if again is None else confirmed_replica(first, again)
+        yield from replicas.items()
 
     def _pass(
         self,
@@ -151,25 +153,25 @@ class SparkWorkers:
         bytes_per_second: int | None,
     ) -> dict[ReplicaPlace, AuditedReplica | None]:
         opened: dict[ReplicaPlace, ReplicaPass] = {}
-        found: dict[ReplicaPlace, AuditedReplica | None] = {}
+        replicas: dict[ReplicaPlace, AuditedReplica | None] = {}
         for place in places:
             try:
                 opened[place] = ReplicaPass(place)
             except FileNotFoundError:
-                found[place] = None
+                replicas[place] = None
             except OSError as error:
-                found[place] = unreadable_replica(place, error)
-        tasks = [task for each in opened.values() for task in each.tasks]
+                replicas[place] = unreadable_replica(place, error)
+        tasks = [task for opened_log in opened.values() for task in opened_log.tasks]
         parts = iter(self._parts(tasks, folder, on_progress, len(places), bytes_per_second))
-        for place, each in opened.items():
-            own = [next(parts) for _ in each.tasks]
+        for place, opened_log in opened.items():
+            own = [next(parts) for _ in opened_log.tasks]
             try:
-                found[place] = each.join(own)
+                replicas[place] = opened_log.join(own)
             except FileNotFoundError:
-                found[place] = None
+                replicas[place] = None
             except OSError as error:
-                found[place] = unreadable_replica(place, error)
-        return found
+                replicas[place] = unreadable_replica(place, error)
+        return replicas
 
     def _parts(
         self,
@@ -199,10 +201,12 @@ class SparkWorkers:
             on_progress(AuditProgress(share, replica_count, value, total_bytes))
 
         seen = SeenHosts(self._hosts)
-        for each in rounds(left, cores_of(context), bytes_per_second):
-            limits = TaskLimits(None if folder is None else folder.path, each.bytes_per_second)
+        for task_round in rounds(left, cores_of(context), bytes_per_second):
+            limits = TaskLimits(
+                None if folder is None else folder.path, task_round.bytes_per_second
+            )
             read = partial(read_group, limits=limits, on_bytes=bytes_done.add)
-            done |= self._run(each.groups, read, show, seen)
+            done |= self._run(task_round.groups, read, show, seen)
         return [done[number] for number in range(len(tasks))]
 
     def _run(
@@ -252,8 +256,8 @@ class SeenHosts:
 
     def note(self, root: Path, answer: TaskAnswer) -> None:
         """Note whether a host sees a log directory."""
-        found = self._blind if answer.parts is None else self._seeing
-        found.setdefault(root, set()).update(answer.hosts)
+        result = self._blind if answer.parts is None else self._seeing
+        result.setdefault(root, set()).update(answer.hosts)
 
     def preferred(self, root: Path) -> list[str]:
         """Return the hosts that see it for certain, else those that the caller named."""

@@ -18,14 +18,16 @@ class ReadThrottle:
         self, bytes_per_second: int | None, directories: Iterable[Path], context: ForkContext
     ) -> None:
         self._bytes_per_second = bytes_per_second
-        # The time at which the bytes that were read are paid for; Linux has one monotonic clock.
-        self._paid_at: Mapping[Path, Any] = {each: context.Value("d", 0.0) for each in directories}
+        # When the rate limit allows the next read; Linux has one monotonic clock.
+        self._next_allowed_s: Mapping[Path, Any] = {
+            directory: context.Value("d", 0.0) for directory in directories
+        }
 
     def wait(self, directory: Path, size_bytes: int) -> None:
         """Wait until the bytes that were just read from a directory are within the limit."""
         if self._bytes_per_second is None:
             return
-        paid_at = self._paid_at[directory]
+        paid_at = self._next_allowed_s[directory]
         with paid_at.get_lock():
             now = time.monotonic()
             paid_at.value = max(now, paid_at.value) + size_bytes / self._bytes_per_second

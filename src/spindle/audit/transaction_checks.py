@@ -147,5 +147,5 @@ class TransactionChecks:
     def finish(self, *, is_compacted: bool) -> None:
         """Report what only compaction could have explained."""
         if not is_compacted:
-            for each in self._unless_compacted:
-                self._add(*each)
+            for finding in self._unless_compacted:
+                self._add(*finding)

@@ -17,7 +17,7 @@ from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica, u
 from spindle.audit.throttle import ReadThrottle
 
 _POLL_S: Final = 0.1
-_MOST_READERS: Final = 32
+_MAX_READERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def audit_all(
     lanes, width = [deque(ordered)], len(places)
     if bytes_per_second is not None:
         lanes = list(_by_directory(ordered).values())
-        jobs = max(jobs, min(len(lanes), _MOST_READERS))
+        jobs = max(jobs, min(len(lanes), _MAX_READERS))
         width = -(-jobs // max(len(lanes), 1))
     if jobs == 1 or len(places) < 2:
         for done, place in enumerate(ordered):
@@ -73,10 +73,10 @@ def audit_all(
 
 
 def _by_directory(places: Sequence[ReplicaPlace]) -> dict[Path, deque[ReplicaPlace]]:
-    found: dict[Path, deque[ReplicaPlace]] = {}
+    by_directory: dict[Path, deque[ReplicaPlace]] = {}
     for place in places:
-        found.setdefault(place.path.parent, deque()).append(place)
-    return found
+        by_directory.setdefault(place.path.parent, deque()).append(place)
+    return by_directory
 
 
 def _audited(

@@ -30,7 +30,7 @@ class AclFilter(Protocol):
     def permission_type(self) -> int: ...
 
 
-def known(kind: type[E], number: int) -> E:
+def enum_or_unknown(kind: type[E], number: int) -> E:
     """Return the member with this number, UNKNOWN if there is none."""
     try:
         return kind(number)
@@ -45,11 +45,14 @@ def check_filter(wanted: AclFilter) -> None:
         ApiError: INVALID_REQUEST.
     """
     if not (
-        known(ResourceType, wanted.resource_type_filter)
-        and known(PatternType, wanted.pattern_type_filter)
+        enum_or_unknown(ResourceType, wanted.resource_type_filter)
+        and enum_or_unknown(PatternType, wanted.pattern_type_filter)
     ):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
-    if not (known(Operation, wanted.operation) and known(Permission, wanted.permission_type)):
+    if not (
+        enum_or_unknown(Operation, wanted.operation)
+        and enum_or_unknown(Permission, wanted.permission_type)
+    ):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
 
 

@@ -101,8 +101,9 @@ class AclIndex:
     def allows_any(self, principal: str, host: str, operation: Operation) -> bool:
         """Return whether an ACL allows the operation on some resource (KIP-679).
 
-        As in Kafka, only ACLs of this operation and of ALL count, none that implies it. A resource
-        does not count if an ACL for everything, a prefix of its name, or the same name denies.
+        As in Kafka, only ACLs for this operation or ALL apply; implied operations do not. A
+        resource does not count if an ACL for everything, a prefix of its name, or the same name
+        denies.
         """
         literals, prefixes = _Names({}, {}), _Names({}, {})
         for who in dict.fromkeys((principal, ANY_PRINCIPAL)):

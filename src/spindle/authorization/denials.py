@@ -11,8 +11,8 @@ from spindle.protocol.api import APIS, ApiKey
 log = logging.getLogger("spindle.authorizer")
 
 _PAUSE_MS: Final = 10_000
-"""Time in which an equal refusal is only counted."""
-_MOST: Final = 1_000
+"""Identical denials within this time are counted, not logged."""
+_MAX_ENTRIES: Final = 1_000
 """Different refusals that are logged in this time; more of them are only counted."""
 _KEPT_CHARACTERS: Final = 101
 """One more than the log shows of a name: the rest would only need memory."""
@@ -50,7 +50,7 @@ class Denials:
         count = self._counts.get(key)
         if count is not None:
             self._counts[key] = count + 1
-        elif len(self._counts) < _MOST:
+        elif len(self._counts) < _MAX_ENTRIES:
             self._counts[key] = 0
             log.info("%s", _sentence(*key))
         else:

@@ -70,8 +70,8 @@ class Rules:
             del self._acls[key], self._rights[key]
             return
         rights = Rights()
-        for each in acls:
-            rights = rights.with_acl(each)
+        for entry in acls:
+            rights = rights.with_acl(entry)
         self._rights[key] = rights
 
     def rights(self, principal: str, host: str) -> Iterator[Rights]:
@@ -83,6 +83,6 @@ class Rules:
             (ANY_PRINCIPAL, host),
             (ANY_PRINCIPAL, ANY_HOST),
         ):
-            found = rights.get(key)
-            if found is not None:
-                yield found
+            result = rights.get(key)
+            if result is not None:
+                yield result

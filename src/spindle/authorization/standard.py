@@ -13,8 +13,8 @@ from spindle.common.uuids import Uuid
 from spindle.metadata.security import AccessControlEntry
 
 _REMEMBERED: Final = 20_000
-"""Findings that are kept until the ACLs change."""
-_LONGEST_REMEMBERED: Final = 300
+"""Cached decisions; cleared when ACLs change."""
+_MAX_REMEMBERED: Final = 300
 """Characters of a name. Topics have 249 at most, but a request may name any 32 KB."""
 
 
@@ -86,11 +86,11 @@ class StandardAuthorizer:
     ) -> bool:
         if principal in self._super_users:
             return True
-        found = self._find(principal, host, resource_type, name)
+        rights = self._find(principal, host, resource_type, name)
         bit = 1 << operation
-        if found.allowed & bit and not found.denied & bit:
+        if rights.allowed & bit and not rights.denied & bit:
             return True
-        if self._allow_everyone and not found.has_acls:
+        if self._allow_everyone and not rights.has_acls:
             return True
         if is_logged:
             self._denials.note(principal, host, operation, resource_type, name, api_key)
@@ -121,25 +121,25 @@ class StandardAuthorizer:
         operations = bits(*OPERATIONS_OF[resource_type])
         if principal in self._super_users:
             return operations
-        found = self._find(principal, host, resource_type, name)
-        if self._allow_everyone and not found.has_acls:
+        rights = self._find(principal, host, resource_type, name)
+        if self._allow_everyone and not rights.has_acls:
             return operations
-        return operations & found.allowed & ~found.denied
+        return operations & rights.allowed & ~rights.denied
 
     def _find(self, principal: str, host: str, resource_type: int, name: str) -> FoundRights:
         key = (principal, host, resource_type, name)
-        found = self._found.get(key)
-        if found is not None:
-            return found
+        rights = self._found.get(key)
+        if rights is not None:
+            return rights
         if not self._is_loaded:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the ACLs are not loaded yet")
         index = self._by_type.get(resource_type)
         if index is None:
-            found = FoundRights(0, 0, has_acls=False)
+            rights = FoundRights(0, 0, has_acls=False)
         else:
-            found = index.find(principal, java_host_text(host), name)
-        if len(name) <= _LONGEST_REMEMBERED:
+            rights = index.find(principal, java_host_text(host), name)
+        if len(name) <= _MAX_REMEMBERED:
             if len(self._found) >= _REMEMBERED:
                 self._found.clear()
-            self._found[key] = found
-        return found
+            self._found[key] = rights
+        return rights

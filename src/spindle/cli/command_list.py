@@ -10,7 +10,7 @@ SECTIONS: Final = {
         "up": (f"{_CLI}.up.command:up", "Start a cluster on this machine to try things out."),
         "server": (f"{_CLI}.server:server", "Run the node of a property file."),
         "storage": (f"{_CLI}.storage.commands:storage", "Format and inspect log directories."),
-        "home": (f"{_CLI}.home.command:home", "Write a folder with Kafka's scripts."),
+        "home": (f"{_CLI}.kafka_home.command:home", "Write a folder with Kafka's scripts."),
         "completion": (f"{_CLI}.completion:completion", "Print the completion script of a shell."),
     },
     "Work with a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
@@ -23,7 +23,7 @@ SECTIONS: Final = {
         "drain": (f"{_CLI}.drain.command:drain_command", "Empty a broker or a log directory."),
         "balance": (f"{_CLI}.balance.command:balance_command", "Fill log directories equally."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
-        "history": (f"{_CLI}.history.group:history", "Record sizes, and forecast full disks."),
+        "history": (f"{_CLI}.sampling.group:history", "Record sizes, and forecast full disks."),
         "topic": (f"{_CLI}.topic:topic", "Create, list, describe, change and delete topics."),
         "log-dirs": (f"{_TOOLS}.log_dirs:log_dirs", "Show size and free space of log directories."),
         "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),

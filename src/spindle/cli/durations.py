@@ -8,7 +8,7 @@ import click
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
-_LONGEST_S: Final = 3650 * _DAY_S
+_MAX_S: Final = 3650 * _DAY_S
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 _DURATION: Final = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?")
 
@@ -23,8 +23,8 @@ class DurationMs(click.ParamType[int]):
     ) -> int:
         if isinstance(value, int):
             return value
-        found = _DURATION.fullmatch(str(value))
-        parts = found.groups() if found else ()
+        match = _DURATION.fullmatch(str(value))
+        parts = match.groups() if match else ()
         duration_ms = sum(
             int(part) * unit_ms
             for part, unit_ms in zip(parts, _UNITS_MS.values(), strict=False)
@@ -51,7 +51,7 @@ def duration_text(time_s: float) -> str:
 
 def span_text(span_s: float) -> str:
     """Return a span with one unit: `35 s`, `12.0 min`, `7.5 h`, `5.2 d`."""
-    if span_s >= _LONGEST_S:
+    if span_s >= _MAX_S:
         return "10 years or more"
     for unit_s, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
         if span_s >= 2 * unit_s:

@@ -9,9 +9,9 @@ from click.exceptions import NoArgsIsHelpError
 
 from spindle import __version__
 from spindle.cli.command_list import SECTIONS
-from spindle.cli.dialect import Dialect
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
+from spindle.cli.output_mode import Dialect
 from spindle.common.errors import ConfigError
 from spindle.common.printable import printable
 

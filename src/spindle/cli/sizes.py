@@ -27,11 +27,11 @@ def size_of(text: str, parameter: click.Parameter | None = None) -> int:
     Raises:
         click.BadParameter: the text is not a size above 0.
     """
-    found = _SIZE.fullmatch(text.strip())
+    match = _SIZE.fullmatch(text.strip())
     size_bytes = 0
-    if found is not None:
-        power: int = _POWERS[(found[2] or "").upper()]
-        size_bytes = int(found[1]) * 1024**power
+    if match is not None:
+        power: int = _POWERS[(match[2] or "").upper()]
+        size_bytes = int(match[1]) * 1024**power
     if size_bytes < 1:
         raise click.BadParameter(
             f"{text!r} is not a size above 0, such as 512MiB or 1G", param=parameter

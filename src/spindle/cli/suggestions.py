@@ -15,7 +15,7 @@ class UnknownCommand(click.UsageError):
     """
 
     def __init__(self, name: str, choices: Sequence[str], context: click.Context) -> None:
-        begun = [each for each in choices if name and each.startswith(name)]
+        begun = [choice for choice in choices if name and choice.startswith(name)]
         similar = dict.fromkeys((*begun, *get_close_matches(name, choices)))
         hint = f" Did you mean {' or '.join(similar)}?" if similar else ""
         super().__init__(f"There is no command {name!r}.{hint}", context)

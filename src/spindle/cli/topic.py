@@ -24,7 +24,7 @@ from spindle.client.admin.topics import (
     describe_topics,
     list_topics,
 )
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER
 from spindle.common.uuids import uuid_text
@@ -57,7 +57,7 @@ _configs = click.option(
     "-r", "--replicas", type=WholeRange(1, 32767), metavar="N", help="Replicas of a partition."
 )
 @_configs
-@click.option("--if-not-exists", is_flag=True, help="Leave a topic alone that exists.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
 @cluster_command
 def create(
     client: WireClient,
@@ -99,8 +99,8 @@ def create(
 def list_command(client: WireClient, as_json: bool, internal: bool) -> None:
     """List the topics with their numbers of partitions and replicas."""
     rows = [
-        (name, len(each.partitions), max(len(p.replicas) for p in each.partitions.values()))
-        for name, each in list_topics(client).items()
+        (name, len(topic.partitions), max(len(p.replicas) for p in topic.partitions.values()))
+        for name, topic in list_topics(client).items()
         if internal or not is_internal(name)
     ]
     if as_json:
@@ -122,19 +122,19 @@ def describe(client: WireClient, as_json: bool, names: Sequence[str]) -> None:
     """Show the settings and the partitions of topics."""
     described = _described(client, names)
     documents = []
-    for number, each in enumerate(described):
-        entries = configs.describe(client, ConfigResourceType.TOPIC, each.name)
+    for number, description in enumerate(described):
+        entries = configs.describe(client, ConfigResourceType.TOPIC, description.name)
         own = {
             entry.name: entry.value
             for entry in entries
             if entry.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
         }
         if as_json:
-            documents.append(_document(each, own))
+            documents.append(_document(description, own))
             continue
         if number:
             click.echo()
-        click.echo("\n".join(describe_lines(each, own)))
+        click.echo("\n".join(describe_lines(description, own)))
     if as_json:
         click.echo(json.dumps(documents))
 
@@ -201,13 +201,13 @@ def describe_lines(described: TopicDescription, own: Mapping[str, str | None]) -
     head = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE")
     rows = [
         (
-            str(each.partition),
-            "none" if each.leader == NO_LEADER else str(each.leader),
-            _ids(each.replicas),
-            _ids(each.isr),
-            _ids(each.offline) or "-",
+            str(partition.partition),
+            "none" if partition.leader == NO_LEADER else str(partition.leader),
+            _ids(partition.replicas),
+            _ids(partition.isr),
+            _ids(partition.offline) or "-",
         )
-        for each in described.partitions
+        for partition in described.partitions
     ]
     settings = " ".join(f"{key}={value}" for key, value in sorted(own.items())) or "none of its own"
     return [
@@ -240,13 +240,13 @@ def _document(described: TopicDescription, own: Mapping[str, str | None]) -> dic
         "settings": dict(own),
         "partitions": [
             {
-                "partition": each.partition,
-                "leader": None if each.leader == NO_LEADER else each.leader,
-                "replicas": list(each.replicas),
-                "isr": list(each.isr),
-                "offline": list(each.offline),
+                "partition": partition.partition,
+                "leader": None if partition.leader == NO_LEADER else partition.leader,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "offline": list(partition.offline),
             }
-            for each in described.partitions
+            for partition in described.partitions
         ],
     }
 

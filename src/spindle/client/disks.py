@@ -102,7 +102,7 @@ class MoveView:
     """A replica that moves between two directories of its broker.
 
     Attributes:
-        state: of `replication.replica_move`; None if the broker does not tell it.
+        state: of `replicas.moves.states`; None if the broker does not tell it.
         size_bytes: the size of the current replica.
         lag: the records that the copy lacks.
     """
@@ -188,28 +188,28 @@ def disks_of_spindle(answer: DescribeDisksResponse) -> BrokerDisks:
         ),
         tuple(
             RebuildView(
-                TopicPartition(each.topic, each.partition_index),
-                each.path,
-                each.state,
-                each.former_bytes,
-                each.copied_bytes,
-                each.lag,
-                each.failure,
+                TopicPartition(rebuild.topic, rebuild.partition_index),
+                rebuild.path,
+                rebuild.state,
+                rebuild.former_bytes,
+                rebuild.copied_bytes,
+                rebuild.lag,
+                rebuild.failure,
             )
-            for each in answer.rebuilds
+            for rebuild in answer.rebuilds
         ),
     )
 
 
 def _disk(disk: DescribeDisksResponse.Disk) -> DiskView:
     by_kind = {
-        each.kind: OperationsView(
-            each.size_bytes,
-            each.total_ns,
-            each.errors,
-            {bucket.index: bucket.count for bucket in each.buckets},
+        operation.kind: OperationsView(
+            operation.size_bytes,
+            operation.total_ns,
+            operation.errors,
+            {bucket.index: bucket.count for bucket in operation.buckets},
         )
-        for each in disk.operations
+        for operation in disk.operations
     }
     none = OperationsView(0, 0, 0, {})
     reads, writes, syncs = (by_kind.get(kind, none) for kind in range(3))
@@ -227,12 +227,12 @@ def _disk(disk: DescribeDisksResponse.Disk) -> DiskView:
         leader_count=disk.leader_count,
         cordons=tuple(
             CordonView(
-                each.cause,
-                each.reason,
-                each.owner,
-                each.until_ms if each.until_ms >= 0 else None,
+                cordon.cause,
+                cordon.reason,
+                cordon.owner,
+                cordon.until_ms if cordon.until_ms >= 0 else None,
             )
-            for each in disk.cordons
+            for cordon in disk.cordons
         ),
         work=DiskWork(disk.queue_length, disk.busy_ns, disk.hang_ms, (reads, writes, syncs)),
         deleted_bytes=disk.deleted_bytes if disk.deleted_bytes >= 0 else None,

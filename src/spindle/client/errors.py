@@ -59,10 +59,10 @@ _DENIED: Final = frozenset(
 def raise_for(number: int, subject: str, message: str | None = None) -> None:
     """Raise `ApiError` with this subject unless the code is that of success."""
     if number != 0:
-        raise refusal(number, subject, message)
+        raise error_for(number, subject, message)
 
 
-def refusal(number: int, subject: str, message: str | None = None) -> ApiError:
+def error_for(number: int, subject: str, message: str | None = None) -> ApiError:
     """Return the error for the code of a failure."""
     code = ErrorCode(number)
     if not message and code in _DENIED:

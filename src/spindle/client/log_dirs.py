@@ -60,11 +60,11 @@ def log_dir_views(response: DescribeLogDirsResponse) -> list[LogDirView]:
             usable_bytes=result.usable_bytes,
             is_cordoned=result.is_cordoned,
             replicas={
-                TopicPartition(topic.name, each.partition_index): ReplicaOnDisk(
-                    each.partition_size, each.offset_lag, each.is_future_key
+                TopicPartition(topic.name, partition.partition_index): ReplicaOnDisk(
+                    partition.partition_size, partition.offset_lag, partition.is_future_key
                 )
                 for topic in result.topics
-                for each in topic.partitions
+                for partition in topic.partitions
             },
         )
         for result in sorted(response.results, key=lambda r: r.log_dir)

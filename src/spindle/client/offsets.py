@@ -56,10 +56,10 @@ def found_offsets(response: ListOffsetsResponse) -> dict[TopicPartition, FoundOf
     Raises:
         ApiError: the first partition that was refused.
     """
-    found = {}
+    found_offsets = {}
     for topic in response.topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition_index)
-            raise_for(each.error_code, f"offset of partition {partition}")
-            found[partition] = FoundOffset(each.offset, each.timestamp, each.leader_epoch)
-    return found
+        for item in topic.partitions:
+            partition = TopicPartition(topic.name, item.partition_index)
+            raise_for(item.error_code, f"offset of partition {partition}")
+            found_offsets[partition] = FoundOffset(item.offset, item.timestamp, item.leader_epoch)
+    return found_offsets

@@ -84,10 +84,10 @@ def check_added_partitions(response: AddPartitionsToTxnResponse) -> None:
     If one partition is refused, the others are answered with OPERATION_NOT_ATTEMPTED.
     """
     refused = [
-        (TopicPartition(topic.name, each.partition_index), each.partition_error_code)
+        (TopicPartition(topic.name, partition.partition_index), partition.partition_error_code)
         for topic in response.results_by_topic_v3_and_below
-        for each in topic.results_by_partition
-        if each.partition_error_code
+        for partition in topic.results_by_partition
+        if partition.partition_error_code
     ]
     refused.sort(key=lambda entry: entry[1] == ErrorCode.OPERATION_NOT_ATTEMPTED)
     for partition, code in refused:
@@ -125,8 +125,8 @@ def txn_offset_commit_request(
 def check_committed_offsets(group_id: str, response: TxnOffsetCommitResponse) -> None:
     """Raise ApiError for the first offset that was refused."""
     for topic in response.topics:
-        for each in topic.partitions:
-            raise_for(each.error_code, f"transactional offsets of group {group_id!r}")
+        for partition in topic.partitions:
+            raise_for(partition.error_code, f"transactional offsets of group {group_id!r}")
 
 
 def commit_outcome(transactional_id: str, response: EndTxnResponse) -> TransactionEnd:

@@ -258,7 +258,7 @@ def _mount_points() -> frozenset[str] | None:
             fields = [line.split()[_MOUNT_POINT_FIELD] for line in file]
     except OSError:
         return None
-    return frozenset(os.fsdecode(_ESCAPED.sub(_unescaped, each)) for each in fields)
+    return frozenset(os.fsdecode(_ESCAPED.sub(_unescaped, field)) for field in fields)
 
 
 def _unescaped(escaped: re.Match[bytes]) -> bytes:

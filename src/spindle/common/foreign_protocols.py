@@ -1,6 +1,6 @@
 """Other protocols that arrive where Kafka's is expected, to name them in errors.
 
-Their first four bytes read like the size of a frame, and a number alone explains nothing.
+Read as a frame size, their first bytes give a meaningless number; name the protocol instead.
 """
 
 from typing import Final

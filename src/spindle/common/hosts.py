@@ -7,14 +7,14 @@ from ipaddress import IPv6Address
 def java_host_text(address: str) -> str:
     """Return an address as Java writes it, because ACLs name hosts so.
 
-    An IPv6 address has eight groups without leading zeros. An IPv4 address that came through a
-    socket for both is an IPv4 address.
+    An IPv6 address has eight groups without leading zeros. An IPv4-mapped IPv6 address is returned
+    as IPv4.
     """
-    return _of_ipv6(address) if ":" in address else address
+    return _ipv6_text(address) if ":" in address else address
 
 
 @lru_cache(maxsize=4096)
-def _of_ipv6(address: str) -> str:
+def _ipv6_text(address: str) -> str:
     try:
         parsed = IPv6Address(address.partition("%")[0])
     except ValueError:

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 _SHOWN_CHARACTERS: Final = 100
-MOST_NAMED: Final = 20
+MAX_NAMED: Final = 20
 """Up to this many things of one kind are named in the log at once; the rest is a number."""
 
 
@@ -16,6 +16,6 @@ def quoted(text: str) -> str:
 
 def listed(names: Collection[str]) -> str:
     """Return the names in quotation marks: the first 20, and the number of the others."""
-    shown = ", ".join(quoted(name) for name in islice(names, MOST_NAMED))
-    more = len(names) - MOST_NAMED
+    shown = ", ".join(quoted(name) for name in islice(names, MAX_NAMED))
+    more = len(names) - MAX_NAMED
     return f"{shown} and {more} more" if more > 0 else shown

@@ -2,14 +2,16 @@
 
 
 def printable(text: str) -> str:
-    r"""Return a text with escapes instead of characters that steer a terminal or show nothing.
+    r"""Return a text with escapes instead of control and invisible characters.
 
     Control characters, marks that turn the direction of writing, and bytes of a file name that are
     no Unicode become escapes such as `\x1b`. All other characters stay.
     """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _escape(each) for each in text)
+    return "".join(
+        character if character.isprintable() else _escape(character) for character in text
+    )
 
 
 def _escape(character: str) -> str:

@@ -58,7 +58,7 @@ class Promise(Generic[T]):
                 self._report(failure)
 
     def cancel(self) -> None:
-        """Tell nobody, and give up the work. Do nothing if the promise is done."""
+        """Cancel the work without calling the callbacks. Do nothing if the promise is done."""
         if self.is_done:
             return
         self.is_done = True

@@ -38,9 +38,9 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
     The key itself is among them.
     """
-    found = _SYNONYMS.get(name)
-    if found is not None:
-        return found
+    broker_synonyms = _SYNONYMS.get(name)
+    if broker_synonyms is not None:
+        return broker_synonyms
     base = listener_override(name)
     return (name,) if base is None else (name, base)
 

@@ -58,7 +58,7 @@ class BrokerLayers(NamedTuple):
             (self.node.static, ConfigSource.STATIC_BROKER_CONFIG),
         )
         names = broker_synonyms(name)
-        found = [
+        synonyms = [
             ConfigSynonym(synonym, None if is_sensitive else values[synonym], source)
             for values, source in layers
             for synonym in names
@@ -68,9 +68,11 @@ class BrokerLayers(NamedTuple):
             default = BROKER_KEYS[synonym].default_text() if synonym in BROKER_KEYS else None
             if default is not None:
                 shown = None if is_sensitive else default
-                found.append(ConfigSynonym(synonym, shown, ConfigSource.DEFAULT_CONFIG))
-        first = next((i for i, synonym in enumerate(found) if synonym.name == name), len(found))
-        return tuple(found[first:])
+                synonyms.append(ConfigSynonym(synonym, shown, ConfigSource.DEFAULT_CONFIG))
+        first = next(
+            (i for i, synonym in enumerate(synonyms) if synonym.name == name), len(synonyms)
+        )
+        return tuple(synonyms[first:])
 
 
 def describe_topic(

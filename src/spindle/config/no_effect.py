@@ -18,7 +18,7 @@ NO_TELEMETRY: Final = "client metrics are not collected"
 
 FIXED_THREADS: Final = "the number of threads is fixed"
 LIMITED_BY_BYTES: Final = "waiting requests are limited by their bytes, not by their number"
-NO_PURGATORY: Final = "a waiting request is dropped when it is answered, so nothing is purged"
+NO_PURGATORY: Final = "answered requests leave no purgatory entry to purge"
 SYSTEM_BUFFERS: Final = "the operating system sizes the buffers of sockets"
 FIXED_BACKLOG: Final = "up to 512 connections wait to be accepted"
 NO_SETUP_TIMEOUT: Final = "setting up a connection counts against the timeout of the request"

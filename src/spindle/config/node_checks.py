@@ -188,7 +188,7 @@ def check_cordoned_log_dirs(cordoned: Sequence[str], log_dirs: Sequence[str]) ->
                 "When cordoned.log.dirs is set to *, it must not contain other values"
             )
         return
-    missing = [path for path, found in match_paths(cordoned, log_dirs).items() if found is None]
+    missing = [path for path, name in match_paths(cordoned, log_dirs).items() if name is None]
     if missing:
         raise ConfigError(
             "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "

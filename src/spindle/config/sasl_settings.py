@@ -130,10 +130,10 @@ def _check_classes(config: ListenerConfig, mechanism: str) -> None:
 def _check_principals(config: ListenerConfig) -> None:
     key = "principal.builder.class"
     wanted = BROKER_KEYS[key].default
-    found = config.properties.get(key, wanted)
-    if found != wanted:
+    result = config.properties.get(key, wanted)
+    if result != wanted:
         raise ConfigError(
-            f"{config.key_name(key)}={found} is not supported: it names Java code, which cannot "
+            f"{config.key_name(key)}={result} is not supported: it names Java code, which cannot "
             "run here, and without it principals would have other names"
         )
 

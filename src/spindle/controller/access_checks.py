@@ -81,7 +81,7 @@ def check_request(access: Access) -> None:
     if operation is not None:
         access.check_cluster(operation)
     elif access.api_key not in CHECKED_BY_RESOURCE:
-        # An API that neither table names needs the strongest right until somebody decides.
+        # An API that neither table names needs ALTER on the cluster until it gets a row.
         access.check_cluster(Operation.ALTER)
 
 

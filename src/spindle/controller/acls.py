@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from spindle.authorization.acl_filter import check_filter, known, matches
+from spindle.authorization.acl_filter import check_filter, enum_or_unknown, matches
 from spindle.authorization.operations import (
     CLUSTER_NAME,
     Operation,
@@ -77,8 +77,8 @@ def delete_acls(
     for wanted in request.filters:
         try:
             check_filter(wanted)
-            found = {k: acl for k, acl in image.security.acls.items() if matches(wanted, acl)}
-            if len(gone.keys() | found.keys()) > MAX_RECORDS_PER_OPERATION:
+            acls = {k: acl for k, acl in image.security.acls.items() if matches(wanted, acl)}
+            if len(gone.keys() | acls.keys()) > MAX_RECORDS_PER_OPERATION:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,
                     f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete "
@@ -87,10 +87,10 @@ def delete_acls(
         except ApiError as error:
             results.append(_FilterResult(error_code=error.code, error_message=error.message))
             continue
-        gone |= dict.fromkeys(found)
+        gone |= dict.fromkeys(acls)
         matching = [
             _FilterResult.DeleteAclsMatchingAcl(error_message=None, **acl._asdict())
-            for acl in found.values()
+            for acl in acls.values()
         ]
         results.append(_FilterResult(error_message=None, matching_acls=matching))
     records: list[Message] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in gone]
@@ -103,10 +103,10 @@ def _check_authorizer(context: ControllerContext) -> None:
 
 
 def _entry(creation: _Creation) -> AccessControlEntry:
-    kind = known(ResourceType, creation.resource_type)
-    pattern = known(PatternType, creation.resource_pattern_type)
-    operation = known(Operation, creation.operation)
-    permission = known(Permission, creation.permission_type)
+    kind = enum_or_unknown(ResourceType, creation.resource_type)
+    pattern = enum_or_unknown(PatternType, creation.resource_pattern_type)
+    operation = enum_or_unknown(Operation, creation.operation)
+    permission = enum_or_unknown(Permission, creation.permission_type)
     if kind is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         raise _refusal(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not creation.resource_name:

@@ -12,7 +12,8 @@ from spindle.protocol.messages.metadata_records import PartitionRecord
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
     """Return the brokers for new replicas, without those that are about to stop and those whose
-    directories are all cordoned (KIP-1066). A fenced broker counts, also after an orderly stop.
+    directories are all cordoned (KIP-1066). Fenced brokers are included, even those that were shut
+    down.
     Records with an id below 0 mean "no broker", so such a broker, which another controller may have
     registered, gets no replica.
     """

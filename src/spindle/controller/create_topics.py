@@ -19,7 +19,7 @@ from spindle.controller.decision import (
     ChargePartitions,
     ControllerContext,
     Decision,
-    charge_nobody,
+    no_quota,
 )
 from spindle.controller.duplicates import repeated
 from spindle.controller.topic_names import NameCollisions, check_topic_name
@@ -40,7 +40,7 @@ def create_topics(
     image: MetadataImage,
     request: CreateTopicsRequest,
     context: ControllerContext,
-    charge: ChargePartitions = charge_nobody,
+    charge: ChargePartitions = no_quota,
     access: Access = FULL_ACCESS,
 ) -> Decision[CreateTopicsResponse]:
     """Create the topics that can be created; each other one gets its own error.

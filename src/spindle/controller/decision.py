@@ -20,7 +20,7 @@ ChargePartitions = Callable[[int], None]
 THROTTLING_QUOTA_EXCEEDED where the client's `controller_mutation_rate` is used up (KIP-599)."""
 
 
-def charge_nobody(count: int) -> None:
+def no_quota(count: int) -> None:
     """Charge nothing: the client has no quota."""
 
 
@@ -30,9 +30,9 @@ class Decision(Generic[R]):
 
     `is_atomic` keeps the records in one batch. `on_append` gets the offset of the last record as
     soon as it is known, for soft state that depends on it. `kraft_version` is a level that the
-    quorum itself must be raised to before the records are appended. `leaves_elections` says that
-    there are more partitions that could have a leader now than are in the records. `warnings` are
-    sentences for the log, which concern an operator although the request is carried out.
+    quorum itself must be raised to before the records are appended. `leaves_elections`: more
+    elections are due than these records contain. `warnings` are sentences for the log, which
+    concern an operator although the request is carried out.
     """
 
     response: R

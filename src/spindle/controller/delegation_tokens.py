@@ -37,7 +37,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 _NO_TIME: Final = -1
 """Kafka's time in answers to clients that may not ask; other refusals have 0."""
 _MAX_TIME_MS: Final = 2**63 - 1
-_LONGEST_PRINCIPAL: Final = 32_767
+_MAX_PRINCIPAL: Final = 32_767
 
 
 class Requester(NamedTuple):
@@ -69,7 +69,7 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Requester) -> str
 
 def has_other_than_users(renewers: Iterable[_Renewer]) -> bool:
     """Return whether a renewer is no user. Only users can renew tokens."""
-    return any(each.principal_type != USER for each in renewers)
+    return any(renewer.principal_type != USER for renewer in renewers)
 
 
 def refusal(request: TokenRequest, requester: Requester, code: ErrorCode) -> Message:
@@ -105,7 +105,7 @@ def create_delegation_token(
         owner = owner_of(request, requester)
         if not owner.startswith(f"{USER}:") or has_other_than_users(request.renewers):
             raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE, "tokens are for users only")
-        renewers = tuple(f"{USER}:{each.principal_name}" for each in request.renewers)
+        renewers = tuple(f"{USER}:{renewer.principal_name}" for renewer in request.renewers)
         _check_lengths((owner, requester.principal, *renewers))
     except ApiError as error:
         return Decision(_creation(request, requester, error.code))
@@ -239,9 +239,9 @@ def _check_not_expired(token: DelegationToken, now_ms: int) -> None:
 
 def _check_lengths(principals: Iterable[str]) -> None:
     """Check that a record can contain these principals; a name alone may be as long as that."""
-    if any(len(principal.encode()) > _LONGEST_PRINCIPAL for principal in principals):
+    if any(len(principal.encode()) > _MAX_PRINCIPAL for principal in principals):
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"a principal is longer than {_LONGEST_PRINCIPAL} bytes"
+            ErrorCode.INVALID_REQUEST, f"a principal is longer than {_MAX_PRINCIPAL} bytes"
         )
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER
 from spindle.common.uuids import Uuid
-from spindle.controller.brokers import check_broker_epoch
+from spindle.controller.broker_changes import BrokerChangeRecords
+from spindle.controller.broker_heartbeat import check_broker_epoch
 from spindle.controller.decision import ControllerContext, Decision
-from spindle.controller.leadership import LeadershipChanges
 from spindle.controller.partition_changes import PartitionChanges
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
@@ -37,7 +37,7 @@ def assign_replicas_to_dirs(
     if image.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    changes = LeadershipChanges(image, context.settings)
+    changes = BrokerChangeRecords(image, context.settings)
     assignments = PartitionChanges(image, context.settings)
     offline: list[tuple[Uuid, int]] = []
     leaderless: list[tuple[Uuid, int]] = []

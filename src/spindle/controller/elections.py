@@ -5,9 +5,9 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER
+from spindle.controller.broker_changes import partitions_where
 from spindle.controller.decision import ControllerContext, ControllerSettings, Decision
-from spindle.controller.leadership import partitions_where
-from spindle.controller.partition_change import Election
+from spindle.controller.partition_change_builder import Election
 from spindle.controller.partition_changes import PartitionChanges
 from spindle.controller.topic_settings import is_unclean_election_enabled
 from spindle.metadata.image import MetadataImage
@@ -111,7 +111,7 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Decis
 def elect_waiting(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
     """Elect leaders for partitions that have none; the response is True if more are left."""
     if not any(broker.is_active for broker in image.cluster.brokers.values()):
-        return Decision(False, [])  # the first broker that is unfenced gets its elections then
+        return Decision(False, [])  # elections run when the first broker is unfenced
     return _elect_many(image, settings, None, lambda _, p: p.leader == NO_LEADER)
 
 

@@ -10,14 +10,20 @@ from spindle.authorization.operations import ResourceType
 from spindle.common.errors import ErrorCode
 from spindle.controller.acls import create_acls, delete_acls
 from spindle.controller.alter_partition import alter_partition
-from spindle.controller.brokers import process_heartbeat
+from spindle.controller.broker_heartbeat import process_heartbeat
+from spindle.controller.broker_registration_requests import (
+    register_broker,
+    register_controller,
+    unregister_broker,
+)
+from spindle.controller.broker_sessions import BrokerHeartbeatManager
 from spindle.controller.configs import alter_configs, incremental_alter_configs
 from spindle.controller.create_topics import create_topics
 from spindle.controller.decision import (
     ChargePartitions,
     ControllerContext,
     Decision,
-    charge_nobody,
+    no_quota,
 )
 from spindle.controller.delegation_tokens import (
     Requester,
@@ -31,17 +37,11 @@ from spindle.controller.delegation_tokens import (
 from spindle.controller.directories import assign_replicas_to_dirs
 from spindle.controller.elections import elect_leaders
 from spindle.controller.feature_updates import update_features
-from spindle.controller.heartbeats import Heartbeats
 from spindle.controller.producer_ids import allocate_producer_ids
 from spindle.controller.quotas import alter_client_quotas
 from spindle.controller.reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
-)
-from spindle.controller.registration import (
-    register_broker,
-    register_controller,
-    unregister_broker,
 )
 from spindle.controller.scram import alter_user_scram_credentials
 from spindle.controller.topics import create_partitions, delete_topics
@@ -55,7 +55,7 @@ class OperationContext:
     """Everything a decision may look at. `image` includes records that are not committed yet."""
 
     image: MetadataImage
-    heartbeats: Heartbeats
+    heartbeats: BrokerHeartbeatManager
     context: ControllerContext
     api_version: int
     next_write_offset: int
@@ -67,7 +67,7 @@ class OperationContext:
     is_forwarded: bool
     """A broker has checked the request before; False where a client asks a controller itself."""
     requester: Requester
-    charge: ChargePartitions = charge_nobody
+    charge: ChargePartitions = no_quota
     access: Access = FULL_ACCESS
     """The rights of the sender; the request as a whole has been checked before."""
     unresolved_hosts: Collection[str] = ()
@@ -78,7 +78,7 @@ Operation = Callable[[OperationContext, Any], Decision[Any]]
 
 
 def _may_create(given: OperationContext, request: Any) -> bool:
-    """Return whether the request is no creation of a token for another owner, or is allowed."""
+    """Return False if the request would create a token for another owner without the right to."""
     if not isinstance(request, CreateDelegationTokenRequest):
         return True
     owner = owner_of(request, given.requester)
@@ -87,7 +87,7 @@ def _may_create(given: OperationContext, request: Any) -> bool:
     return given.access.allows(Right.CREATE_TOKENS, ResourceType.USER, owner)
 
 
-def _of_tokens(decide: Callable[..., Decision[Any]]) -> Operation:
+def _token_operation(decide: Callable[..., Decision[Any]]) -> Operation:
     """Return the operation with a decision about delegation tokens.
 
     A broker has checked the client's login before; a client of a controller is checked here.
@@ -116,9 +116,9 @@ OPERATIONS: Final[dict[int, Operation]] = {
     ApiKey.CREATE_PARTITIONS: lambda s, r: create_partitions(
         s.image, r, s.context, s.charge, s.access
     ),
-    ApiKey.CREATE_DELEGATION_TOKEN: _of_tokens(create_delegation_token),
-    ApiKey.RENEW_DELEGATION_TOKEN: _of_tokens(renew_delegation_token),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: _of_tokens(expire_delegation_token),
+    ApiKey.CREATE_DELEGATION_TOKEN: _token_operation(create_delegation_token),
+    ApiKey.RENEW_DELEGATION_TOKEN: _token_operation(renew_delegation_token),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _token_operation(expire_delegation_token),
     ApiKey.ELECT_LEADERS: lambda s, r: elect_leaders(s.image, r, s.context),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda s, r: incremental_alter_configs(
         s.image, r, s.context, is_forwarded=s.is_forwarded, access=s.access

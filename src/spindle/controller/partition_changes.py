@@ -1,10 +1,10 @@
-"""Where changes of partitions begin: each is given its topic's settings, looked up once a topic."""
+"""Creates `PartitionChange`s, with the settings of each topic looked up once."""
 
 from collections.abc import Callable
 
 from spindle.common.uuids import ZERO_UUID
 from spindle.controller.decision import ControllerSettings
-from spindle.controller.partition_change import Election, PartitionChange
+from spindle.controller.partition_change_builder import Election, PartitionChangeBuilder
 from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
@@ -33,11 +33,11 @@ class PartitionChanges:
 
     def of(
         self, topic: TopicImage, partition_id: int, partition: PartitionRegistration
-    ) -> PartitionChange:
-        """Return a change that keeps everything as it is, but for a leader that cannot lead."""
+    ) -> PartitionChangeBuilder:
+        """Return a change that only replaces a leader that cannot lead."""
         if topic.topic_id != self._topic_id:
             self._look_up(topic)
-        return PartitionChange(
+        return PartitionChangeBuilder(
             self._image,
             topic.topic_id,
             partition_id,
@@ -48,7 +48,7 @@ class PartitionChanges:
 
     def by_policy(
         self, topic: TopicImage, partition_id: int, partition: PartitionRegistration
-    ) -> PartitionChange:
+    ) -> PartitionChangeBuilder:
         """Return a change whose election may be unclean, if the topic's configuration allows it."""
         change = self.of(topic, partition_id, partition)
         change.election = self._policy

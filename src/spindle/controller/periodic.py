@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from enum import Enum
 
+from spindle.controller.broker_sessions import CHECKS_PER_SESSION
 from spindle.controller.decision import ControllerSettings
-from spindle.controller.heartbeats import CHECKS_PER_SESSION
 
 
 class Task(Enum):

@@ -3,7 +3,7 @@
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.controller.brokers import check_broker_epoch
+from spindle.controller.broker_heartbeat import check_broker_epoch
 from spindle.controller.decision import Decision
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.allocate_producer_ids import (

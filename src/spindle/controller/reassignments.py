@@ -3,7 +3,7 @@
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.assignment import check_manual_assignment, cordon_warnings
 from spindle.controller.decision import ControllerContext, Decision
-from spindle.controller.partition_change import Election, PartitionChange
+from spindle.controller.partition_change_builder import Election, PartitionChangeBuilder
 from spindle.controller.partition_changes import PartitionChanges
 from spindle.controller.topic_settings import is_unclean_election_enabled
 from spindle.metadata.image import MetadataImage
@@ -133,7 +133,7 @@ def _new_replicas(image: MetadataImage, record: PartitionChangeRecord) -> list[i
 
 
 def _retarget(
-    change: PartitionChange,
+    change: PartitionChangeBuilder,
     partition: PartitionRegistration,
     target: list[int],
     *,
@@ -154,7 +154,7 @@ def _retarget(
 
 
 def _cancel(
-    change: PartitionChange,
+    change: PartitionChangeBuilder,
     topic: TopicImage,
     partition_id: int,
     partition: PartitionRegistration,

@@ -21,7 +21,7 @@ from spindle.protocol.messages.metadata_records import (
 )
 from spindle.security.scram import MAX_STORED_ITERATIONS, MIN_ITERATIONS, ScramMechanism
 
-_DIGESTS: Final = {each.value: each.hash_name for each in ScramMechanism}
+_DIGESTS: Final = {mechanism.value: mechanism.hash_name for mechanism in ScramMechanism}
 
 _Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 _Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion

@@ -17,7 +17,7 @@ from spindle.controller.decision import (
     ChargePartitions,
     ControllerContext,
     Decision,
-    charge_nobody,
+    no_quota,
 )
 from spindle.controller.duplicates import repeated
 from spindle.metadata.image import MetadataImage
@@ -42,7 +42,7 @@ def delete_topics(
     image: MetadataImage,
     request: DeleteTopicsRequest,
     context: ControllerContext,
-    charge: ChargePartitions = charge_nobody,
+    charge: ChargePartitions = no_quota,
     access: Access = FULL_ACCESS,
 ) -> Decision[DeleteTopicsResponse]:
     """Delete topics named by name or by id; each gets its own result.
@@ -127,8 +127,8 @@ class _NotDeletable(ApiError):
 
 
 def _find(image: MetadataImage, name: str | None, topic_id: Uuid, access: Access) -> TopicImage:
-    """Return the topic to be deleted. To a sender that may not describe it, a topic that is asked
-    for by name is like one that does not exist."""
+    """Return the topic to be deleted. Report UNKNOWN_TOPIC for a named topic that the sender may
+    not describe."""
     if name is None:
         topic = image.topics.by_id.get(topic_id)
         if topic is None:
@@ -151,7 +151,7 @@ def create_partitions(
     image: MetadataImage,
     request: CreatePartitionsRequest,
     context: ControllerContext,
-    charge: ChargePartitions = charge_nobody,
+    charge: ChargePartitions = no_quota,
     access: Access = FULL_ACCESS,
 ) -> Decision[CreatePartitionsResponse]:
     """Add partitions to topics; each topic gets its own result.

@@ -98,7 +98,9 @@ class CoordinatorResult(Generic[RecordT, TimerKeyT, CompletionT]):
     @property
     def is_appended(self) -> bool:
         """True if the operation appends something to the log."""
-        return bool(self.records) or isinstance(self.transaction, EndOfTransaction)
+        if self.records or self.transaction is None:
+            return bool(self.records)
+        return isinstance(self.transaction, EndOfTransaction)
 
     def answer(self, token: Token, response: Message) -> None:
         """Send a response that depends on no record."""

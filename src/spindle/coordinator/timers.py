@@ -1,7 +1,7 @@
 """Deadlines of one shard by key. Setting a key again replaces its deadline, as heartbeats do.
 
 The queue is a heap that may hold stale entries: to move a deadline later costs one dict store, and
-the entry is put back with its new time when it comes to the top.
+the entry is queued again with its new time when it comes to the top.
 """
 
 from heapq import heappop, heappush

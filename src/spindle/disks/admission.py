@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spindle.common.counted import first_names
 from spindle.common.errors import ConfigError
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import FileSystem
+from spindle.common.text import join_first
 from spindle.common.uuids import Uuid, UuidSource
 from spindle.disks.identity import (
     DirectoryEnsemble,
@@ -61,7 +61,7 @@ def plain_path(path: str) -> str:
         raise ConfigError(f"{path!r} has a comma, which separates the paths of log.dirs")
     if not path.startswith("/"):
         raise ConfigError(f"{path!r} is no absolute path")
-    if path != path.strip() or any(unicodedata.category(each) == "Cc" for each in path):
+    if path != path.strip() or any(unicodedata.category(character) == "Cc" for character in path):
         raise ConfigError(f"{path!r} begins or ends with a space, or has a control character")
     # `normpath` keeps two slashes at the beginning.
     return posixpath.normpath(f"/{path.lstrip('/')}")
@@ -151,8 +151,8 @@ def check_still_mounted(file_system: FileSystem, path: str, former_mount_point: 
     present = file_system.mount_point(path)
     if former_mount_point != present and former_mount_point.startswith(f"{present.rstrip('/')}/"):
         raise ConfigError(
-            f"{path} is empty, and no disk is mounted at {former_mount_point}, as there was before."
-            " Mount it, or a new one. To use the folder itself, which is on the disk of "
+            f"{path} is empty, and no disk is mounted at {former_mount_point}, as there was: "
+            "mount it, or a new one. To use the folder itself, which is on the disk of "
             f"{present}, format it first with `spindle storage format --ignore-formatted`"
         )
 
@@ -172,7 +172,7 @@ def _check_empty(path: str, names: list[str]) -> None:
     if strange:
         raise ConfigError(
             f"{path} has no {META_PROPERTIES} and is not empty: it contains "
-            f"{first_names(strange, _SHOWN_NAMES)}; name an empty directory, or a log directory of "
+            f"{join_first(strange, _SHOWN_NAMES)}; name an empty directory, or a log directory of "
             "this broker"
         )
 

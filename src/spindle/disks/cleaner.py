@@ -26,7 +26,7 @@ from spindle.log.log import Log
 logger = logging.getLogger(__name__)
 
 FIRST_RETRY_MS: Final = 60_000
-LONGEST_RETRY_MS: Final = 3_600_000
+MAX_RETRY_MS: Final = 3_600_000
 
 LogKey: TypeAlias = tuple[str, Uuid | None]
 """The path and the topic id of a log."""
@@ -85,7 +85,7 @@ class Cleaner:
     ) -> Cleaning | None:
         """Begin a pass over the log with the largest share of dirty bytes; None if no log is due.
 
-        Every pass must be given back to `finish`, `give_up` or `give_up_failed`. A log whose pass
+        Every pass must be given back to `finish`, `cancel` or `give_up_failed`. A log whose pass
         failed waits, first for a minute and at most for an hour, unless the settings change.
         """
         self._forget_deleted_logs()
@@ -135,7 +135,7 @@ class Cleaner:
         # The pass leaves gaps. A load must see that everything around them was flushed.
         self._directory.checkpoint_recovery_point(result.plan.log)
         if not put_in_place(result, now_ms):
-            self.give_up(result.plan)
+            self.cancel(result.plan)
             return False
         log = result.plan.log
         self._directory.set_cleaner_offset(log.topic_partition, result.end_offset)
@@ -152,14 +152,14 @@ class Cleaner:
     def give_up_failed(self, cleaning: Cleaning, error: Exception, now_ms: int) -> None:
         """Give up a pass that failed: its log has to wait, because it may well fail again.
 
-        A log that was truncated, renamed or deleted meanwhile is no such log.
+        Does not apply to logs truncated, renamed or deleted meanwhile.
         """
         plan = cleaning.plan
         if not plan.signal.is_aborted:
             self._note_failure(plan.log, error, now_ms, cleaning.settings, plan.dirty.dirty_bytes)
-        self.give_up(plan)
+        self.cancel(plan)
 
-    def give_up(self, plan: CleaningPlan) -> None:
+    def cancel(self, plan: CleaningPlan) -> None:
         """End a pass without a result and remove what it wrote; the log stays as it was."""
         plan.log.end_cleaning()
         storage = self._directory.storage
@@ -181,7 +181,7 @@ class Cleaner:
     ) -> None:
         earlier = self._failures.get(_key(log))
         count = earlier.failures if earlier else 0
-        wait_ms = min(FIRST_RETRY_MS << min(count, 30), LONGEST_RETRY_MS)
+        wait_ms = min(FIRST_RETRY_MS << min(count, 30), MAX_RETRY_MS)
         self._failures[_key(log)] = CleaningFailure(
             count + 1, now_ms + wait_ms, settings, dirty_bytes
         )

@@ -7,7 +7,7 @@ from typing import Final
 
 _STEP_S: Final = 0.3
 """The time between two pauses, as in Kafka."""
-_LEAST_STEP_BYTES: Final = 64 * 1024
+_MIN_STEP_BYTES: Final = 64 * 1024
 _UNLIMITED: Final = 1e15
 
 
@@ -24,7 +24,7 @@ class CleaningRate:
         """Use another limit from now on. A limit of 0 or less leaves one byte per second."""
         rate = max(bytes_per_second, 1.0)
         if rate != self._rate:
-            # Bytes used under the earlier limit are not paid for at the new one.
+            # A changed limit starts with a clean account.
             self._rate, self._free_at_s = rate, 0.0
 
     @property
@@ -32,7 +32,7 @@ class CleaningRate:
         """How many bytes a pass may use before its next pause; None without a limit."""
         if self._rate >= _UNLIMITED:
             return None
-        return max(int(self._rate * _STEP_S), _LEAST_STEP_BYTES)
+        return max(int(self._rate * _STEP_S), _MIN_STEP_BYTES)
 
     def pause_s(self, used_bytes: int, now_s: float) -> float:
         """Note used bytes; return how long their user has to pause."""

@@ -12,9 +12,9 @@ class CordonCause(StrEnum):
     """The reason why a directory is cordoned."""
 
     CONFIGURATION = "configuration"
-    """`cordoned.log.dirs` names the directory: an operator wants it so."""
+    """`cordoned.log.dirs` names the directory: set by an operator."""
     WATERMARK = "watermark"
-    """The directory is nearly full: the broker wants it so, until there is room again."""
+    """The directory is nearly full: set by the broker until space is free again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Cordon:
     until_ms: int | None = None
 
 
-def cordons_of(
+def read_cordons(
     paths: Sequence[str], entries: Sequence[str], notes: Sequence[CordonNote], full: Sequence[str]
 ) -> dict[str, list[Cordon]]:
     """Return the cordons of each cordoned directory, those of the configuration first.
@@ -41,11 +41,11 @@ def cordons_of(
     """
     noted = {note.path: note for note in notes}
     cordons: dict[str, list[Cordon]] = {}
-    found = [(e, path) for e, path in match_paths(entries, paths).items() if path is not None]
+    result = [(e, path) for e, path in match_paths(entries, paths).items() if path is not None]
     if EVERY_DIRECTORY in entries:
         # It stays in force beside an entry that another client appends.
-        found += [(EVERY_DIRECTORY, path) for path in paths]
-    for entry, path in found:
+        result += [(EVERY_DIRECTORY, path) for path in paths]
+    for entry, path in result:
         note = noted.get(entry, CordonNote(entry))
         cordon = Cordon(CordonCause.CONFIGURATION, note.reason, note.owner, note.until_ms)
         cordons.setdefault(path, [cordon])

@@ -13,7 +13,7 @@ from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
-from spindle.disks.new_epochs import NewEpochs
+from spindle.disks.pending_epoch_checkpoints import PendingEpochCheckpoints
 from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
 from spindle.log.flushing import FlushTask
 from spindle.log.formats.checkpoints import (
@@ -40,10 +40,10 @@ from spindle.log.formats.names import (
     stray_directory,
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
-from spindle.log.handles import DEFAULT_OPEN_FILES
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.log.open_files import DEFAULT_OPEN_FILES
 from spindle.log.storage import LogStorage
 
 logger = logging.getLogger(__name__)
@@ -58,18 +58,20 @@ class NewLog(NamedTuple):
 
 
 class DeletedLog(NamedTuple):
-    """A `-delete` directory that `load` found: the log of a deleted replica, or one whose place a
-    future log has taken or was about to take.
+    """A `-delete` directory that is not to be removed yet: the log of a deleted replica, or one
+    whose place a future log has taken or was about to take.
 
     Attributes:
         name: of the directory.
         topic_partition: the topic's name may have been cut to fit.
         topic_id: None if `partition.metadata` is missing or damaged.
+        has_records: False if its removal had begun, for the segments are removed first.
     """
 
     name: str
     topic_partition: TopicPartition
     topic_id: Uuid | None
+    has_records: bool = True
 
 
 class LoadedLogs(NamedTuple):
@@ -117,7 +119,7 @@ class DirectoryStore:
         self.future_logs: dict[TopicPartition, Log] = {}
         self.stray_logs: dict[TopicPartition, Log] = {}
         self._aside: dict[TopicPartition, Log] = {}
-        self.new_epochs = NewEpochs()
+        self.new_epochs = PendingEpochCheckpoints()
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         self._stored: dict[str, Mapping[TopicPartition, int]] = {}
         self._kept_offsets: dict[TopicPartition, Mapping[str, int]] = {}
@@ -149,20 +151,27 @@ class DirectoryStore:
             DuplicateLogDirectories: two future logs of one partition.
         """
         files = self.storage.file_system
-        found = self._partition_directories()
+        partition_directories = self._partition_directories()
         was_clean = remove_clean_shutdown(files, self.path)
         self._create_checkpoints()
         self._read(RECOVERY_POINTS)
         self._read(LOG_STARTS)
         self._read(HIGH_WATERMARKS)
         self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
-        to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
+        to_load = [
+            entry for entry in partition_directories if entry[1].kind is not DirectoryKind.DELETED
+        ]
         self.deleted_at_start = [
-            DeletedLog(name, parsed.topic_partition, self._topic_id(name))
-            for name, parsed in found
+            DeletedLog(
+                name,
+                parsed.topic_partition,
+                self._topic_id(name),
+                self._bytes_of_segments(name) > 0,
+            )
+            for name, parsed in partition_directories
             if parsed.kind is DirectoryKind.DELETED
         ]
-        counts = Counter(parsed.topic_partition for _, parsed in found)
+        counts = Counter(parsed.topic_partition for _, parsed in partition_directories)
         for deleted in self.deleted_at_start:
             if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
                 self._keep_offsets(deleted.topic_partition)
@@ -196,6 +205,14 @@ class DirectoryStore:
             return 0
         return self._stored[checkpoint].get(name.topic_partition, 0)
 
+    def _bytes_of_segments(self, name: str) -> int:
+        files, path = self.storage.file_system, f"{self.path}/{name}"
+        try:
+            segments = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
+            return sum(files.size(f"{path}/{segment}") for segment in segments)
+        except FileNotFoundError:  # an operator may have removed it
+            return 0
+
     def _keep_offsets(self, where: TopicPartition) -> None:
         """Keep the checkpoint entries of a `-delete` directory until it is removed or restored."""
         self._kept_offsets[where] = {
@@ -213,17 +230,17 @@ class DirectoryStore:
 
     def _partition_directories(self) -> list[tuple[str, DirectoryName]]:
         files = self.storage.file_system
-        found: list[tuple[str, DirectoryName]] = []
+        partition_directories: list[tuple[str, DirectoryName]] = []
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
             is_other = name in PASSED_OVER or is_metadata_directory(name)
             if is_other or not files.is_directory(path):
                 continue
             try:
-                found.append((name, parse_directory_name(name)))
+                partition_directories.append((name, parse_directory_name(name)))
             except ValueError as error:
                 raise UnexpectedDirectory(path, str(error)) from error
-        return found
+        return partition_directories
 
     def _create_checkpoints(self) -> None:
         files = self.storage.file_system
@@ -232,9 +249,9 @@ class DirectoryStore:
                 files.open(path, create=True).close()
 
     def _read(self, checkpoint: str) -> dict[TopicPartition, int]:
-        found = read_or_renew(self.storage.file_system, f"{self.path}/{checkpoint}")
-        self._stored[checkpoint] = found
-        return found
+        result = read_or_renew(self.storage.file_system, f"{self.path}/{checkpoint}")
+        self._stored[checkpoint] = result
+        return result
 
     def _add(self, log: Log, kind: DirectoryKind) -> None:
         logs = {
@@ -322,8 +339,8 @@ class DirectoryStore:
     ) -> None:
         """Rename the log's directory to `-delete`; remove it after `file.delete.delay.ms`.
 
-        Of many deletions only the last needs `must_checkpoint`: the checkpoints that name the logs
-        of this directory are written again.
+        `must_checkpoint` rewrites the checkpoints that name the logs of this directory. When many
+        are deleted, set it for the last one only.
         """
         self._forget(log)
         log.mark_deleted(deleted_directory(log.topic_partition, unique))
@@ -339,10 +356,10 @@ class DirectoryStore:
         for log in doomed:
             self.delete_later(log, new_uuid(), now_ms, must_checkpoint=log is doomed[-1])
 
-    def set_aside(self, log: Log, future_path: str) -> None:
+    def rename_to_stray(self, log: Log, future_path: str) -> None:
         """Rename the log's directory to `-delete` because this future log takes its place.
 
-        The log can still be read, until `remove_aside`. Its checkpoint entries stay until then: it
+        The log can still be read, until `delete_stray`. Its checkpoint entries stay until then: it
         is the only whole copy as long as the future log is not promoted.
         """
         log.rename(replaced_directory(log.topic_partition, future_path.rpartition("/")[2]))
@@ -350,21 +367,22 @@ class DirectoryStore:
         self._aside[log.topic_partition] = log
 
     def put_back(self, log: Log) -> None:
-        """Undo `set_aside`."""
+        """Undo `rename_to_stray`."""
         if log.topic_partition in self.logs:
             raise DuplicateLogDirectories(f"{log.topic_partition} has a current log in {self.path}")
         log.rename(current_directory(log.topic_partition))
         self._aside.pop(log.topic_partition, None)
         self.logs[log.topic_partition] = log
 
-    def remove_aside(self, log: Log, now_ms: int) -> None:
+    def delete_stray(self, log: Log, now_ms: int) -> None:
         """Refuse to read a log that was set aside; remove it after `file.delete.delay.ms`.
 
-        Call it after the future log that replaces it was promoted.
+        Call it after the future log that replaces it was promoted. Does nothing after
+        `keep_replaced`.
         """
-        log.is_deleted = True
-        self._aside.pop(log.topic_partition, None)
-        self.storage.handles.release_below(log.path)
+        if self._aside.get(log.topic_partition) is not log:
+            return
+        self._leave_aside(log)
         due_ms = now_ms + log.config.file_delete_delay_ms
         self.storage.delete_later(log.path, due_ms, log.size_bytes)
         self._cleaner_offsets.pop(log.topic_partition, None)
@@ -397,6 +415,36 @@ class DirectoryStore:
         self.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
 
+    def keep_replaced(self, log: Log) -> DeletedLog | None:
+        """Keep a log whose place another one has taken that is lost; None if it is removed already.
+
+        To be called before or after `delete_stray`.
+        """
+        name = log.path.rpartition("/")[2]
+        if self._aside.get(log.topic_partition) is log:
+            self._leave_aside(log)
+        self.storage.keep(log.path)
+        if not self._bytes_of_segments(name):
+            return None
+        where = log.topic_partition
+        if where not in self.logs and where not in self.future_logs:
+            self._kept_offsets[where] = {
+                RECOVERY_POINTS: log.recovery_point_to_store,
+                LOG_STARTS: log.log_start_offset,
+                HIGH_WATERMARKS: log.high_watermark,
+            }
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_starts()
+            self.checkpoint_high_watermarks()
+        kept = DeletedLog(name, where, log.topic_id)
+        self.deleted_at_start.append(kept)
+        return kept
+
+    def _leave_aside(self, log: Log) -> None:
+        log.is_deleted = True
+        del self._aside[log.topic_partition]
+        self.storage.handles.release_below(log.path)
+
     def remove_deleted(self, deleted: DeletedLog, due_ms: int) -> None:
         """Remove a `-delete` directory that `load` found once the time is `due_ms`."""
         self.deleted_at_start.remove(deleted)
@@ -405,15 +453,8 @@ class DirectoryStore:
         self.storage.delete_later(f"{self.path}/{deleted.name}", due_ms, size_bytes)
 
     def bytes_of_deleted(self, deleted: DeletedLog) -> int:
-        """Return the bytes of the segments in a `-delete` directory that `load` found; 0 if it is
-        gone: an operator may have removed it.
-        """
-        files, path = self.storage.file_system, f"{self.path}/{deleted.name}"
-        try:
-            names = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
-            return sum(files.size(f"{path}/{name}") for name in names)
-        except FileNotFoundError:
-            return 0
+        """Return the bytes of the segments in a `-delete` directory; 0 if it is gone."""
+        return self._bytes_of_segments(deleted.name)
 
     def restore(
         self, deleted: DeletedLog, where: TopicPartition, config: LogConfig, now_ms: int
@@ -604,7 +645,7 @@ class DirectoryStore:
             write_clean_shutdown(self.storage.file_system, self.path, broker_epoch)
         self.storage.handles.close()
 
-    def abandon(self) -> None:
+    def close_without_flush(self) -> None:
         """Give the directory up: forget its logs and use the disk no more.
 
         Descriptors are closed as far as the disk lets them be.

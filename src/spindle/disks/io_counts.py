@@ -10,7 +10,7 @@ _PARTS_LOG2: Final = 2
 PARTS: Final = 1 << _PARTS_LOG2
 """Buckets of an octave."""
 _BUCKETS: Final = 64 * PARTS
-_LEAST_NS: Final = 2 * PARTS
+_MIN_NS: Final = 2 * PARTS
 
 
 class OperationCounts:
@@ -38,8 +38,8 @@ class OperationCounts:
         self.total_ns += elapsed_ns
         if elapsed_ns > self._longest_ns:
             self._longest_ns = elapsed_ns
-        if elapsed_ns < _LEAST_NS:
-            elapsed_ns = _LEAST_NS
+        if elapsed_ns < _MIN_NS:
+            elapsed_ns = _MIN_NS
         octave = elapsed_ns.bit_length()
         part = (elapsed_ns >> (octave - _PARTS_LOG2 - 1)) & (PARTS - 1)
         self.buckets[(octave << _PARTS_LOG2) + part] += 1

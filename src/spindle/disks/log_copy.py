@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from spindle.common.checksums import crc32c
 from spindle.common.ports import Bytes
-from spindle.disks.stretch import Part, Stretch
+from spindle.disks.copied_range import CopiedRange, FileSpan
 from spindle.log.log import NEVER_TRUNCATED, Log
 from spindle.protocol.records.batch import LOG_OVERHEAD_BYTES, read_header
 
@@ -42,7 +42,7 @@ class CopyPosition(NamedTuple):
     """The end offset of a future log; `written` is what the chunk added, if anything."""
 
     end_offset: int
-    written: Stretch | None
+    written: CopiedRange | None
 
 
 def begin_copy(log: Log) -> int:
@@ -58,8 +58,8 @@ def read_chunk(log: Log, offset: int, max_bytes: int) -> Chunk:
     records = memoryview(b"")
     first_offset = offset = max(offset, log.log_start_offset)
     if offset < log.log_end_offset and offset <= truncated_to:
-        found = log.read(offset, max_bytes, log.log_end_offset)
-        records, first_offset = found.records, found.first_offset
+        fetched_records = log.read(offset, max_bytes, log.log_end_offset)
+        records, first_offset = fetched_records.records, fetched_records.first_offset
     return Chunk(
         records,
         first_offset,
@@ -72,7 +72,7 @@ def read_chunk(log: Log, offset: int, max_bytes: int) -> Chunk:
 
 
 def truncate_as_read(log: Log, chunk: Chunk, now_ms: int) -> bool:
-    """Cut off a future log what the current log had lost when the chunk was read.
+    """Truncate the future log to where the current log had been truncated when the chunk was read.
 
     Returns:
         True if something was cut off.
@@ -108,11 +108,11 @@ def append_chunk(log: Log, chunk: Chunk, now_ms: int, crc: int = 0) -> CopyPosit
     if chunk.records:
         log.append_as_follower(chunk.records, _NEWEST_EPOCH, now_ms)
         segment, size_bytes = log.segments.active, len(chunk.records)
-        written = Stretch(
+        written = CopiedRange(
             chunk.first_offset,
             chunk.end_offset,
             crc32c(chunk.records, crc),
-            (Part(segment.path, segment.size_bytes - size_bytes, size_bytes),),
+            (FileSpan(segment.path, segment.size_bytes - size_bytes, size_bytes),),
             log.truncation_count,
         )
     follow_offsets(log, chunk.high_watermark, chunk.log_start_offset)

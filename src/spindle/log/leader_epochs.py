@@ -118,8 +118,8 @@ class LeaderEpochs:
         if epoch == self._epochs[-1]:
             return OffsetAndEpoch(log_end_offset, epoch)
         above = bisect_right(self._epochs, epoch)
-        found = self._epochs[above - 1] if above > 0 else epoch
-        return OffsetAndEpoch(self._starts[above], found)
+        result = self._epochs[above - 1] if above > 0 else epoch
+        return OffsetAndEpoch(self._starts[above], result)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop epochs that start at or after `end_offset`."""

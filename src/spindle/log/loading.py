@@ -13,8 +13,8 @@ from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.log_values import Gap, LoadedState
-from spindle.log.producers.changes import replay_producers
 from spindle.log.producers.state import ProducerState
+from spindle.log.producers.transaction_changes import replay_producers
 from spindle.log.recovery import (
     is_whole,
     open_segments,
@@ -103,14 +103,14 @@ def load_log(
 
     log_start_offset = max(log_start_offset, opened[0].base_offset if opened else 0)
     if epochs.latest is None and not is_empty:
-        # Power failed before the new content of the file was on the device: read the epochs from
-        # the batches, for a leader tells its followers by them up to where their logs agree.
+        # A leader tells its followers by them up to where their logs agree: read the batches.
         to_recover = list(opened)
     else:
         to_recover = _segments_to_recover(opened, unsound, recovery_point, is_clean=is_clean)
     safe_offset = max(recovery_point, clean_offset)
     torn = _recover(opened, to_recover, epochs, producers, log_start_offset, safe_offset)
     gaps = _unverified_gaps(opened, torn, safe_offset)
+    _drop_empty_end(opened, gaps, log_start_offset)
     segments, end_offset = _at_or_after_start(
         opened,
         log_start_offset,
@@ -252,6 +252,20 @@ def _unverified_gaps(opened: list[Segment], torn: list[Segment], safe_offset: in
             )
             gaps.append(gap)
     return gaps
+
+
+def _drop_empty_end(opened: list[Segment], gaps: list[Gap], log_start_offset: int) -> None:
+    """Remove the empty segments at the end of the log that are behind an unverified gap.
+
+    They hold nothing, and a replica that lost the same records could not answer a follower that
+    asks about the gap. Power fails in this way right after a roll: the name of the new segment is
+    on the device, and the last records of the one before are not.
+    """
+    while gaps and not opened[-1].size_bytes and log_start_offset < opened[-1].base_offset:
+        if gaps[-1].end_offset != opened[-1].base_offset:
+            return
+        gaps.pop()
+        opened.pop().delete()
 
 
 def _fit_epochs(epochs: LeaderEpochs, log_start_offset: int, end_offset: int) -> None:

@@ -16,9 +16,9 @@ def locate(
 ) -> FileRange | None:
     """Return where the batches are that `Log.read` would return, or the first of them.
 
-    The range ends at the last batch in reach that the index knows, so nothing is scanned. None if
-    there is less than `least_bytes`, or if only a read can tell. With `min_one_batch` a first batch
-    may be larger than `max_bytes`.
+    The range ends at an indexed batch, so no scan is needed. Return None if there is less than
+    `least_bytes`, or if the index cannot answer. With `min_one_batch` a first batch may be larger
+    than `max_bytes`.
     """
     limit = min(end_offset, log.log_end_offset)
     if log.is_deleted or not log.log_start_offset <= offset < limit:

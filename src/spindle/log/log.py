@@ -15,20 +15,24 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OffsetAndEpoch, TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import Uuid
-from spindle.log.cleaning.abort import CleaningSignal
+from spindle.log.append_batches import follower_batches, place_batches, writable
+from spindle.log.cleaning.abort import CleaningAbort
 from spindle.log.errors import LogDeleted, OffsetOutOfRange
 from spindle.log.flushing import FlushTask
 from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.partition_metadata import write_partition_metadata
 from spindle.log.formats.transaction_index import AbortedTransaction
-from spindle.log.handles import FileHandles
 from spindle.log.log_config import LogConfig
 from spindle.log.log_values import AppendInfo, FetchedRecords, LoadedState, MovedLogState
-from spindle.log.placement import follower_batches, place_batches, writable
+from spindle.log.open_files import FileHandles
 from spindle.log.producers.append import CompletedTransaction
-from spindle.log.producers.changes import find_duplicate, producer_changes, replay_producers
 from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
-from spindle.log.producers.verification import NO_TERMS, TransactionTerms
+from spindle.log.producers.transaction_changes import (
+    find_duplicate,
+    producer_changes,
+    replay_producers,
+)
+from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
 from spindle.log.segments.lookup import TimestampSearch
 from spindle.log.segments.retention import deletable_segments
 from spindle.log.segments.rolling import must_roll
@@ -88,7 +92,7 @@ class Log:
         self._storage = storage
         self._has_durable_identity = has_durable_identity
         self._flushing: FlushTask | None = None
-        self._cleaning: CleaningSignal | None = None
+        self._cleaning: CleaningAbort | None = None
         self._unflushed_since_ms: int | None = None
         self.path = path
         self.topic_partition = topic_partition
@@ -108,7 +112,7 @@ class Log:
         them with the leader's log (`confirm_gaps_below`, `truncate_to`)."""
         self.truncation_count = 0
         self.lowest_end_offset = NEVER_TRUNCATED
-        """Where the log ended after the deepest truncation since somebody last set this."""
+        """Lowest end offset after a truncation since the last reset."""
         self.is_moving = False
         self.is_deleted = False
         self._first_unstable_offset = _NO_UNSTABLE_OFFSET
@@ -152,7 +156,7 @@ class Log:
         now_ms: int,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        terms: TransactionTerms = NO_TERMS,
+        terms: TransactionContext = NO_TRANSACTION,
         validated: bool = False,
     ) -> AppendInfo:
         """Check the batches, give them offsets and the epoch, and write them.
@@ -168,18 +172,18 @@ class Log:
         """
         buffer = writable(records)
         if validated:
-            found = list(batches(buffer))
+            headers = list(batches(buffer))
         else:
-            buffer, found = validate_for_append(
+            buffer, headers = validate_for_append(
                 buffer, self.config.append_rules, now_ms, origin, self.topic_partition
             )
-        if not found:
+        if not headers:
             return self._nothing_appended()
         if origin is AppendOrigin.CLIENT:
-            duplicate = find_duplicate(self.producers, found)
+            duplicate = find_duplicate(self.producers, headers)
             if duplicate is not None:
                 return self._duplicate_info(*duplicate)
-        placed = place_batches(buffer, found, self.log_end_offset, leader_epoch)
+        placed = place_batches(buffer, headers, self.log_end_offset, leader_epoch)
         return self._append(buffer, placed, origin, now_ms, terms)
 
     def append_as_follower(self, records: Bytes, leader_epoch: int, now_ms: int = 0) -> AppendInfo:
@@ -192,12 +196,12 @@ class Log:
             CorruptRecords: a checksum is wrong or offsets do not ascend.
             UnexpectedAppendOffset: the first batch begins below the log end.
         """
-        found, end = follower_batches(
+        headers, end = follower_batches(
             records, leader_epoch, self.log_end_offset, self.topic_partition
         )
-        if not found:
+        if not headers:
             return self._nothing_appended()
-        return self._append(memoryview(records)[:end], found, AppendOrigin.REPLICATION, now_ms)
+        return self._append(memoryview(records)[:end], headers, AppendOrigin.REPLICATION, now_ms)
 
     def _append(
         self,
@@ -205,7 +209,7 @@ class Log:
         placed: Sequence[tuple[int, BatchHeader]],
         origin: AppendOrigin,
         now_ms: int,
-        terms: TransactionTerms = NO_TERMS,
+        terms: TransactionContext = NO_TRANSACTION,
     ) -> AppendInfo:
         if self.is_deleted:
             raise LogDeleted(self.topic_partition)
@@ -270,11 +274,7 @@ class Log:
         self._make_identity_durable()
 
     def _make_identity_durable(self) -> None:
-        """Bring the topic id to the device, before anything else that syncs the directory.
-
-        Otherwise a power failure could leave the name of the file with half of its content, and a
-        start would take the whole log directory for damaged.
-        """
+        """Bring the topic id to the device, before the first byte of data can be there."""
         file_system = self._storage.file_system
         if self.topic_id is not None:
             write_partition_metadata(file_system, self.path, self.topic_id, is_durable=True)
@@ -350,20 +350,16 @@ class Log:
         return FetchedRecords(_NOTHING, offset)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return aborted transactions with records in [start_offset, end_offset), in the order of
-        their markers.
-        """
+        """Return aborted transactions with records in [start_offset, end_offset), by their ends."""
         self._refuse_if_deleted()
-        found: list[AbortedTransaction] = []
+        aborted: list[AbortedTransaction] = []
         for segment in self.segments.from_offset(start_offset):
             for transaction in segment.transaction_index.entries():
-                if transaction.last_offset >= start_offset and (
-                    transaction.first_offset < end_offset
-                ):
-                    found.append(transaction)
+                if transaction.overlaps(start_offset, end_offset):
+                    aborted.append(transaction)
                 if transaction.precedes_none_below(end_offset):
-                    return found
-        return found
+                    return aborted
+        return aborted
 
     def advance_search(self, search: TimestampSearch) -> None:
         """Do the next step of a search by timestamp; see `TimestampSearch.advance`."""
@@ -559,7 +555,7 @@ class Log:
         )
 
     def adopt_state(self, former: MovedLogState) -> None:
-        """Know all that the replaced copy knew, and be on the device as far as that copy was.
+        """Take over the in-memory state of the replaced copy and flush up to its flushed offset.
 
         Both copies have the same records; no records are added until this has returned.
 
@@ -732,10 +728,10 @@ class Log:
 
     # Compaction, which runs beside the directory's thread.
 
-    def begin_cleaning(self) -> CleaningSignal:
+    def begin_cleaning(self) -> CleaningAbort:
         """Note that a compaction pass reads the files of this log until `end_cleaning`."""
         self._abort_cleaning()
-        self._cleaning = CleaningSignal()
+        self._cleaning = CleaningAbort()
         return self._cleaning
 
     def end_cleaning(self) -> None:
@@ -757,7 +753,8 @@ class Log:
     def mark_deleted(self, new_directory_name: str) -> None:
         """Rename the partition's directory to one that will be removed.
 
-        From now on every access to the files is refused (`LogDeleted`): earlier work may come yet.
+        From now on every access to the files is refused (`LogDeleted`): jobs queued before the
+        deletion may still arrive.
         """
         self.is_deleted = True
         self.rename(new_directory_name)

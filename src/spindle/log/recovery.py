@@ -21,9 +21,9 @@ from spindle.log.formats.names import (
     parse_offset_name,
 )
 from spindle.log.formats.transaction_index import AbortedTransaction
-from spindle.log.handles import FileHandles
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log_config import LogConfig
+from spindle.log.open_files import FileHandles
 from spindle.log.producers.state import ProducerState
 from spindle.log.segments.segment import SEGMENT_SUFFIXES, Segment
 from spindle.protocol.records.batch import BatchHeader, check_crc

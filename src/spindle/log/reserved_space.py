@@ -15,12 +15,12 @@ from typing import Final
 
 from spindle.common.ports import File, FileSystem
 
-_MOST_FILES: Final = 16
-_LEAST_FREE_STEPS: Final = 128
-"""The disk has to have so many times `FileSystem.reservation_bytes` free."""
+_MAX_FILES: Final = 16
+_MIN_FREE_STEPS: Final = 128
+"""Reserve only while this many reservations fit the free space."""
 _VOLUME_DIVISOR: Final = 8
 """A segment gets no reserved space before it has this part of a step."""
-_NEVER: Final = 2**63 - 1
+_NO_WRITE: Final = 2**63 - 1
 _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -58,8 +58,7 @@ class ReservedSpace:
         """Reserve space for a write from `start` to `end` and for what will follow, below `limit`.
 
         Returns:
-            The end of the next write for which to call this again, at least, whether or not space
-            could be reserved.
+            The log size at which to call this again.
         """
         target = min(start + self._step_bytes, limit)
         if target <= end:
@@ -72,13 +71,13 @@ class ReservedSpace:
                 if not is_disk_full(error):
                     raise
                 self.give_back()
-        return target if self._is_possible else _NEVER
+        return target if self._is_possible else _NO_WRITE
 
     def _may_reserve(self, path: str) -> bool:
-        if not self._is_possible or (path not in self._used and len(self._used) >= _MOST_FILES):
+        if not self._is_possible or (path not in self._used and len(self._used) >= _MAX_FILES):
             return False
         _, usable_bytes = self._file_system.capacity(path.rpartition("/")[0])
-        if usable_bytes >= _LEAST_FREE_STEPS * self._step_bytes:
+        if usable_bytes >= _MIN_FREE_STEPS * self._step_bytes:
             return True
         self.give_back()
         return False

@@ -3,7 +3,8 @@
 from typing import Final
 
 from spindle.common.ports import FileSystem
-from spindle.log.handles import DEFAULT_OPEN_FILES, FileHandles
+from spindle.log.formats.names import LOG_SUFFIX
+from spindle.log.open_files import DEFAULT_OPEN_FILES, FileHandles
 
 _NEVER_MS: Final = 2**63 - 1
 
@@ -49,6 +50,12 @@ class LogStorage:
         self.deleted_bytes += size_bytes
         self._next_due_ms = min(self._next_due_ms, due_ms)
 
+    def keep(self, path: str) -> None:
+        """Do not remove this file or directory, if it waits for its removal."""
+        kept_bytes = sum(entry[2] for entry in self._doomed if entry[1] == path)
+        self._doomed = [entry for entry in self._doomed if entry[1] != path]
+        self.deleted_bytes -= kept_bytes
+
     def delete_expired(self, now_ms: int) -> int:
         """Remove what is due; return how many files and directories that were.
 
@@ -68,12 +75,20 @@ class LogStorage:
         return count
 
     def remove_if_there(self, path: str) -> bool:
-        """Remove a file or a whole directory; return False if there was none."""
+        """Remove a file or a whole directory; return False if there was none.
+
+        The segments of a directory go first: if the removal is interrupted, what is left has no
+        records, whatever it has lost besides.
+        """
+        files = self.file_system
         try:
-            if self.file_system.is_directory(path):
-                self.file_system.remove_tree(path)
-            else:
-                self.file_system.remove(path)
+            if not files.is_directory(path):
+                files.remove(path)
+                return True
+            for name in files.list_directory(path):
+                if name.endswith(LOG_SUFFIX):
+                    files.remove(f"{path}/{name}")
+            files.remove_tree(path)
         except FileNotFoundError:
             return False
         return True

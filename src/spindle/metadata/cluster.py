@@ -12,10 +12,10 @@ from spindle.common.uuids import (
     Uuid,
     uuid_sort_key,
 )
+from spindle.metadata.broker_registration import features_of, listener_endpoints
 from spindle.metadata.features import VersionRange
-from spindle.metadata.persistent_map import MapEditor
-from spindle.metadata.registration_rows import endpoints_of, features_of
-from spindle.metadata.values import immutable
+from spindle.metadata.immutable import immutable
+from spindle.metadata.map_editor import MapEditor
 from spindle.protocol.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -131,7 +131,7 @@ class ClusterDelta:
         self._brokers = MapEditor(base.brokers)
         self._controllers = MapEditor(base.controllers)
         self._touched: dict[int, None] = {}
-        self.amended: dict[int, None] = {}
+        self.changed_in_epoch: dict[int, None] = {}
         """Brokers that registered again, or lost a directory, in the same epoch."""
 
     def clear(self) -> None:
@@ -157,13 +157,13 @@ class ClusterDelta:
         cordoned = record.cordoned_log_dirs
         known = self._brokers.get(record.broker_id)
         if known is not None and known.epoch == record.broker_epoch:
-            self.amended[record.broker_id] = None
+            self.changed_in_epoch[record.broker_id] = None
         self._set(
             BrokerRegistration(
                 broker_id=record.broker_id,
                 epoch=record.broker_epoch,
                 incarnation_id=bytes(record.incarnation_id),
-                endpoints=endpoints_of(record.end_points),
+                endpoints=listener_endpoints(record.end_points),
                 features=features_of(record.features),
                 rack=record.rack,
                 is_fenced=record.fenced,
@@ -201,7 +201,7 @@ class ClusterDelta:
             broker = replace(broker, is_in_controlled_shutdown=True)
         if record.log_dirs:
             broker = replace(broker, directories=sorted_directories(record.log_dirs))
-            self.amended[record.broker_id] = None
+            self.changed_in_epoch[record.broker_id] = None
         if record.cordoned_log_dirs is not None:
             cordoned = tuple(bytes(entry) for entry in record.cordoned_log_dirs)
             broker = replace(broker, cordoned_directories=cordoned)
@@ -214,7 +214,7 @@ class ClusterDelta:
                 controller_id=record.controller_id,
                 incarnation_id=bytes(record.incarnation_id),
                 is_zk_migration_ready=record.zk_migration_ready,
-                endpoints=endpoints_of(record.end_points),
+                endpoints=listener_endpoints(record.end_points),
                 features=features_of(record.features),
             ),
         )
@@ -243,13 +243,13 @@ class ClusterDelta:
         return ClusterImage(self._brokers.result(), self._controllers.result())
 
 
-def amended_directories(delta: ClusterDelta) -> Iterator[tuple[int, Sequence[Uuid]]]:
-    """Yield the brokers whose directories changed in the same epoch, with those that they kept.
+def directories_changed_in_epoch(delta: ClusterDelta) -> Iterator[tuple[int, Sequence[Uuid]]]:
+    """Yield (broker id, kept directories) for brokers whose directories changed while they ran.
 
     Logs in these directories are as they were. All others have failed, were offline, or are new: a
     replica that was in one of them may begin again, there or elsewhere, without its records.
     """
-    for broker_id in delta.amended:
+    for broker_id in delta.changed_in_epoch:
         before, now = delta.base.brokers.get(broker_id), delta.registration(broker_id)
         if before is None or now is None:
             continue

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from spindle.metadata.persistent_map import MapEditor
-from spindle.metadata.values import immutable
+from spindle.metadata.immutable import immutable
+from spindle.metadata.map_editor import MapEditor
 from spindle.protocol.messages.metadata_records import ConfigRecord
 
 TOPIC_RESOURCE: Final = 2

@@ -9,8 +9,8 @@ from spindle.metadata.features import (
     MINIMUM_METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
-from spindle.metadata.persistent_map import MapEditor
-from spindle.metadata.values import immutable
+from spindle.metadata.immutable import immutable
+from spindle.metadata.map_editor import MapEditor
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord
 
 

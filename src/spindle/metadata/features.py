@@ -166,14 +166,14 @@ def parse_metadata_version(text: str) -> int:
         ValueError: the text names no known level.
     """
     release = ".".join(text.split(".")[:2]) if "-" not in text else ""
-    found = [version.level for version in METADATA_VERSIONS if text == version.name]
-    found += [version.level for version in METADATA_VERSIONS if release == version.release]
-    if not found:
+    levels = [version.level for version in METADATA_VERSIONS if text == version.name]
+    levels += [version.level for version in METADATA_VERSIONS if release == version.release]
+    if not levels:
         names = ", ".join(version.name for version in METADATA_VERSIONS)
         raise ValueError(
             f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}"
         )
-    return found[-1]
+    return levels[-1]
 
 
 def default_level(feature: str, metadata_version_level: int) -> int:

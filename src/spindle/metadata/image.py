@@ -8,9 +8,9 @@ from spindle.metadata.client_quotas import EMPTY_CLIENT_QUOTAS, ClientQuotasImag
 from spindle.metadata.cluster import EMPTY_CLUSTER, ClusterImage
 from spindle.metadata.configs import EMPTY_CONFIGS, ConfigsImage
 from spindle.metadata.feature_image import EMPTY_FEATURES, FeaturesImage
+from spindle.metadata.immutable import immutable
 from spindle.metadata.security import EMPTY_SECURITY, SecurityImage
 from spindle.metadata.topics import EMPTY_TOPICS, TopicsImage
-from spindle.metadata.values import immutable
 
 
 @immutable

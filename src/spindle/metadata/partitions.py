@@ -6,7 +6,7 @@ from typing import Final
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import NO_LEADER
 from spindle.common.uuids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Uuid
-from spindle.metadata.values import immutable, shared
+from spindle.metadata.immutable import immutable, shared
 from spindle.protocol.messages.metadata_records import PartitionChangeRecord, PartitionRecord
 
 RECOVERED: Final = 0

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.uuids import Uuid, uuid_text
-from spindle.metadata.persistent_map import MapEditor
-from spindle.metadata.values import immutable
+from spindle.metadata.immutable import immutable
+from spindle.metadata.map_editor import MapEditor
 from spindle.protocol.messages.metadata_records import (
     AccessControlEntryRecord,
     DelegationTokenRecord,

@@ -7,6 +7,7 @@ ACLs, SCRAM credentials, delegation tokens.
 
 from collections.abc import Iterator
 
+from spindle.metadata.broker_registration import feature_rows, listener_rows
 from spindle.metadata.cluster import BrokerRegistration, ControllerRegistration
 from spindle.metadata.features import (
     CONTROLLER_REGISTRATION_LEVEL,
@@ -16,7 +17,6 @@ from spindle.metadata.features import (
 )
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.record_versions import partition_version, register_broker_version
-from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.metadata.security import SecurityImage
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.message import Message

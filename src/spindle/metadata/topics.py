@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.metadata.immutable import immutable
+from spindle.metadata.map_editor import MapEditor
 from spindle.metadata.partitions import PartitionRegistration, merge, registration_of, without_elr
-from spindle.metadata.persistent_map import MapEditor
-from spindle.metadata.values import immutable
 from spindle.protocol.messages.metadata_records import (
     ClearElrRecord,
     PartitionChangeRecord,
@@ -80,9 +80,7 @@ class TopicDelta:
     def changed_partitions(
         self,
     ) -> Iterator[tuple[int, PartitionRegistration | None, PartitionRegistration]]:
-        """Return (partition id, registration before or None, registration now) of those that
-        differ.
-        """
+        """Yield (partition id, old or None, new) for each changed partition."""
         before = self.base.partitions if self.base is not None else {}
         for partition_id in self._touched:
             new = self._partitions.get(partition_id)

@@ -13,7 +13,8 @@ from spindle.protocol.messages.metadata_records import FeatureLevelRecord
 from spindle.protocol.metadata_frame import frame
 
 NEWEST_METADATA_VERSION: Final = 2**15 - 1
-"""The level where none is in force yet: every record is written in its newest version."""
+"""The metadata.version before the first FeatureLevelRecord: every record is written in its newest
+version."""
 
 
 def encode_records(

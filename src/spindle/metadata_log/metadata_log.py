@@ -14,9 +14,9 @@ from spindle.metadata_log import quorum_state, snapshots
 from spindle.metadata_log.partition_log import PartitionLog
 from spindle.metadata_log.snapshots import SnapshotInfo, SnapshotPart
 from spindle.protocol.records.batch import batches
-from spindle.raft.election_state import ElectionState
 from spindle.raft.kraft_records import apply_to_history
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID, LogView
+from spindle.raft.ready import ElectionState
 from spindle.raft.settings import StoredState
 from spindle.raft.voters import VoterHistory, VoterSet
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from spindle.common.errors import CorruptLog
 from spindle.common.uuids import ZERO_UUID, parse_uuid, uuid_text
-from spindle.raft.election_state import ElectionState
+from spindle.raft.ready import ElectionState
 from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION, ReplicaKey
 
 FILE_NAME: Final = "quorum-state"

@@ -16,11 +16,11 @@ from statistics import median
 from typing import Final
 
 from spindle.common.ids import TopicPartition
-from spindle.planner.history import BrokerSample, ClusterSample, DirectorySample, LedSample
+from spindle.planner.samples import BrokerSample, ClusterSample, DirectorySample, LedSample
 from spindle.planner.trend import Point, Trend, fit_trend, span_of
 
 _MS: Final = 1000
-_MOST_POINTS: Final = 24
+_MAX_POINTS: Final = 24
 """Points of the trend of one partition: there may be very many partitions."""
 
 
@@ -70,13 +70,13 @@ def partition_rates(samples: Sequence[ClusterSample]) -> dict[TopicPartition, Pa
     led: dict[TopicPartition, list[tuple[float, int, LedSample]]] = {}
     for sample in samples:
         for broker in sample.brokers.values():
-            for where, found in broker.led.items() if broker else ():
+            for where, led_sample in broker.led.items() if broker else ():
                 size = _size_of(broker, where) if broker else None
                 if size is not None:
-                    led.setdefault(where, []).append((sample.time_ms / _MS, size, found))
+                    led.setdefault(where, []).append((sample.time_ms / _MS, size, led_sample))
     rates = {}
     for where, seen in led.items():
-        own = [each for each in seen if each[2].topic_id == seen[-1][2].topic_id]
+        own = [sample for sample in seen if sample[2].topic_id == seen[-1][2].topic_id]
         points = _thinned([(time_s, float(size)) for time_s, size, _ in own])
         rates[where] = PartitionRates(fit_trend(points), _produced(own))
     return rates
@@ -98,8 +98,8 @@ def _produced(seen: Sequence[tuple[float, int, LedSample]]) -> float:
         return 0.0
     _, size, last = seen[-1]
     held = last.end_offset - last.start_offset
-    each = median(record_bytes) if record_bytes else size / held if held > 0 else 0.0
-    return records * each / elapsed_s
+    result = median(record_bytes) if record_bytes else size / held if held > 0 else 0.0
+    return records * result / elapsed_s
 
 
 def _size_of(broker: BrokerSample, where: TopicPartition) -> int | None:
@@ -110,11 +110,11 @@ def _size_of(broker: BrokerSample, where: TopicPartition) -> int | None:
 
 
 def _thinned(points: Sequence[Point]) -> Sequence[Point]:
-    """Return at most `_MOST_POINTS` points, the first and the last one among them."""
-    if len(points) <= _MOST_POINTS:
+    """Return at most `_MAX_POINTS` points, the first and the last one among them."""
+    if len(points) <= _MAX_POINTS:
         return points
-    step = (len(points) - 1) / (_MOST_POINTS - 1)
-    return [points[round(number * step)] for number in range(_MOST_POINTS)]
+    step = (len(points) - 1) / (_MAX_POINTS - 1)
+    return [points[round(number * step)] for number in range(_MAX_POINTS)]
 
 
 def directory_growths(
@@ -139,7 +139,9 @@ def _last_held(
 ) -> dict[tuple[int, str], Collection[TopicPartition]]:
     latest: dict[int, BrokerSample] = {}
     for sample in samples:
-        latest |= {number: each for number, each in sample.brokers.items() if each is not None}
+        latest |= {
+            number: broker for number, broker in sample.brokers.items() if broker is not None
+        }
     return {
         (number, path): directory.sizes.keys()
         for number, broker in latest.items()

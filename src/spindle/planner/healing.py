@@ -1,23 +1,23 @@
 """The plan that keeps a cluster within limits: replicas leave what has failed and what is too full.
 
-It moves as much as is needed and no more, and helps where it can: one replica without a place does
-not keep the others from moving.
+Moves the minimum, best effort: a replica that fits nowhere is reported and does not block the
+others.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from spindle.common.counted import counted
-from spindle.planner.ahead import of_today
+from spindle.common.text import count_noun
+from spindle.planner.forecast_plan import with_current_sizes
+from spindle.planner.free_space import FreeSpaceIndex
 from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
-from spindle.planner.rooms import Rooms
 from spindle.planner.rounds import RoundPlanner
 
-_MOST_TRIED: Final = 200
+_MAX_TRIED: Final = 200
 """Replicas of one directory that are tried."""
 
 
@@ -80,7 +80,7 @@ def heal(
         spread=planner.layout.spread(),
         remarks=(*healer.remarks, *_left_out(planner)),
     )
-    return of_today(later, cluster)
+    return with_current_sizes(later, cluster)
 
 
 def _left_out(planner: RoundPlanner) -> list[str]:
@@ -89,7 +89,7 @@ def _left_out(planner: RoundPlanner) -> list[str]:
     others = len(planner.dropped) - len(fast)
     if not others:
         return fast
-    count = counted(others, "move")
+    count = count_noun(others, "move")
     return [*fast, f"the plan leaves out {count}: there is no room for the copies"]
 
 
@@ -99,16 +99,16 @@ class _Healer:
         self.remarks: list[str] = []
         self._healing = healing
         fill = min(healing.down_to_fill, limits.max_fill)
-        self._rooms = Rooms(layout, Rooms.ceilings(layout, fill))
+        self._rooms = FreeSpaceIndex(layout, FreeSpaceIndex.ceilings(layout, fill))
 
     def evacuate(self, directory: int) -> None:
         """Move all replicas out of a directory, as far as they have a place and a copy."""
         held = self.layout.largest_first([directory])
-        left = [replica for replica in held if not self._rooms.put(replica)]
+        left = [replica for replica in held if not self._rooms.place(replica)]
         if left:
             model = self.layout.cluster.partitions[self.layout.partition[left[0]]]
             self.remarks.append(
-                f"{counted(len(left), 'replica')} of {self._name(directory)}, such as "
+                f"{count_noun(len(left), 'replica')} of {self._name(directory)}, such as "
                 f"{model.name}, cannot be made elsewhere: there is no leader to copy from, or no "
                 f"other broker, rack or directory below {self._healing.down_to_fill:.0%}"
             )
@@ -116,22 +116,22 @@ class _Healer:
     def too_full(self) -> list[int]:
         """Return the directories above the limit, the fullest one first."""
         full = [
-            each
-            for each in self.layout.staying()
-            if self.layout.fill(each) > self._healing.above_fill
+            directory
+            for directory in self.layout.staying()
+            if self.layout.fill(directory) > self._healing.above_fill
         ]
         return sorted(full, key=lambda each: (-self.layout.fill(each), each))
 
     def relieve(self, directory: int) -> None:
         """Move replicas out of a directory until it is full no longer, with few bytes."""
-        for replica in self.layout.largest_first([directory])[:_MOST_TRIED]:
+        for replica in self.layout.largest_first([directory])[:_MAX_TRIED]:
             if 0 < self.layout.size[replica] <= self._above(directory):
-                self._rooms.put(replica)
-        for replica in self.layout.largest_first([directory])[::-1][:_MOST_TRIED]:
+                self._rooms.place(replica)
+        for replica in self.layout.largest_first([directory])[::-1][:_MAX_TRIED]:
             if self._above(directory) <= 0:
                 return
             if self.layout.size[replica] > 0:
-                self._rooms.put(replica)
+                self._rooms.place(replica)
         if self._above(directory) > 0 and self.layout.fill(directory) > self._healing.above_fill:
             self.remarks.append(
                 f"{self._name(directory)} stays at {self.layout.fill(directory):.1%}, above "

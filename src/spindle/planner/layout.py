@@ -22,11 +22,11 @@ class Layout:
     def __init__(
         self, cluster: ClusterModel, leaving: Iterable[int] = (), *, keeps_racks: bool = True
     ) -> None:
-        rack_by_broker = {each.broker_id: each.rack for each in cluster.brokers}
+        rack_by_broker = {broker.broker_id: broker.rack for broker in cluster.brokers}
         numbers: dict[tuple[str | None, int], int] = {}
         self.cluster = cluster
         self.keeps_racks = keeps_racks
-        self.broker = [each.broker_id for each in cluster.directories]
+        self.broker = [directory.broker_id for directory in cluster.directories]
         self.rack: list[int] = []
         for broker in self.broker:
             rack = rack_by_broker[broker]
@@ -35,13 +35,16 @@ class Layout:
         gone = frozenset(leaving)
         self.leaving = sorted(gone)
         self.receives = [
-            each.is_online and not each.is_cordoned and each.capacity_bytes > 0 and i not in gone
-            for i, each in enumerate(cluster.directories)
+            directory.is_online
+            and not directory.is_cordoned
+            and directory.capacity_bytes > 0
+            and i not in gone
+            for i, directory in enumerate(cluster.directories)
         ]
-        self.capacity_bytes = [each.capacity_bytes for each in cluster.directories]
+        self.capacity_bytes = [directory.capacity_bytes for directory in cluster.directories]
         # Deleted replicas still have their space: the goal counts it as free, a copy does not.
-        self.used = [each.kept_bytes for each in cluster.directories]
-        self.deleted = [each.deleted_bytes for each in cluster.directories]
+        self.used = [directory.kept_bytes for directory in cluster.directories]
+        self.deleted = [directory.deleted_bytes for directory in cluster.directories]
         self.first: list[int] = []
         self.partition: list[int] = []
         self.size: list[int] = []
@@ -57,7 +60,7 @@ class Layout:
         for replica, place in enumerate(self.place):
             self.held[place][replica] = None
         self.origin: Sequence[int] = tuple(self.place)
-        self.replica_bytes = [sum(self.size[each] for each in held) for held in self.held]
+        self.replica_bytes = [sum(self.size[directory] for directory in held) for held in self.held]
 
     def moved(self) -> dict[int, int]:
         """Return the present places of the replicas that are not where they were at first."""
@@ -69,7 +72,7 @@ class Layout:
 
     def largest_first(self, directories: Iterable[int]) -> list[int]:
         """Return the replicas of directories, the largest one first."""
-        held = [replica for each in directories for replica in self.held[each]]
+        held = [replica for directory in directories for replica in self.held[directory]]
         return sorted(held, key=lambda replica: (-self.size[replica], replica))
 
     def places(self) -> list[list[int]]:
@@ -127,13 +130,13 @@ class Layout:
 
     def spread(self) -> float:
         """Return the highest fill of the directories that stay, less the lowest that may grow."""
-        fills = [self.fill(each) for each in self.staying()]
-        lowest = [self.fill(each) for each, receives in enumerate(self.receives) if receives]
+        fills = [self.fill(directory) for directory in self.staying()]
+        lowest = [self.fill(number) for number, receives in enumerate(self.receives) if receives]
         return max(0.0, max(fills) - min(lowest)) if lowest else 0.0
 
     def unevenness(self) -> tuple[float, float]:
         """Return the spread, and the variance of the fills of the directories that stay."""
-        fills = [self.fill(each) for each in self.staying()]
+        fills = [self.fill(directory) for directory in self.staying()]
         mean = sum(fills) / len(fills) if fills else 0.0
         return self.spread(), sum((fill - mean) ** 2 for fill in fills)
 
@@ -142,8 +145,8 @@ class Layout:
         gone = frozenset(self.leaving)
         return [
             i
-            for i, each in enumerate(self.cluster.directories)
-            if each.is_online and each.capacity_bytes > 0 and i not in gone
+            for i, directory in enumerate(self.cluster.directories)
+            if directory.is_online and directory.capacity_bytes > 0 and i not in gone
         ]
 
     def move_to(self, replica: int, directory: int) -> PlannedMove:

@@ -11,7 +11,7 @@ from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
 
-_MOST_PASSES: Final = 20
+_MAX_PASSES: Final = 20
 
 
 def count_leaders(
@@ -23,10 +23,10 @@ def count_leaders(
         places: the directories of the replicas of each partition.
         slots: the position of the replica that is to come first, by partition; by default 0.
     """
-    counts: Counter[int] = Counter({each.broker_id: 0 for each in cluster.brokers})
-    for number, found in enumerate(places):
+    counts: Counter[int] = Counter({broker.broker_id: 0 for broker in cluster.brokers})
+    for number, place in enumerate(places):
         slot = slots.get(number, 0) if slots else 0
-        counts[cluster.directories[found[slot]].broker_id] += 1
+        counts[cluster.directories[place[slot]].broker_id] += 1
     return dict(sorted(counts.items()))
 
 
@@ -43,7 +43,7 @@ def even_leaders(
         partitions: those whose order may change.
     """
     directories = cluster.directories
-    brokers = [each.broker_id for each in directories]
+    brokers = [directory.broker_id for directory in directories]
     counts = count_leaders(cluster, places)
     slots = {
         number: 0
@@ -51,18 +51,18 @@ def even_leaders(
         if cluster.partitions[number].leader != NO_LEADER
         and directories[places[number][0]].is_online
     }
-    for _ in range(_MOST_PASSES):
+    for _ in range(_MAX_PASSES):
         is_changed = False
         for number, now in slots.items():
-            found = places[number]
-            here = brokers[found[now]]
+            result = places[number]
+            here = brokers[result[now]]
             best, fewest = now, counts[here] - 1
-            for slot, place in enumerate(found):
+            for slot, place in enumerate(result):
                 if counts[brokers[place]] < fewest and directories[place].is_online:
                     best, fewest = slot, counts[brokers[place]]
             if best != now:
                 counts[here] -= 1
-                counts[brokers[found[best]]] += 1
+                counts[brokers[result[best]]] += 1
                 slots[number] = best
                 is_changed = True
         if not is_changed:
@@ -72,7 +72,9 @@ def even_leaders(
 
 def leaders_of_plan(plan: PlacementPlan) -> tuple[dict[int, int], dict[int, int]]:
     """Return the preferred leaders of each broker before a plan and after it."""
-    before = count_leaders(plan.cluster, [each.directories for each in plan.cluster.partitions])
+    before = count_leaders(
+        plan.cluster, [partition.directories for partition in plan.cluster.partitions]
+    )
     return before, count_leaders(plan.cluster, plan.places(), plan.preferred)
 
 

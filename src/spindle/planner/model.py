@@ -87,17 +87,19 @@ class ClusterModel:
     partitions: Sequence[PartitionModel]
 
     def __post_init__(self) -> None:
-        known = Counter(each.broker_id for each in self.brokers)
+        known = Counter(broker.broker_id for broker in self.brokers)
         _refuse_repeated("broker", known)
         _refuse_repeated("directory", Counter(map(str, self.directories)))
-        _refuse_repeated("partition", Counter(each.name for each in self.partitions))
-        for each in self.directories:
-            if each.broker_id not in known:
-                raise ValueError(f"directory {each} is on broker {each.broker_id}, which is absent")
-            if each.capacity_bytes < 0 or each.used_bytes < 0:
-                raise ValueError(f"directory {each} has a negative capacity or use")
-            if not 0 <= each.deleted_bytes <= each.used_bytes:
-                raise ValueError(f"directory {each} has deleted bytes that it does not use")
+        _refuse_repeated("partition", Counter(partition.name for partition in self.partitions))
+        for directory in self.directories:
+            if directory.broker_id not in known:
+                raise ValueError(
+                    f"directory {directory} is on broker {directory.broker_id}, which is absent"
+                )
+            if directory.capacity_bytes < 0 or directory.used_bytes < 0:
+                raise ValueError(f"directory {directory} has a negative capacity or use")
+            if not 0 <= directory.deleted_bytes <= directory.used_bytes:
+                raise ValueError(f"directory {directory} has deleted bytes that it does not use")
         for partition in self.partitions:
             self._check(partition)
 
@@ -114,7 +116,9 @@ class ClusterModel:
 
     def directories_of(self, broker_id: int) -> list[int]:
         """Return the indexes of a broker's directories."""
-        return [i for i, each in enumerate(self.directories) if each.broker_id == broker_id]
+        return [
+            i for i, directory in enumerate(self.directories) if directory.broker_id == broker_id
+        ]
 
 
 def _refuse_repeated(kind: str, counts: Mapping[Any, int]) -> None:

@@ -70,21 +70,21 @@ class PlacementPlan:
 
     def places(self) -> list[list[int]]:
         """Return the directories of the replicas of each partition after the last round."""
-        places = [list(each.directories) for each in self.cluster.partitions]
-        for each in self.rounds:
-            for move in each.moves:
+        places = [list(partition.directories) for partition in self.cluster.partitions]
+        for planned_round in self.rounds:
+            for move in planned_round.moves:
                 places[move.partition][move.slot] = move.target
         return places
 
     @property
     def moved_bytes(self) -> int:
         """The bytes of all moves."""
-        return sum(move.size_bytes for each in self.rounds for move in each.moves)
+        return sum(move.size_bytes for item in self.rounds for move in item.moves)
 
     @property
     def duration_ms(self) -> int:
         """The time of all rounds, and of the waits between them."""
-        return sum(each.wait_ms + each.duration_ms for each in self.rounds)
+        return sum(item.wait_ms + item.duration_ms for item in self.rounds)
 
 
 class BindingLimit(StrEnum):

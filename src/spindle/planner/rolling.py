@@ -25,7 +25,7 @@ class RollingMoves:
     def __init__(self, plan: PlacementPlan, limits: PlanLimits) -> None:
         self._layout = Layout(plan.cluster, plan.leaving, keeps_racks=limits.keeps_racks)
         self._limits = limits
-        self.waiting = [move for each in plan.rounds for move in each.moves]
+        self.waiting = [move for planned_round in plan.rounds for move in planned_round.moves]
         self.under_way: dict[PlannedMove, tuple[Lane, ...]] = {}
         """The moves that have begun, and the lanes that they load."""
 
@@ -79,7 +79,11 @@ class RollingMoves:
         if has_moved:
             self._layout.move(self._replica(move), move.target)
         else:
-            self.waiting = [each for each in self.waiting if each.partition != move.partition]
+            self.waiting = [
+                planned_move
+                for planned_move in self.waiting
+                if planned_move.partition != move.partition
+            ]
 
     def stop(self) -> None:
         """Begin no further moves."""
@@ -90,7 +94,7 @@ class RollingMoves:
         first = self._layout.first[partition]
         count = len(self._layout.cluster.partitions[partition].directories)
         places = self._layout.place[first : first + count]
-        return tuple(self._layout.broker[each] for each in places)
+        return tuple(self._layout.broker[place] for place in places)
 
     def blocked_targets(self) -> set[int]:
         """Return the directories into which moves wait to go."""
@@ -117,14 +121,14 @@ class RollingMoves:
         )
 
     def _busy(self) -> Counter[int]:
-        return Counter(each for move in self.under_way for each in (move.source, move.target))
+        return Counter(number for move in self.under_way for number in (move.source, move.target))
 
     def _is_full(self, busy: Counter[int], move: PlannedMove) -> bool:
         # Nothing is read from a directory that is offline.
         directories = self._layout.cluster.directories
         return any(
-            busy[each] >= self._limits.parallel_moves and directories[each].is_online
-            for each in (move.source, move.target)
+            busy[number] >= self._limits.parallel_moves and directories[number].is_online
+            for number in (move.source, move.target)
         )
 
     def _loads(self) -> Counter[Lane]:

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from spindle.common.sizes import size_text
+from spindle.planner.free_space import FreeSpaceIndex
+from spindle.planner.infeasibility import refuse_space
 from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
 from spindle.planner.plan import BindingLimit, Infeasible, PlannedMove, PlannedRound
-from spindle.planner.refusals import refuse_space
-from spindle.planner.rooms import Rooms
 
 Lane = tuple[str, int]
 """A direction of copies, and a broker. Each lane has the whole throttle."""
@@ -64,12 +64,12 @@ class _OpenRound:
         lanes = lanes_of(layout, replica, target)
         loads = [self.lanes.setdefault(lane, _Load()) for lane in lanes]
         if any(
-            each.bytes_per_second + rate >= self.limits.throttle_bytes_per_second for each in loads
+            load.bytes_per_second + rate >= self.limits.throttle_bytes_per_second for load in loads
         ):
             return False
-        for each in loads:
-            each.size_bytes += size
-            each.bytes_per_second += rate
+        for load in loads:
+            load.size_bytes += size
+            load.bytes_per_second += rate
         self.incoming[target] = incoming
         self.partitions[number] = None
         for directory in (source, target):
@@ -91,8 +91,8 @@ class _OpenRound:
     def _duration_ms(self) -> int:
         throttle = self.limits.throttle_bytes_per_second
         return max(
-            -(-each.size_bytes * 1000 // (throttle - each.bytes_per_second))
-            for each in self.lanes.values()
+            -(-load.size_bytes * 1000 // (throttle - load.bytes_per_second))
+            for load in self.lanes.values()
         )
 
 
@@ -109,7 +109,7 @@ class _Deletions:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._delays_ms = [each.deletion_delay_ms for each in layout.cluster.directories]
+        self._delays_ms = [directory.deletion_delay_ms for directory in layout.cluster.directories]
         self._pending: list[tuple[int, int, int]] = []
         self._now_ms = 0
         for number, size_bytes in enumerate(layout.deleted):
@@ -126,7 +126,7 @@ class _Deletions:
 
     def wait(self, directories: Collection[int]) -> int:
         """Let time pass until nothing that is deleted is left in directories; return it in ms."""
-        last_ms = max((ms for ms, each, _ in self._pending if each in directories), default=0)
+        last_ms = max((ms for ms, number, _ in self._pending if number in directories), default=0)
         wait_ms = max(0, last_ms - self._now_ms)
         self._pass(wait_ms)
         return wait_ms
@@ -136,7 +136,7 @@ class _Deletions:
         for gone_ms, number, size_bytes in self._pending:
             if gone_ms <= self._now_ms:
                 self._layout.deleted[number] -= size_bytes
-        self._pending = [each for each in self._pending if each[0] > self._now_ms]
+        self._pending = [deletion for deletion in self._pending if deletion[0] > self._now_ms]
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ class RoundPlanner:
         Raises:
             Infeasible: a replica cannot leave a directory that the plan empties.
         """
-        ceilings = Rooms.ceilings(self.layout, self.limits.max_fill)
+        ceilings = FreeSpaceIndex.ceilings(self.layout, self.limits.max_fill)
         self._refuse_fast_writers()
         queues = self._queues()
         deletions, wait_ms = _Deletions(self.layout), 0
@@ -189,12 +189,13 @@ class RoundPlanner:
     def fast_remarks(self) -> list[str]:
         """Return a remark for each dropped move of a replica that grows faster than its copy."""
         throttle = self.limits.throttle_bytes_per_second
-        models = [self.layout.cluster.partitions[each.partition] for each in self.dropped]
+        models = [self.layout.cluster.partitions[move.partition] for move in self.dropped]
         return [
-            f"{each.name} does not move: {size_text(each.write_bytes_per_second)}/s are produced, "
+            f"{model.name} does not move: {size_text(model.write_bytes_per_second)}/s are "
+            "produced, "
             f"and the throttle is {size_text(throttle)}/s"
-            for each in models
-            if each.write_bytes_per_second >= throttle
+            for model in models
+            if model.write_bytes_per_second >= throttle
         ]
 
     def drop_rounds_that_worsen(self) -> None:
@@ -205,14 +206,14 @@ class RoundPlanner:
         leaving = frozenset(self.layout.leaving)
         needed = [
             number
-            for number, each in enumerate(self.rounds, start=1)
-            if any(move.source in leaving for move in each.moves)
+            for number, planned_round in enumerate(self.rounds, start=1)
+            if any(move.source in leaving for move in planned_round.moves)
         ]
         first = max(needed, default=0)
         counts = range(first, len(self.unevenness))
         best = min(counts, key=lambda number: (*self.unevenness[number], number))
-        for each in reversed(self.rounds[best:]):
-            for move in each.moves:
+        for planned_round in reversed(self.rounds[best:]):
+            for move in planned_round.moves:
                 self.layout.move(self.layout.first[move.partition] + move.slot, move.source)
                 self.dropped.append(move)
         del self.rounds[best:], self.unevenness[best + 1 :]
@@ -238,7 +239,7 @@ class RoundPlanner:
     def _freed_later(self, queues: Mapping[int, list[int]]) -> set[int]:
         """Return the targets of moves in which deleted replicas still have space."""
         waiting = (replica for queue in queues.values() for replica in queue)
-        return {to for each in waiting if self.layout.deleted[to := self.targets[each]]}
+        return {to for number in waiting if self.layout.deleted[to := self.targets[number]]}
 
     def _must_move(self, replica: int) -> bool:
         return self.layout.place[replica] in self.layout.leaving
@@ -247,18 +248,20 @@ class RoundPlanner:
         self, queues: Mapping[int, list[int]], ceilings: Mapping[int, int]
     ) -> dict[int, list[int]]:
         """Give one replica another target, or drop what is not necessary."""
-        rooms = Rooms(self.layout, ceilings)
+        rooms = FreeSpaceIndex(self.layout, ceilings)
         waiting = [replica for queue in queues.values() for replica in queue]
         forced = [replica for replica in waiting if self._must_move(replica)]
         for replica in forced:
-            found = rooms.best(replica)
-            if found is not None:
-                self.targets[replica] = found
+            result = rooms.most_free(replica)
+            if result is not None:
+                self.targets[replica] = result
                 return dict(queues)
         if forced:
             layout = self.layout
             legal = [
-                each for each in range(len(layout.receives)) if layout.is_legal(forced[0], each)
+                directory
+                for directory in range(len(layout.receives))
+                if layout.is_legal(forced[0], directory)
             ]
             refuse_space(layout, forced, legal or [self.targets[forced[0]]], self.limits)
         self.dropped += [self.layout.move_to(replica, self.targets[replica]) for replica in waiting]

@@ -5,10 +5,10 @@ from enum import StrEnum
 from typing import Final
 
 from spindle.planner.growth import DirectoryGrowth
-from spindle.planner.trend import FEWEST_POINTS, SHORTEST_SPAN_S, Trend
+from spindle.planner.trend import MIN_POINTS, MIN_SPAN_S, Trend
 
-FARTHEST: Final = 10
-"""A history says little about times that are farther ahead than so many times its span."""
+MAX_SPANS_AHEAD: Final = 10
+"""Do not forecast beyond 10 times the span of the history."""
 
 
 class Filling(StrEnum):
@@ -28,7 +28,7 @@ class TimeToFull:
     Attributes:
         reason: why it is unknown; empty if it is known.
         growth: in bytes per second, with its interval of 90 %; None if it is unknown.
-        sight_s: how far ahead the history allows to look.
+        max_horizon_s: how far ahead the history allows to look.
         expected_s: None if it does not fill.
         earliest_s: with the highest growth of the interval; None if even that fills nothing.
         latest_s: with the lowest growth of the interval; None if that fills nothing.
@@ -37,7 +37,7 @@ class TimeToFull:
     filling: Filling
     reason: str = ""
     growth: Trend | None = None
-    sight_s: float = 0.0
+    max_horizon_s: float = 0.0
     expected_s: float | None = None
     earliest_s: float | None = None
     latest_s: float | None = None
@@ -48,9 +48,9 @@ def unknown(reason: str) -> TimeToFull:
     return TimeToFull(Filling.UNKNOWN, reason)
 
 
-def sight_s(span_s: float) -> float:
+def max_horizon_s(span_s: float) -> float:
     """Return how many seconds ahead a history of so many seconds allows to look."""
-    return FARTHEST * span_s
+    return MAX_SPANS_AHEAD * span_s
 
 
 def time_to_full(free_bytes: int, found: DirectoryGrowth) -> TimeToFull:
@@ -61,16 +61,17 @@ def time_to_full(free_bytes: int, found: DirectoryGrowth) -> TimeToFull:
     """
     if free_bytes < 0:
         return unknown("the free space is unknown")
-    if found.samples < FEWEST_POINTS:
-        return unknown(f"too few samples ({found.samples} of {FEWEST_POINTS})")
-    if found.span_s < SHORTEST_SPAN_S:
-        span = f"{found.span_s:.0f} of at least {SHORTEST_SPAN_S:.0f} s"
+    if found.samples < MIN_POINTS:
+        return unknown(f"too few samples ({found.samples} of {MIN_POINTS})")
+    if found.span_s < MIN_SPAN_S:
+        span = f"{found.span_s:.0f} of at least {MIN_SPAN_S:.0f} s"
         return unknown(f"the history spans {span}")
-    growth, sight = found.all_files, sight_s(found.span_s)
+    growth, sight = found.all_files, max_horizon_s(found.span_s)
     if growth is None:
         return unknown("the history has too few samples with the free space")
     expected, earliest, latest = (
-        free_bytes / each if each > 0 else None for each in (growth.slope, growth.high, growth.low)
+        free_bytes / value if value > 0 else None
+        for value in (growth.slope, growth.high, growth.low)
     )
     filling = Filling.NOT_FILLING
     if expected is not None:

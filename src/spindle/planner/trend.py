@@ -14,13 +14,13 @@ from math import sqrt
 from statistics import median
 from typing import Final
 
-FEWEST_POINTS: Final = 6
+MIN_POINTS: Final = 6
 """With fewer points there is no trend."""
-SHORTEST_SPAN_S: Final = 600.0
+MIN_SPAN_S: Final = 600.0
 """Over a shorter time, bursts of producers look like growth."""
 _Z: Final = 1.645
 """Quantile of the normal distribution for an interval of 90 %."""
-_MOST_CORRELATED: Final = 0.9
+_MAX_CORRELATED: Final = 0.9
 
 Point = tuple[float, float]
 """A time in seconds and a value."""
@@ -46,7 +46,7 @@ def fit_trend(points: Sequence[Point]) -> Trend | None:
 
     Takes time and memory in proportion to the square of the number of points.
     """
-    if len(points) < FEWEST_POINTS or span_of(points) < SHORTEST_SPAN_S:
+    if len(points) < MIN_POINTS or span_of(points) < MIN_SPAN_S:
         return None
     slopes = sorted(
         (value - before) / (time - earlier)
@@ -68,10 +68,10 @@ def _inflation(points: Sequence[Point], slope: float) -> float:
     begin_s = points[0][0]
     rests = [value - slope * (time - begin_s) for time, value in points]
     middle = median(rests)
-    rests = [each - middle for each in rests]
-    total = sum(each * each for each in rests)
+    rests = [value - middle for value in rests]
+    total = sum(value * value for value in rests)
     if total <= 0:
         return 1.0
     shared = sum(a * b for a, b in pairwise(rests)) / total
-    correlation = min(max(shared, 0.0), _MOST_CORRELATED)
+    correlation = min(max(shared, 0.0), _MAX_CORRELATED)
     return (1 + correlation) / (1 - correlation)

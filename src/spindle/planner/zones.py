@@ -26,13 +26,13 @@ def find_zones(layout: Layout) -> list[Zone]:
     """Return the zones of a layout that have directories."""
     joined = _joined_racks(layout)
     directories: dict[int, list[int]] = {}
-    for each in layout.staying():
-        directories.setdefault(joined[layout.rack[each]], []).append(each)
+    for directory in layout.staying():
+        directories.setdefault(joined[layout.rack[directory]], []).append(directory)
     forced: dict[int, int] = {}
-    for each in layout.leaving:
-        zone = joined[layout.rack[each]]
-        forced[zone] = forced.get(zone, 0) + layout.replica_bytes[each]
-    return [Zone(tuple(found), forced.get(zone, 0)) for zone, found in directories.items()]
+    for directory in layout.leaving:
+        zone = joined[layout.rack[directory]]
+        forced[zone] = forced.get(zone, 0) + layout.replica_bytes[directory]
+    return [Zone(tuple(directory), forced.get(zone, 0)) for zone, directory in directories.items()]
 
 
 def _joined_racks(layout: Layout) -> list[int]:

@@ -19,8 +19,8 @@ from spindle.protocol.message import EMPTY, NEVER, Field, Message, default_of
 MAX_ELEMENTS: Final = 1_000_000
 MAX_TAGGED_FIELDS: Final = 10_000
 MAX_STRING_BYTES: Final = 32_767
-_ERROR_MESSAGE: Final = "error_message"
 """Kafka's limit of every string. Only the compact form could hold more, and no reader takes it."""
+_ERROR_MESSAGE: Final = "error_message"
 BY_REFERENCE_BYTES: Final = 4096
 """Record sets of at least this size are handed on by reference and never copied."""
 

@@ -7,7 +7,7 @@ and is left out when that version is written.
 
 from typing import Any, ClassVar, Final, NamedTuple
 
-LATEST: Final = 32767
+NEWEST_VERSION: Final = 32767
 NEVER: Final = 32767
 EMPTY: Any = object()
 """Default argument of arrays and structs: a new empty one."""
@@ -24,7 +24,7 @@ class Field(NamedTuple):
     name: str
     type: Any
     first: int = 0
-    last: int = LATEST
+    last: int = NEWEST_VERSION
     is_array: bool = False
     nullable: int = NEVER
     tag: int = -1

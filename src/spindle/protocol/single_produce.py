@@ -21,7 +21,7 @@ _NO_LEADER: Final = -1
 _TOPIC_IDS_FROM: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE]
 _ONE: Final = 2
 """The compact length of an array of one element."""
-_LONGEST_NAME_BYTES: Final = 126
+_MAX_NAME_BYTES: Final = 126
 """The compact length of a longer name has two bytes."""
 _REQUEST: Final = Struct(">BhiB")
 """Length of the transactional id, acks, timeout, length of the topics."""
@@ -38,8 +38,8 @@ _new: Final = object.__new__
 def read_single_produce(version: int, buffer: Bytes, position: int) -> ProduceRequest | None:
     """Return the request at `position`; None if the general codec has to read it.
 
-    That is so if it has not exactly one partition, or a transactional id, tagged fields, a long
-    name, an older version than 9, or bytes that are no request.
+    The exceptions: not exactly one partition, a transactional id, tagged fields, a long name, a
+    version below 9, or a malformed request.
     """
     if version < ProduceRequest.FLEXIBLE_FROM:
         return None
@@ -51,7 +51,7 @@ def read_single_produce(version: int, buffer: Bytes, position: int) -> ProduceRe
         topic = _new(_Topic)
         if version < _TOPIC_IDS_FROM:
             length = buffer[position]
-            if not 0 < length <= _LONGEST_NAME_BYTES + 1:
+            if not 0 < length <= _MAX_NAME_BYTES + 1:
                 return None
             end = position + length
             topic.topic_id = ZERO_UUID
@@ -84,8 +84,7 @@ def read_single_produce(version: int, buffer: Bytes, position: int) -> ProduceRe
 def write_single_produced(response: ProduceResponse, version: int, out: bytearray) -> bool:
     """Append the response to `out`; return False, and append nothing, if the codec has to do it.
 
-    That is so if it has not exactly one partition, or an error, a long name or an older version
-    than 9.
+    The exceptions: not exactly one partition, an error, a long name, or a version below 9.
     """
     if (
         version < ProduceResponse.FLEXIBLE_FROM
@@ -108,7 +107,7 @@ def write_single_produced(response: ProduceResponse, version: int, out: bytearra
         return False
     if version < _TOPIC_IDS_FROM:
         name = topic.name.encode()
-        if len(name) > _LONGEST_NAME_BYTES:
+        if len(name) > _MAX_NAME_BYTES:
             return False
         out += bytes((_ONE, len(name) + 1))
         out += name

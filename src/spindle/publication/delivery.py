@@ -13,7 +13,7 @@ from typing import Any
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata_log.committed import CommittedBatch
 from spindle.publication.listener import QuorumListener
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 
 
 @dataclass(slots=True)

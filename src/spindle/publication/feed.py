@@ -10,9 +10,8 @@ from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.metadata_log.snapshots import read_snapshot
 from spindle.publication.delivery import Delivery, Subscription
 from spindle.publication.listener import QuorumListener
-from spindle.raft.leader import LeaderAndEpoch
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
-from spindle.raft.ready import AppendBatches, LogOperation, Truncate
+from spindle.raft.ready import AppendBatches, LeaderAndEpoch, LogOperation, Truncate
 
 _LOAD_BYTES: Final = 1 << 20
 

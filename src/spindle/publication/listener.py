@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata_log.committed import CommittedBatch
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.raft.ready import LeaderAndEpoch
 
 
 class QuorumListener(Protocol):

@@ -23,7 +23,7 @@ class SnapshotWork:
 
 
 class SnapshotGenerator:
-    """Counts what was published since the last snapshot. A limit of 0 is switched off."""
+    """Decides when a snapshot is due, by bytes and by time. A limit of 0 disables the rule."""
 
     def __init__(self, *, max_bytes: int, max_interval_ms: int, now_ms: int) -> None:
         self._max_bytes = max_bytes

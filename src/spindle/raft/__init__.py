@@ -1,1 +1,1 @@
-"""The KRaft quorum: a pure state machine and its file formats (KIP-595, 630, 853, 996)."""
+"""The KRaft quorum as a pure state machine (KIP-595, 630, 853, 996)."""

@@ -7,9 +7,7 @@ from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
 from spindle.raft.core import QuorumCore
 from spindle.raft.kraft_records import ControlRecord
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
-from spindle.raft.ready import AppendRecords
-from spindle.raft.roles import Leader
+from spindle.raft.ready import AppendRecords, LeaderAndEpoch, NotLeader
 
 MAX_BATCH_BYTES: Final = 8 << 20
 MAX_BATCH_RECORDS: Final = 10_000
@@ -40,17 +38,17 @@ def handle_append(core: QuorumCore, event: AppendRecords, now_ms: int) -> None:
         NotLeader: the local node does not lead that epoch.
         ValueError: there is no record, or atomic records exceed one batch.
     """
-    role = core.role
-    if not isinstance(role, Leader) or role.epoch != event.epoch or core.is_shutting_down:
+    leader = core.leader
+    if leader is None or leader.epoch != event.epoch or core.is_shutting_down:
         raise NotLeader(event.epoch, LeaderAndEpoch(core.leader_id, core.epoch))
     groups = split_into_batches(event.values, is_atomic=event.is_atomic)
     for values in groups:
         batch = build_batch(
             [SimpleRecord(None, value, now_ms) for value in values],
             base_offset=core.log.end_offset,
-            leader_epoch=role.epoch,
+            leader_epoch=leader.epoch,
         )
-        core.append(batch, core.log.end_offset + len(values), role.epoch)
+        core.append(batch, core.log.end_offset + len(values), leader.epoch)
     core.flush()
 
 

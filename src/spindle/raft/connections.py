@@ -74,7 +74,7 @@ class Connections:
         return None
 
     def back_off(self, destination_id: int, now_ms: int, wait_ms: int | None = None) -> None:
-        """Send nothing to a peer for `wait_ms`; None is the retry back-off."""
+        """Pause requests to a peer for `wait_ms` (default: retry.backoff.ms)."""
         self._backoff_until_ms[destination_id] = now_ms + (
             self._retry_ms if wait_ms is None else wait_ms
         )

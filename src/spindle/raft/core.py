@@ -1,23 +1,24 @@
 """State, role changes and sending: what all parts of the quorum's state machine share.
 
-The parts (votes, leadership, serving, following, membership) are modules of functions over a
-`QuorumCore`; `quorum.Quorum` dispatches events to them.
+The parts (votes, leader_duties, leader_requests, follower, membership) are modules of functions
+over a `QuorumCore`; `quorum.Quorum` dispatches events to them.
 """
 
 from collections import deque
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final
 
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.protocol.message import Message
 from spindle.raft.connections import Connections
-from spindle.raft.election_state import ElectionState
-from spindle.raft.leader import LeaderAndEpoch
 from spindle.raft.ready import (
     AppendBatches,
     Destination,
+    ElectionState,
     Flush,
+    LeaderAndEpoch,
     ReadLog,
     ReadSnapshot,
     Ready,
@@ -25,23 +26,22 @@ from spindle.raft.ready import (
     Request,
     Truncate,
 )
-from spindle.raft.roles import (
-    Candidate,
-    Follower,
-    Leader,
-    Prospective,
-    Resigned,
-    Role,
-    Unattached,
-    check_move,
-)
+from spindle.raft.roles import Leader, Resigned, Role, check_move
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
-from spindle.raft.voters import ReplicaKey, Voter, VoterSet
+from spindle.raft.voters import Voter, VoterSet
 
 LAST_EPOCH: Final = 2**31 - 2
 """Epochs have 32 bits on the wire. An epoch that leaves no room for the next one is refused."""
 _STORY_LENGTH: Final = 50
 _FIRST_BOOTSTRAP_ID: Final = -2
+
+
+class ShutdownState(Enum):
+    """HANDING_OVER: the node was the leader when its shutdown began."""
+
+    RUNNING = "running"
+    LEAVING = "leaving"
+    HANDING_OVER = "handing over"
 
 
 class QuorumFault(Exception):
@@ -52,8 +52,9 @@ class QuorumCore:
     """The state of one node in the quorum.
 
     Attributes:
+        leader: the role of the local node if it is the leader, else None.
         high_watermark: the highest one ever learned; a new leader's own may be unknown yet.
-        is_handing_over: the local node was the leader when it was told to shut down.
+        shutdown: whether the node leaves the quorum in an orderly way.
         is_installing_snapshot: the disk replaces the log by a snapshot. Until that is reported
             nothing may be appended, in any role.
         ready: the work that the current step asks for.
@@ -73,10 +74,10 @@ class QuorumCore:
         self.connections = Connections(settings.request_timeout_ms, settings.retry_backoff_ms)
         self.election_retries = 0
         self.is_installing_snapshot = False
-        self.is_shutting_down = False
-        self.is_handing_over = False
+        self.shutdown = ShutdownState.RUNNING
         self.ready = Ready()
         self.story: deque[str] = deque(maxlen=_STORY_LENGTH)
+        self.leader: Leader | None = None
         self._role: Role | None = None
         self._announced = LeaderAndEpoch()
         self._bootstrap = [
@@ -89,7 +90,7 @@ class QuorumCore:
 
     @property
     def role(self) -> Role:
-        assert self._role is not None, "the first event is Start"
+        assert self._role is not None, "no event before StartUp"
         return self._role
 
     @property
@@ -109,6 +110,10 @@ class QuorumCore:
         return self.voters.is_only_voter(self.local.key)
 
     @property
+    def is_shutting_down(self) -> bool:
+        return self.shutdown is not ShutdownState.RUNNING
+
+    @property
     def has_left(self) -> bool:
         """Whether a node that is shutting down may go.
 
@@ -116,7 +121,7 @@ class QuorumCore:
         has fetched from a leader grants no pre-vote (KIP-996). It need not stay if the voters that
         are left are no majority.
         """
-        if not self.is_handing_over or self.is_sole_voter:
+        if self.shutdown is not ShutdownState.HANDING_OVER or self.is_sole_voter:
             return self.is_shutting_down
         role = self.role
         if isinstance(role, Resigned):
@@ -127,49 +132,36 @@ class QuorumCore:
     @property
     def leader_id(self) -> int:
         """The leader of the current epoch; -1 if it is not known."""
-        role = self.role
-        return NO_LEADER if isinstance(role, Candidate) else role.leader_id
+        return self.role.leader_id
 
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
         role = self.role
-        if isinstance(role, Leader):
-            return self.local.endpoints
-        if isinstance(role, Follower | Prospective) and role.leader_endpoints:
+        if role.leader_endpoints or role is self.leader:
             return role.leader_endpoints
-        voter = self.voters.get(self.leader_id)
+        voter = self.voters.get(role.leader_id)
         return voter.endpoints if voter is not None else ()
 
     @property
     def leader_high_watermark(self) -> int:
         """The high watermark in a leader's answers: -1 until a record of its epoch is committed."""
-        role = self.role
-        known = self.high_watermark
-        if isinstance(role, Leader) and known is not None and known > role.epoch_start_offset:
-            return known
-        return -1
+        leader, offset = self.leader, self.high_watermark
+        if leader is None or offset is None or offset <= leader.epoch_start_offset:
+            return -1
+        return offset
 
     # ------------------------------------------------------------ the role
 
     def enter(self, role: Role, *, is_durable: bool = True) -> None:
-        """Take up a role; a durable one is stored before anything else of this step is done."""
+        """Enter a role; a durable one is stored before anything else of this step is done."""
         before = self._role
         check_move(before, role)
         self._role = role
+        self.leader = role if isinstance(role, Leader) else None
         self.connections.reset()
         self.story.append(f"{type(role).__name__}({role.epoch})")
         if is_durable:
             self.ready.election_state = self._election_state()
-
-    @property
-    def voted_key(self) -> ReplicaKey | None:
-        """The vote given in this epoch."""
-        role = self.role
-        if isinstance(role, Candidate):
-            return self.local.key
-        if isinstance(role, Unattached | Prospective | Follower):
-            return role.voted_key
-        return None
 
     def announce_leader(self) -> None:
         """Put a change of the visible leader into `ready`."""
@@ -189,7 +181,7 @@ class QuorumCore:
     # ------------------------------------------------------------ the log
 
     def append(self, batches: bytes, end_offset: int, epoch: int) -> None:
-        """Hand out an append at the end of the log."""
+        """Append the batches; `Ready` carries them to the driver."""
         base_offset = self.log.end_offset
         self.log.append(base_offset, end_offset, epoch)
         self.ready.log_operations.append(AppendBatches(base_offset, end_offset, batches))
@@ -197,7 +189,7 @@ class QuorumCore:
     def append_fetched(
         self, batches: bytes, end_offset: int, starts: Sequence[tuple[int, int]]
     ) -> None:
-        """Hand out an append of the leader's batches; `starts` are (epoch, base offset) of each."""
+        """Append the leader's batches; `starts` are (epoch, base offset) of each."""
         base_offset = self.log.end_offset
         for epoch, offset in starts:
             self.log.epochs.assign(epoch, offset)
@@ -209,7 +201,7 @@ class QuorumCore:
         self.ready.log_operations.append(Flush())
 
     def truncate_to(self, offset: int) -> None:
-        """Hand out a truncation.
+        """Truncate the log.
 
         Raises:
             QuorumFault: committed records would be lost.
@@ -234,8 +226,8 @@ class QuorumCore:
     def voters_changed(self, offset: int, voters: VoterSet) -> None:
         """Put a voter set into force that was appended at `offset`."""
         self.history.add_voters(offset, voters)
-        if isinstance(self.role, Leader):
-            self.role.progress.set_voters(voters)
+        if self.leader is not None:
+            self.leader.progress.set_voters(voters)
 
     # ------------------------------------------------------------ messages
 
@@ -289,12 +281,9 @@ class QuorumCore:
             ready.wake_at_ms = time_ms
 
     def _election_state(self) -> ElectionState:
-        return ElectionState(self.epoch, self.leader_id, self.voted_key, tuple(self.voters.ids))
-
-
-def is_same_candidate(stored: ReplicaKey, candidate: ReplicaKey) -> bool:
-    """Return whether a vote was given to this candidate; one without a directory id fits any."""
-    return stored.id == candidate.id and stored.directory_id in (bytes(16), candidate.directory_id)
+        return ElectionState(
+            self.epoch, self.leader_id, self.role.voted_key, tuple(self.voters.ids)
+        )
 
 
 def is_up_to_date(candidate: OffsetAndEpoch, own: OffsetAndEpoch) -> bool:

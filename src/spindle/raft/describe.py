@@ -1,7 +1,6 @@
 """DescribeQuorum: the leader's view of all replicas (KIP-595, KIP-836)."""
 
 from spindle.common.errors import ErrorCode
-from spindle.common.ids import METADATA_PARTITION, METADATA_TOPIC
 from spindle.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -9,7 +8,6 @@ from spindle.protocol.messages.describe_quorum import (
 from spindle.raft import requests
 from spindle.raft.core import QuorumCore
 from spindle.raft.progress import ReplicaProgress
-from spindle.raft.roles import Leader
 
 _Topic = DescribeQuorumResponse.TopicData
 _Partition = DescribeQuorumResponse.TopicData.PartitionData
@@ -22,49 +20,33 @@ def describe_quorum(
     """Answer DescribeQuorum; only the leader knows voters and observers (KIP-836)."""
     if requests.only_partition(request.topics) is None:
         return _refusal(request)
-    role = core.role
-    partition = _Partition(
-        partition_index=METADATA_PARTITION.partition,
+    leader = core.leader
+    if leader is None:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        topics = requests.metadata_topics(_Topic, error_code=error, error_message=None)
+        return DescribeQuorumResponse(topics=topics)
+    progress = leader.progress
+    topics = requests.metadata_topics(
+        _Topic,
         leader_id=core.leader_id,
         leader_epoch=core.epoch,
         high_watermark=core.leader_high_watermark,
+        current_voters=[_replica_state(core, at, now_ms) for at in progress.voter_replicas],
+        observers=[_replica_state(core, at, now_ms) for at in progress.observers],
     )
-    nodes: list[DescribeQuorumResponse.Node] = []
-    if isinstance(role, Leader):
-        partition.current_voters = [
-            _replica_state(core, replica, now_ms) for replica in role.progress.voter_replicas
-        ]
-        partition.observers = [
-            _replica_state(core, replica, now_ms) for replica in role.progress.observers
-        ]
-        nodes = _nodes(core)
-    else:
-        partition = _Partition(
-            partition_index=METADATA_PARTITION.partition,
-            error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            error_message=None,
-        )
-    topic = _Topic(topic_name=METADATA_TOPIC, partitions=[partition])
-    return DescribeQuorumResponse(topics=[topic], nodes=nodes)
+    return DescribeQuorumResponse(topics=topics, nodes=_nodes(core))
 
 
 def _replica_state(
     core: QuorumCore, replica: ReplicaProgress, now_ms: int
 ) -> DescribeQuorumResponse.TopicData.PartitionData.ReplicaState:
-    if replica.key.id == core.local.key.id and core.is_voter:
-        return _Partition.ReplicaState(
-            replica_id=replica.key.id,
-            replica_directory_id=replica.key.directory_id,
-            log_end_offset=core.log.end_offset,
-            last_fetch_timestamp=now_ms,
-            last_caught_up_timestamp=now_ms,
-        )
+    is_local = replica.key.id == core.local.key.id and core.is_voter
     return _Partition.ReplicaState(
         replica_id=replica.key.id,
         replica_directory_id=replica.key.directory_id,
-        log_end_offset=replica.end_offset,
-        last_fetch_timestamp=replica.last_fetch_ms,
-        last_caught_up_timestamp=replica.last_caught_up_ms,
+        log_end_offset=core.log.end_offset if is_local else replica.end_offset,
+        last_fetch_timestamp=now_ms if is_local else replica.last_fetch_ms,
+        last_caught_up_timestamp=now_ms if is_local else replica.last_caught_up_ms,
     )
 
 

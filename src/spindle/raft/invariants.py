@@ -1,7 +1,6 @@
 """Invariants of a quorum member's state after every step, for tests and the simulation."""
 
 from spindle.raft.core import QuorumCore
-from spindle.raft.roles import Leader
 
 
 class InvariantBroken(Exception):
@@ -24,10 +23,11 @@ def check_invariants(core: QuorumCore) -> None:
     offset = core.history.voters_offset
     if offset is not None and offset >= log.end_offset and log.end_offset > 0:
         _broken(core, f"voters recorded at {offset}, the log ends at {log.end_offset}")
-    if isinstance(role, Leader):
-        if role.epoch_start_offset >= log.end_offset:
-            _broken(core, f"a leader without its first batch at {role.epoch_start_offset}")
-        if role.progress.voters != core.voters:
+    leader = core.leader
+    if leader is not None:
+        if leader.epoch_start_offset >= log.end_offset:
+            _broken(core, f"a leader without its first batch at {leader.epoch_start_offset}")
+        if leader.progress.voters != core.voters:
             _broken(core, "the leader follows other voters than those in force")
 
 

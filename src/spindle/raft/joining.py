@@ -1,20 +1,13 @@
 """A follower's part in membership: reporting its own voter record, and joining by itself.
 
-A voter whose endpoints or supported versions differ from the recorded ones tells the leader
+A voter whose endpoints or supported versions differ from the recorded ones reports it to the leader
 (KIP-853). A controller that is an observer may add itself, after removing the record of its id with
 a lost directory (KIP-1186).
 """
 
-from spindle.common.errors import ErrorCode
 from spindle.protocol.message import Message
-from spindle.protocol.messages.add_raft_voter import AddRaftVoterResponse
-from spindle.protocol.messages.remove_raft_voter import (
-    RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
-)
-from spindle.protocol.messages.update_raft_voter import UpdateRaftVoterResponse
+from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.raft import requests
-from spindle.raft.connections import InFlight
 from spindle.raft.core import QuorumCore
 from spindle.raft.roles import Follower
 from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION
@@ -56,17 +49,3 @@ def _due_request(core: QuorumCore, role: Follower) -> Message | None:
     return requests.add_voter_request(
         local.cluster_id, core.settings.request_timeout_ms, local.voter
     )
-
-
-def handle_membership_response(
-    core: QuorumCore,
-    sent: InFlight,
-    response: AddRaftVoterResponse | RemoveRaftVoterResponse | UpdateRaftVoterResponse,
-    now_ms: int,
-) -> None:
-    """Wait for the next period after a refusal; the log tells whether a change happened."""
-    role = core.role
-    if response.error_code != ErrorCode.NONE:
-        core.connections.back_off(sent.destination.id, now_ms)
-    elif isinstance(role, Follower) and isinstance(response, UpdateRaftVoterResponse):
-        role.has_updated_voter = True

@@ -27,7 +27,7 @@ from spindle.raft.voters import (
     Voter,
     VoterHistory,
     VoterSet,
-    endpoints_of,
+    voter_endpoints,
 )
 
 _M = TypeVar("_M", bound=Message)
@@ -159,6 +159,6 @@ def _voter_of(voter: VotersRecord.Voter) -> Voter:
     feature = voter.k_raft_version_feature
     return Voter(
         key=ReplicaKey(voter.voter_id, voter.voter_directory_id),
-        endpoints=endpoints_of(voter.endpoints),
+        endpoints=voter_endpoints(voter.endpoints),
         versions=KRaftVersionRange(feature.min_supported_version, feature.max_supported_version),
     )

@@ -17,13 +17,13 @@ BOOTSTRAP_SNAPSHOT_ID: Final = OffsetAndEpoch(0, 0)
 
 
 class Diverging(NamedTuple):
-    """The asker's log differs from ours: its epoch ends here."""
+    """The follower's log diverges: our log ends its epoch at `end`."""
 
     end: OffsetAndEpoch
 
 
 class SnapshotNeeded(NamedTuple):
-    """The asker is behind our log's start; this snapshot takes it to where the log begins."""
+    """The follower needs records that were deleted; it must load this snapshot first."""
 
     snapshot_id: OffsetAndEpoch
 
@@ -56,7 +56,7 @@ class LogView:
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record, be it in the log or in the newest snapshot; 0 for none."""
+        """Epoch of the last record in the log, else of the newest snapshot, else 0."""
         epoch = self.epochs.last_epoch
         if epoch is not None:
             return epoch
@@ -117,11 +117,11 @@ class LogView:
 
     def end_offset_for(self, epoch: int) -> OffsetAndEpoch:
         """Return the largest epoch <= `epoch` that the log knows, and where it ends."""
-        found = self.epochs.end_offset_for(epoch, self.end_offset)
-        if found is not None:
-            if self.snapshots and found.offset == self.snapshots[0].offset:
-                return self.snapshots[0] if found.epoch == epoch else found
-            return found
+        end = self.epochs.end_offset_for(epoch, self.end_offset)
+        if end is not None:
+            if self.snapshots and end.offset == self.snapshots[0].offset:
+                return self.snapshots[0] if end.epoch == epoch else end
+            return end
         if self.snapshots and self.snapshots[0].epoch <= epoch:
             return self.snapshots[0]
         return self.end

@@ -17,18 +17,17 @@ from spindle.raft import kraft_records
 from spindle.raft.appends import append_control
 from spindle.raft.connections import InFlight
 from spindle.raft.core import QuorumCore
-from spindle.raft.membership_state import VoterChange
-from spindle.raft.peers import check_leader_request
+from spindle.raft.peers import check_cluster, check_leads
 from spindle.raft.ready import Destination, KRaftVersionUpgrade
 from spindle.raft.responses import leader_destination
-from spindle.raft.roles import Leader, Role
+from spindle.raft.roles import Leader, VoterChange
 from spindle.raft.voters import (
     RECONFIGURABLE_KRAFT_VERSION,
     KRaftVersionRange,
     ReplicaKey,
     Voter,
     VoterSet,
-    endpoints_of,
+    voter_endpoints,
 )
 
 _KRAFT_VERSION_FEATURE = "kraft.version"
@@ -39,7 +38,7 @@ _KRAFT_VERSION_FEATURE = "kraft.version"
 def handle_add(core: QuorumCore, token: int, request: AddRaftVoterRequest, now_ms: int) -> None:
     """Begin to add a voter, or refuse it (AddRaftVoter, KIP-853)."""
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
-    voter = Voter(key, endpoints_of(request.listeners))
+    voter = Voter(key, voter_endpoints(request.listeners))
     try:
         role = _check_change(core, request.cluster_id)
         if key.id < 0 or key.directory_id == ZERO_UUID:
@@ -52,7 +51,7 @@ def handle_add(core: QuorumCore, token: int, request: AddRaftVoterRequest, now_m
             )
         destination = _default_endpoint(core, voter)
     except ApiError as refusal:
-        _refuse(core, token, request, refusal)
+        core.reply(token, _change_response(request, refusal.code, refusal.message))
         return
     deadline_ms = now_ms + max(0, request.timeout_ms)
     role.voter_change = VoterChange(token, request, deadline_ms, voter, stage="probing")
@@ -72,7 +71,7 @@ def handle_remove(
                 f"Cannot remove voter {key} from the set of voters [{_key_list(core.voters)}]",
             )
     except ApiError as refusal:
-        _refuse(core, token, request, refusal)
+        core.reply(token, _change_response(request, refusal.code, refusal.message))
         return
     deadline_ms = now_ms + core.settings.request_timeout_ms
     role.voter_change = VoterChange(token, request, deadline_ms)
@@ -80,44 +79,16 @@ def handle_remove(
 
 
 def handle_probe_response(
-    core: QuorumCore, sent: InFlight, response: ApiVersionsResponse, now_ms: int
+    core: QuorumCore, leader: Leader, sent: InFlight, response: ApiVersionsResponse, now_ms: int
 ) -> None:
     """Add the voter, which has answered with its versions, if it is fit."""
-    role = core.role
-    change = _probing(role, sent)
-    if change is None or change.voter is None or not isinstance(role, Leader):
+    change = leader.voter_change
+    if change is None or change.voter is None or not change.is_probing(sent.destination.id):
         return
-    if response.error_code:
-        finish_voter_change(
-            core,
-            role,
-            ErrorCode.REQUEST_TIMED_OUT,
-            "The new voter refused the ApiVersions request.",
-        )
-        return
-    versions = KRaftVersionRange(0, 0)
-    for feature in response.supported_features:
-        if feature.name == _KRAFT_VERSION_FEATURE:
-            versions = KRaftVersionRange(feature.min_version, feature.max_version)
-    level = core.history.kraft_version
-    if not versions.min_version <= level <= versions.max_version:
-        finish_voter_change(
-            core,
-            role,
-            ErrorCode.INVALID_REQUEST,
-            f"Aborted add voter operation: kraft.version is {level}, the voter supports "
-            f"{versions.min_version} to {versions.max_version}.",
-        )
-        return
-    replica = role.progress.find(change.voter.key)
-    window_ms = core.settings.fetch_timeout_ms
-    if replica is None or now_ms - replica.last_caught_up_ms > window_ms:
-        finish_voter_change(
-            core,
-            role,
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"Aborted add voter operation for {change.voter.key} since it is lagging behind.",
-        )
+    try:
+        versions = _fit_versions(core, leader, change.voter.key, response, now_ms)
+    except ApiError as refusal:
+        finish_voter_change(core, leader, refusal.code, refusal.message)
         return
     change.voter = change.voter._replace(versions=versions)
     _append_voters(core, change, core.voters.with_voter(change.voter), now_ms)
@@ -126,21 +97,44 @@ def handle_probe_response(
         core.reply(change.token, AddRaftVoterResponse(error_message=None))
 
 
-def handle_probe_failed(core: QuorumCore, sent: InFlight) -> None:
-    """End the change: the voter to be added cannot be reached."""
-    role = core.role
-    if isinstance(role, Leader) and _probing(role, sent) is not None:
-        finish_voter_change(
-            core, role, ErrorCode.REQUEST_TIMED_OUT, "The new voter did not answer on its endpoint."
+def _fit_versions(
+    core: QuorumCore, leader: Leader, key: ReplicaKey, response: ApiVersionsResponse, now_ms: int
+) -> KRaftVersionRange:
+    """Return the kraft.version levels of a new voter.
+
+    Raises:
+        ApiError: it cannot run the present level, or its log lags behind.
+    """
+    if response.error_code:
+        raise ApiError(
+            ErrorCode.REQUEST_TIMED_OUT, "The new voter refused the ApiVersions request."
         )
+    versions = KRaftVersionRange(0, 0)
+    for feature in response.supported_features:
+        if feature.name == _KRAFT_VERSION_FEATURE:
+            versions = KRaftVersionRange(feature.min_version, feature.max_version)
+    level = core.history.kraft_version
+    if not versions.min_version <= level <= versions.max_version:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Aborted add voter operation: kraft.version is {level}, the voter supports "
+            f"{versions.min_version} to {versions.max_version}.",
+        )
+    replica = leader.progress.find(key)
+    if replica is None or now_ms - replica.last_caught_up_ms > core.settings.fetch_timeout_ms:
+        raise ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"Aborted add voter operation for {key} since it is lagging behind.",
+        )
+    return versions
 
 
-def _probing(role: Role, sent: InFlight) -> VoterChange | None:
-    """Return the change that waits for the answer to this request; None if there is none."""
-    change = role.voter_change if isinstance(role, Leader) else None
-    if change is None or change.stage != "probing" or change.voter is None:
-        return None
-    return change if change.voter.key.id == sent.destination.id else None
+def handle_probe_failed(core: QuorumCore, leader: Leader, sent: InFlight) -> None:
+    """End the change: the voter to be added cannot be reached."""
+    change = leader.voter_change
+    if change is not None and change.is_probing(sent.destination.id):
+        message = "The new voter did not answer on its endpoint."
+        finish_voter_change(core, leader, ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 def poll_voter_change(core: QuorumCore, role: Leader, now_ms: int) -> None:
@@ -179,12 +173,8 @@ def _check_change(core: QuorumCore, cluster_id: str | None) -> Leader:
     Raises:
         ApiError: the refusal.
     """
-    if cluster_id is not None and cluster_id != core.local.cluster_id:
-        raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID)
-    error = check_leader_request(core, core.epoch)
-    role = core.role
-    if error is not None or not isinstance(role, Leader):
-        raise ApiError(error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    check_cluster(core, cluster_id)
+    role = check_leads(core, core.epoch)
     if role.voter_change is not None:
         raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
@@ -228,15 +218,6 @@ def _default_endpoint(core: QuorumCore, voter: Voter) -> Destination:
     return Destination(voter.key.id, endpoint.host, endpoint.port)
 
 
-def _refuse(
-    core: QuorumCore,
-    token: int,
-    request: AddRaftVoterRequest | RemoveRaftVoterRequest,
-    refusal: ApiError,
-) -> None:
-    core.reply(token, _change_response(request, refusal.code, refusal.message))
-
-
 def _change_response(
     request: AddRaftVoterRequest | RemoveRaftVoterRequest, error: ErrorCode, message: str | None
 ) -> Message:
@@ -255,7 +236,7 @@ def _key_list(voter_set: VoterSet) -> str:
 def handle_update(
     core: QuorumCore, token: int, request: UpdateRaftVoterRequest, now_ms: int
 ) -> None:
-    """Take the endpoints and versions that a voter reports; answer before the commit."""
+    """Store the endpoints and versions that a voter reports; answer before the commit."""
     error = ErrorCode.NONE
     try:
         _update(core, request, now_ms)
@@ -277,16 +258,12 @@ def handle_update(
 
 
 def _update(core: QuorumCore, request: UpdateRaftVoterRequest, now_ms: int) -> None:
-    if request.cluster_id is not None and request.cluster_id != core.local.cluster_id:
-        raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID)
-    error = check_leader_request(core, request.current_leader_epoch)
-    role = core.role
-    if error is not None or not isinstance(role, Leader):
-        raise ApiError(error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    check_cluster(core, request.cluster_id)
+    role = check_leads(core, request.current_leader_epoch)
     feature = request.k_raft_version_feature
     voter = Voter(
         ReplicaKey(request.voter_id, request.voter_directory_id),
-        endpoints_of(request.listeners),
+        voter_endpoints(request.listeners),
         KRaftVersionRange(feature.min_supported_version, feature.max_supported_version),
     )
     level = core.history.kraft_version
@@ -314,8 +291,8 @@ def upgrade_kraft_version(core: QuorumCore, event: KRaftVersionUpgrade, now_ms: 
     Raises:
         ApiError: not the leader, a downgrade, or a voter's directory id is not known yet.
     """
-    role = core.role
-    if not isinstance(role, Leader) or role.epoch != event.epoch:
+    leader = core.leader
+    if leader is None or leader.epoch != event.epoch:
         raise ApiError(ErrorCode.NOT_CONTROLLER, f"node {core.local.key.id} does not lead")
     current = core.history.kraft_version
     if event.version == current:
@@ -327,7 +304,7 @@ def upgrade_kraft_version(core: QuorumCore, event: KRaftVersionUpgrade, now_ms: 
         )
     if core.leader_high_watermark < 0:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the high watermark is not known yet")
-    voter_set = _voters_with_directories(core, role)
+    voter_set = _voters_with_directories(core, leader)
     if not event.is_validate_only:
         records = [kraft_records.kraft_version(event.version), kraft_records.voters(voter_set)]
         append_control(core, records, now_ms)

@@ -3,40 +3,58 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spindle.common.errors import ErrorCode
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import Endpoint
-from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.common.uuids import Uuid
 from spindle.raft import transitions
 from spindle.raft.connections import InFlight
 from spindle.raft.core import QuorumCore
-from spindle.raft.requests import only_partition
-from spindle.raft.roles import Follower, Leader, Prospective, Resigned
+from spindle.raft.requests import only_partition, response_partition
+from spindle.raft.roles import Follower, Leader
+from spindle.raft.voters import ReplicaKey
 
 
-def check_request(core: QuorumCore, cluster_id: str | None, partition: Any) -> ErrorCode | None:
-    """Return the error of a request as a whole; None if it names this cluster and partition."""
+def check_cluster(core: QuorumCore, cluster_id: str | None) -> None:
+    """Raise ApiError INCONSISTENT_CLUSTER_ID if a request names another cluster."""
     if cluster_id is not None and cluster_id != core.local.cluster_id:
-        return ErrorCode.INCONSISTENT_CLUSTER_ID
-    return ErrorCode.INVALID_REQUEST if partition is None else None
+        raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID)
+
+
+def requested_partition(core: QuorumCore, request: Any) -> Any:
+    """Return the metadata partition of a request.
+
+    Raises:
+        ApiError: the request as a whole is wrong: it names another cluster or partition.
+    """
+    check_cluster(core, request.cluster_id)
+    partition = only_partition(request.topics)
+    if partition is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+    return partition
 
 
 def is_addressed_to(core: QuorumCore, voter_id: int, directory_id: Uuid) -> bool:
     """Return whether a request is for the local node; -1 and zero ids address every voter."""
     local = core.local.key
-    if voter_id not in (-1, local.id):
-        return False
-    return directory_id in (ZERO_UUID, local.directory_id)
+    return ReplicaKey(local.id if voter_id == -1 else voter_id, directory_id).matches(local)
 
 
-def check_leader_request(core: QuorumCore, epoch: int) -> ErrorCode | None:
-    """Return the error of a request to the leader of `epoch`; None if this node leads it."""
+def check_leads(core: QuorumCore, epoch: int) -> Leader:
+    """Return the leader's role if this node leads `epoch`.
+
+    Raises:
+        ApiError: it does not, or it is shutting down.
+    """
     if epoch < core.epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
+        raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
     if epoch > core.epoch:
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if not isinstance(core.role, Leader):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return ErrorCode.BROKER_NOT_AVAILABLE if core.is_shutting_down else None
+        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    leader = core.leader
+    if leader is None:
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if core.is_shutting_down:
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
+    return leader
 
 
 def leader_named_by(
@@ -51,44 +69,26 @@ def leader_named_by(
     )[:1]
 
 
-def rest_of_answer(core: QuorumCore, sent: InFlight, response: Any, now_ms: int) -> Any | None:
-    """Return the partition of an answer about epochs, if it says more than all answers do."""
-    partition = only_partition(response.topics)
+def apply_common_fields(core: QuorumCore, sent: InFlight, response: Any, now_ms: int) -> Any | None:
+    """Apply the error, epoch and leader of a response.
+
+    Return its partition if the caller still has work with it.
+    """
+    partition = response_partition(response)
     if response.error_code or partition is None:
         core.connections.back_off(sent.destination.id, now_ms)
         return None
-    endpoints = leader_named_by(core, partition.leader_id, response.node_endpoints)
-    if handle_common_response(core, sent, partition, endpoints, now_ms):
-        return None
-    return partition
-
-
-def handle_common_response(
-    core: QuorumCore,
-    sent: InFlight,
-    partition: Any,
-    endpoints: tuple[Endpoint, ...],
-    now_ms: int,
-) -> bool:
-    """Follow an answer's epoch, leader and error; return True if the answer says nothing more."""
     current = partition.current_leader if hasattr(partition, "current_leader") else partition
     error, epoch, leader_id = partition.error_code, current.leader_epoch, current.leader_id
-    if epoch > core.epoch or (epoch == core.epoch and leader_id >= 0 and not _has_leader(core)):
+    role = core.role
+    has_leader = role.is_settled or bool(role.leader_endpoints)
+    if epoch > core.epoch or (epoch == core.epoch and leader_id >= 0 and not has_leader):
+        endpoints = leader_named_by(core, leader_id, response.node_endpoints)
         transitions.learn_leader(core, leader_id, epoch, endpoints, now_ms)
         if error == ErrorCode.NONE and sent.epoch == core.epoch:
-            return not isinstance(core.role, Follower)
-        core.connections.back_off(sent.destination.id, now_ms)
-        return True
-    if error == ErrorCode.NONE:
-        return bool(0 <= epoch < core.epoch)
+            return partition if isinstance(core.role, Follower) else None
+    elif error == ErrorCode.NONE:
+        return None if 0 <= epoch < core.epoch else partition
     # The peer has nothing new or cannot answer now: do not ask it again at once.
     core.connections.back_off(sent.destination.id, now_ms)
-    return True
-
-
-def _has_leader(core: QuorumCore) -> bool:
-    """Return whether the node knows the leader of its epoch without asking."""
-    role = core.role
-    if isinstance(role, Prospective):
-        return bool(role.leader_endpoints)
-    return isinstance(role, Leader | Follower | Resigned)
+    return None

@@ -20,8 +20,9 @@ class ReplicaProgress:
     Attributes:
         end_offset: its last fetch offset; -1 before its first fetch in this epoch.
         last_fetch_ms: when that came; -1 for never.
-        last_caught_up_ms: when it last had everything that the leader had at its fetch before.
-        leader_end_at_last_fetch: what the leader had then.
+        last_caught_up_ms: time of the last fetch that reached the leader's end offset of the
+            previous fetch.
+        leader_end_at_last_fetch: the leader's end offset at that fetch.
     """
 
     key: ReplicaKey
@@ -41,7 +42,7 @@ class ReplicaProgress:
 
 
 class Progress:
-    """All replicas of an epoch and the high watermark that they make."""
+    """The progress of all replicas in one epoch, and the high watermark computed from it."""
 
     __slots__ = ("_observers", "_replicas", "_since_ms", "epoch_start_offset", "local", "voters")
 

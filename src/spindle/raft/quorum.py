@@ -1,9 +1,14 @@
 """The quorum's state machine: `ready = quorum.step(event, now_ms)`.
 
-Pure: no clock, no I/O; randomness is injected. `step` takes one event, lets the role act on what is
-due at `now_ms`, and returns the work for the driver (see `ready`).
+Pure: no clock, no I/O; randomness is injected. `step` takes one event, lets the role do the work
+that is due at `now_ms`, and returns the work for the driver (see `ready`). Only this module looks
+at the kind of the role: it hands each event to the function of the present role.
 """
 
+from collections.abc import Callable
+from typing import Any, Final
+
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ports import RandomSource
 from spindle.protocol.message import Message
 from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -27,16 +32,16 @@ from spindle.protocol.messages.update_raft_voter import (
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import (
     appends,
-    following,
-    joining,
-    leadership,
+    follower,
+    leader_duties,
+    leader_requests,
     membership,
-    serving,
     transitions,
     votes,
 )
-from spindle.raft.core import QuorumCore
+from spindle.raft.core import QuorumCore, ShutdownState
 from spindle.raft.describe import describe_quorum
+from spindle.raft.peers import apply_common_fields
 from spindle.raft.ready import (
     AppendRecords,
     Event,
@@ -53,11 +58,12 @@ from spindle.raft.ready import (
     SnapshotUnfit,
     SnapshotWritten,
     StartUp,
+    Tick,
 )
 from spindle.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
 
-_MAX_MOVES_PER_STEP = 8
+_MAX_MOVES_PER_STEP: Final = 8
 
 
 class Quorum:
@@ -73,7 +79,7 @@ class Quorum:
         self.core = QuorumCore(local, settings, random, stored)
 
     def step(self, event: Event, now_ms: int) -> Ready:
-        """Take one event and do what is due.
+        """Take one event and do the work that is due.
 
         Raises:
             NotLeader: an append in an epoch that the local node does not lead.
@@ -84,12 +90,12 @@ class Quorum:
         core = self.core
         core.ready = Ready()
         if isinstance(event, StartUp):
-            transitions.take_up_stored_role(core, now_ms)
-        before = core.role
+            transitions.enter_stored_role(core, now_ms)
+        before = core.leader
         self._handle(event, now_ms)
         self._poll(now_ms)
-        if isinstance(before, Leader) and core.role is not before:
-            leadership.leave_leadership(core, before)
+        if before is not None and core.leader is not before:
+            leader_duties.leave_leadership(core, before)
         core.announce_leader()
         ready, core.ready = core.ready, Ready()
         return ready
@@ -97,34 +103,48 @@ class Quorum:
     def _handle(self, event: Event, now_ms: int) -> None:
         core = self.core
         match event:
-            case AppendRecords():
-                appends.handle_append(core, event, now_ms)
-            case LogFlushed():
-                core.log.flush_finished()
-                leadership.update_high_watermark(core)
             case RequestReceived(token, request):
                 self._handle_request(token, request, now_ms)
             case ResponseReceived(request_id, response):
                 self._handle_response(request_id, response, now_ms)
+            case Tick() | StartUp():
+                pass
             case RequestFailed():
                 self._handle_failure(event, now_ms)
+            case AppendRecords():
+                appends.handle_append(core, event, now_ms)
+            case KRaftVersionUpgrade():
+                membership.upgrade_kraft_version(core, event, now_ms)
+            case Shutdown():
+                is_leader = core.leader is not None
+                core.shutdown = ShutdownState.HANDING_OVER if is_leader else ShutdownState.LEAVING
+            case _:
+                self._handle_local(event, now_ms)
+
+    def _handle_local(self, event: Event, now_ms: int) -> None:
+        """Apply a report of the disk or a command: to the log first, then in the present role."""
+        core = self.core
+        match event:
+            case LogFlushed():
+                core.log.flush_finished()
             case SnapshotWritten(snapshot_id):
                 core.log.add_snapshot(snapshot_id)
             case SnapshotInstalled():
-                following.handle_snapshot_installed(core, event, now_ms)
+                follower.reset_to_snapshot(core, event)
             case SnapshotUnfit():
-                following.handle_snapshot_unfit(core, now_ms)
+                core.is_installing_snapshot = False
             case LogCleaned(start_offset, snapshots):
                 core.log.cleaned(start_offset, snapshots)
                 core.history.forget_before(start_offset)
-            case KRaftVersionUpgrade():
-                membership.upgrade_kraft_version(core, event, now_ms)
-            case Resign(epoch):
-                if epoch == core.epoch:
-                    leadership.resign(core, now_ms)
-            case Shutdown():
-                core.is_shutting_down = True
-                core.is_handing_over = isinstance(core.role, Leader)
+        match core.role, event:
+            case Leader() as leader, LogFlushed():
+                leader_requests.update_high_watermark(core, leader)
+            case Leader() as leader, Resign(epoch) if epoch == leader.epoch:
+                leader_duties.resign(core, leader, now_ms)
+            case Follower() as role, SnapshotInstalled():
+                follower.handle_snapshot_installed(core, role, now_ms)
+            case Follower() as role, SnapshotUnfit():
+                follower.handle_snapshot_unfit(core, role, now_ms)
 
     def _poll(self, now_ms: int) -> None:
         """Let the role act until it stays the same."""
@@ -135,36 +155,34 @@ class Quorum:
                 case Unattached():
                     votes.poll_unattached(core, role, now_ms)
                     if core.role is role:
-                        following.poll_leaderless(core, now_ms)
+                        follower.poll_leaderless(core, now_ms)
                 case Prospective():
                     votes.poll_prospective(core, role, now_ms)
                 case Candidate():
                     votes.poll_candidate(core, role, now_ms)
                 case Leader():
                     membership.poll_voter_change(core, role, now_ms)
-                    leadership.poll_leader(core, role, now_ms)
+                    leader_duties.poll_leader(core, role, now_ms)
                     if core.role is role:
-                        serving.serve_parked_fetches(core, role, now_ms)
+                        leader_requests.serve_parked_fetches(core, role, now_ms)
                 case Follower():
-                    following.poll_follower(core, role, now_ms)
+                    follower.poll_follower(core, role, now_ms)
                 case Resigned():
-                    leadership.poll_resigned(core, role, now_ms)
+                    leader_duties.poll_resigned(core, role, now_ms)
             if core.role is role:
                 return
 
     def _handle_request(self, token: int, request: Message, now_ms: int) -> None:
         core = self.core
+        peer_request = _PEER_REQUESTS.get(type(request))
+        if peer_request is not None:
+            handler, response_class = peer_request
+            try:
+                handler(core, token, request, now_ms)
+            except ApiError as refusal:
+                core.reply(token, response_class(error_code=refusal.code))
+            return
         match request:
-            case FetchRequest():
-                serving.handle_fetch(core, token, request, now_ms)
-            case VoteRequest():
-                votes.handle_vote_request(core, token, request, now_ms)
-            case BeginQuorumEpochRequest():
-                leadership.handle_begin_request(core, token, request, now_ms)
-            case EndQuorumEpochRequest():
-                leadership.handle_end_request(core, token, request, now_ms)
-            case FetchSnapshotRequest():
-                serving.handle_fetch_snapshot(core, token, request, now_ms)
             case DescribeQuorumRequest():
                 core.reply(token, describe_quorum(core, request, now_ms))
             case AddRaftVoterRequest():
@@ -181,23 +199,36 @@ class Quorum:
         sent = core.connections.answered(request_id)
         if sent is None or sent.message.API_KEY != response.API_KEY:
             return
-        match response:
-            case FetchResponse():
-                following.handle_fetch_response(core, sent, response, now_ms)
-            case VoteResponse():
-                votes.handle_vote_response(core, sent, response, now_ms)
-            case BeginQuorumEpochResponse():
-                leadership.handle_begin_response(core, sent, response, now_ms)
-            case EndQuorumEpochResponse():
-                leadership.handle_end_response(core, sent, response, now_ms)
-            case FetchSnapshotResponse():
-                following.handle_fetch_snapshot_response(core, sent, response, now_ms)
-            case ApiVersionsResponse():
-                membership.handle_probe_response(core, sent, response, now_ms)
-            case AddRaftVoterResponse() | RemoveRaftVoterResponse() | UpdateRaftVoterResponse():
-                joining.handle_membership_response(core, sent, response, now_ms)
+        partition: Any = None
+        match core.role, response:
+            case _, ApiVersionsResponse():
+                pass
+            case _, AddRaftVoterResponse() | RemoveRaftVoterResponse() | UpdateRaftVoterResponse():
+                if response.error_code != ErrorCode.NONE:
+                    core.connections.back_off(sent.destination.id, now_ms)
+                    return
+            case Follower() as role, FetchSnapshotResponse() if follower.is_snapshot_lost(response):
+                role.snapshot = None  # ask anew: the leader names a snapshot that it has
+                core.connections.back_off(sent.destination.id, now_ms)
+                return
             case _:
-                raise ValueError(f"{type(response).__name__} is no answer to the quorum")
+                partition = apply_common_fields(core, sent, response, now_ms)
+                if partition is None:
+                    return
+        match core.role, response:
+            case Follower() as role, FetchResponse():
+                follower.handle_fetch_response(core, role, sent, partition, now_ms)
+            case Follower() as role, FetchSnapshotResponse():
+                follower.handle_fetch_snapshot_response(core, role, partition, now_ms)
+            case Follower() as role, UpdateRaftVoterResponse():
+                role.has_updated_voter = True
+            case (Prospective() | Candidate()) as candidate, VoteResponse():
+                if sent.epoch == candidate.epoch:
+                    candidate.votes.record(sent.destination.id, partition.vote_granted)
+            case Resigned() as resigned, EndQuorumEpochResponse():
+                leader_duties.handle_end_response(resigned, sent)
+            case Leader() as leader, ApiVersionsResponse():
+                membership.handle_probe_response(core, leader, sent, response, now_ms)
 
     def _handle_failure(self, event: RequestFailed, now_ms: int) -> None:
         core = self.core
@@ -205,11 +236,22 @@ class Quorum:
         if sent is None:
             return
         core.connections.back_off(sent.destination.id, now_ms)
-        if isinstance(sent.message, FetchRequest | FetchSnapshotRequest) and event.is_refused:
-            following.handle_refused_fetch(core, sent, now_ms)
-        elif isinstance(sent.message, VoteRequest) and event.is_unsupported_version:
-            votes.handle_vote_unsupported(core)
-        elif isinstance(sent.message, ApiVersionsRequest):
-            membership.handle_probe_failed(core, sent)
-        elif isinstance(sent.message, EndQuorumEpochRequest):
-            leadership.handle_end_failed(core, sent)
+        match core.role, sent.message:
+            case Follower() as role, FetchRequest() | FetchSnapshotRequest() if event.is_refused:
+                follower.handle_refused_fetch(core, role, sent, now_ms)
+            case Prospective() as prospective, VoteRequest() if event.is_unsupported_version:
+                votes.handle_vote_unsupported(prospective)
+            case Leader() as leader, ApiVersionsRequest():
+                membership.handle_probe_failed(core, leader, sent)
+            case Resigned() as resigned, EndQuorumEpochRequest():
+                resigned.unreachable_ids.add(sent.destination.id)
+
+
+_PEER_REQUESTS: Final[dict[type[Message], tuple[Callable[..., None], Callable[..., Message]]]] = {
+    FetchRequest: (leader_requests.handle_fetch, FetchResponse),
+    FetchSnapshotRequest: (leader_requests.handle_fetch_snapshot, FetchSnapshotResponse),
+    VoteRequest: (votes.handle_vote_request, VoteResponse),
+    BeginQuorumEpochRequest: (leader_duties.handle_begin_request, BeginQuorumEpochResponse),
+    EndQuorumEpochRequest: (leader_duties.handle_end_request, EndQuorumEpochResponse),
+}
+"""The requests of peers, with the response that carries an error of the request as a whole."""

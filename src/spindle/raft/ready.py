@@ -1,25 +1,61 @@
 """Events that drive the quorum's state machine, and `Ready`: the work that a step asks for.
 
 The driver works through the fields of a `Ready` in their order, and takes one `Ready` after the
-other. So a vote is on the disk before it is sent, and records are in the log before an answer tells
-of them.
+other. So a vote is on the disk before it is sent, and records are in the log before an answer
+acknowledges them.
 """
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from spindle.common.ids import OffsetAndEpoch
+from spindle.common.ids import NO_LEADER, OffsetAndEpoch
 from spindle.common.ports import Bytes
 from spindle.protocol.message import Message
-from spindle.raft.election_state import ElectionState
-from spindle.raft.leader import LeaderAndEpoch
-from spindle.raft.voters import VoterSet
+from spindle.raft.voters import ReplicaKey, VoterSet
+
+# ---------------------------------------------------------------- epochs
+
+
+class ElectionState(NamedTuple):
+    """The state of the current epoch that survives a restart, stored in `quorum-state` (KIP-595).
+
+    Attributes:
+        voter_ids: the voters at the time of writing; only in files of version 0.
+    """
+
+    epoch: int = 0
+    leader_id: int = NO_LEADER
+    voted_key: ReplicaKey | None = None
+    voter_ids: tuple[int, ...] = ()
+
+
+class LeaderAndEpoch(NamedTuple):
+    """The leader of an epoch; `leader_id` is -1 while it is unknown."""
+
+    leader_id: int = NO_LEADER
+    epoch: int = 0
+
+
+class NotLeader(Exception):
+    """The local node does not lead the epoch in which something was to be appended."""
+
+    def __init__(self, epoch: int, leader: LeaderAndEpoch) -> None:
+        super().__init__(epoch, leader)
+        self.epoch = epoch
+        self.leader = leader
+
+    def __str__(self) -> str:
+        return (
+            f"cannot append in epoch {self.epoch}: "
+            f"node {self.leader.leader_id} leads epoch {self.leader.epoch}"
+        )
+
 
 # ---------------------------------------------------------------- events
 
 
 class StartUp(NamedTuple):
-    """The first event: take up the role that the stored state asks for."""
+    """The first event: enter the role of the stored state."""
 
 
 class Tick(NamedTuple):
@@ -217,7 +253,7 @@ class Ready:
         requests: to be sent; answers come back as events.
         replies: answers to received requests.
         high_watermark: new value: batches below it are to be delivered.
-        leader: new leader for the listeners, told after the batches.
+        leader: new leader for the listeners, announced after the batches.
         wake_at_ms: step with `Tick` at this time if nothing happens before; None for never.
     """
 

@@ -1,17 +1,18 @@
-"""The requests that the quorum sends, and how those about the one metadata partition are read.
+"""The requests that the quorum sends, and the metadata partition of messages that it receives.
 
-All of these messages nest topics and partitions for a single partition: here the nesting ends.
+These messages nest topics and partitions although the quorum has one partition. This module wraps
+and unwraps that nesting.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from spindle.common.ids import METADATA_PARTITION, METADATA_TOPIC, Endpoint, OffsetAndEpoch
-from spindle.common.uuids import METADATA_TOPIC_ID
+from spindle.common.uuids import METADATA_TOPIC_ID, ZERO_UUID
 from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from spindle.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
-from spindle.protocol.messages.fetch import FetchRequest
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from spindle.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from spindle.protocol.messages.vote import VoteRequest
@@ -19,6 +20,10 @@ from spindle.raft.voters import ReplicaKey, Voter
 
 FETCH_MAX_WAIT_MS: Final = 500
 _PARTITION: Final = METADATA_PARTITION.partition
+_INDEX_FIELDS: Final = ("partition_index", "partition", "index")
+
+RowT = TypeVar("RowT")
+TopicT = TypeVar("TopicT")
 
 
 def vote_request(
@@ -31,8 +36,8 @@ def vote_request(
     is_pre_vote: bool,
 ) -> VoteRequest:
     """Return a candidate's Vote request to a voter; a pre-vote changes no epoch (KIP-996)."""
-    partition = VoteRequest.TopicData.PartitionData(
-        partition_index=_PARTITION,
+    topics = metadata_topics(
+        VoteRequest.TopicData,
         replica_epoch=epoch,
         replica_id=candidate.id,
         replica_directory_id=candidate.directory_id,
@@ -41,30 +46,23 @@ def vote_request(
         last_offset=log_end.offset,
         pre_vote=is_pre_vote,
     )
-    topic = VoteRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return VoteRequest(cluster_id=cluster_id, voter_id=voter.id, topics=[topic])
+    return VoteRequest(cluster_id=cluster_id, voter_id=voter.id, topics=topics)
 
 
 def begin_quorum_epoch_request(
     cluster_id: str, epoch: int, leader_id: int, endpoints: Sequence[Endpoint], voter: ReplicaKey
 ) -> BeginQuorumEpochRequest:
-    """Return the request with which a new leader tells a voter of itself."""
-    partition = BeginQuorumEpochRequest.TopicData.PartitionData(
-        partition_index=_PARTITION,
-        voter_directory_id=voter.directory_id,
-        leader_id=leader_id,
-        leader_epoch=epoch,
-    )
+    """Return the request with which a new leader presents itself to a voter."""
     return BeginQuorumEpochRequest(
         cluster_id=cluster_id,
         voter_id=voter.id,
-        topics=[
-            BeginQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-        ],
-        leader_endpoints=[
-            BeginQuorumEpochRequest.LeaderEndpoint(name=at.listener, host=at.host, port=at.port)
-            for at in endpoints
-        ],
+        topics=metadata_topics(
+            BeginQuorumEpochRequest.TopicData,
+            voter_directory_id=voter.directory_id,
+            leader_id=leader_id,
+            leader_epoch=epoch,
+        ),
+        leader_endpoints=_listeners(BeginQuorumEpochRequest.LeaderEndpoint, endpoints),
     )
 
 
@@ -76,24 +74,22 @@ def end_quorum_epoch_request(
     candidates: Sequence[ReplicaKey],
 ) -> EndQuorumEpochRequest:
     """Return the request with which a leader that resigns names the preferred candidates."""
-    partition_data = EndQuorumEpochRequest.TopicData.PartitionData
-    partition = partition_data(
-        partition_index=_PARTITION,
-        leader_id=leader_id,
-        leader_epoch=epoch,
-        preferred_successors=[key.id for key in candidates],
-        preferred_candidates=[
-            partition_data.ReplicaInfo(candidate_id=key.id, candidate_directory_id=key.directory_id)
-            for key in candidates
-        ],
-    )
+    topic_class = EndQuorumEpochRequest.TopicData
     return EndQuorumEpochRequest(
         cluster_id=cluster_id,
-        topics=[EndQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
-        leader_endpoints=[
-            EndQuorumEpochRequest.LeaderEndpoint(name=at.listener, host=at.host, port=at.port)
-            for at in endpoints
-        ],
+        topics=metadata_topics(
+            topic_class,
+            leader_id=leader_id,
+            leader_epoch=epoch,
+            preferred_successors=[key.id for key in candidates],
+            preferred_candidates=[
+                topic_class.PartitionData.ReplicaInfo(
+                    candidate_id=key.id, candidate_directory_id=key.directory_id
+                )
+                for key in candidates
+            ],
+        ),
+        leader_endpoints=_listeners(EndQuorumEpochRequest.LeaderEndpoint, endpoints),
     )
 
 
@@ -162,10 +158,7 @@ def update_voter_request(cluster_id: str, epoch: int, voter: Voter) -> UpdateRaf
         current_leader_epoch=epoch,
         voter_id=voter.key.id,
         voter_directory_id=voter.key.directory_id,
-        listeners=[
-            UpdateRaftVoterRequest.Listener(name=at.listener, host=at.host, port=at.port)
-            for at in voter.endpoints
-        ],
+        listeners=_listeners(UpdateRaftVoterRequest.Listener, voter.endpoints),
         k_raft_version_feature=UpdateRaftVoterRequest.KRaftVersionFeature(
             min_supported_version=voter.versions.min_version,
             max_supported_version=voter.versions.max_version,
@@ -180,12 +173,21 @@ def add_voter_request(cluster_id: str, timeout_ms: int, voter: Voter) -> AddRaft
         timeout_ms=timeout_ms,
         voter_id=voter.key.id,
         voter_directory_id=voter.key.directory_id,
-        listeners=[
-            AddRaftVoterRequest.Listener(name=at.listener, host=at.host, port=at.port)
-            for at in voter.endpoints
-        ],
+        listeners=_listeners(AddRaftVoterRequest.Listener, voter.endpoints),
         ack_when_committed=False,
     )
+
+
+def metadata_topics(topic_class: Callable[..., TopicT], **fields: Any) -> list[TopicT]:
+    """Return the topics of a message about the metadata partition, which has these fields."""
+    partition = topic_class.PartitionData(  # type: ignore[attr-defined]
+        partition_index=_PARTITION, **fields
+    )
+    return [topic_class(topic_name=METADATA_TOPIC, partitions=[partition])]
+
+
+def _listeners(row: Callable[..., RowT], endpoints: Sequence[Endpoint]) -> list[RowT]:
+    return [row(name=at.listener, host=at.host, port=at.port) for at in endpoints]
 
 
 def only_partition(topics: Sequence[Any]) -> Any | None:
@@ -194,10 +196,16 @@ def only_partition(topics: Sequence[Any]) -> Any | None:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
     name = topic.name if hasattr(topic, "name") else topic.topic_name
-    index = partition.partition_index if hasattr(partition, "partition_index") else None
-    if index is None:
-        index = partition.partition if hasattr(partition, "partition") else partition.index
+    index = next(getattr(partition, field) for field in _INDEX_FIELDS if hasattr(partition, field))
     return partition if name == METADATA_TOPIC and index == _PARTITION else None
+
+
+def response_partition(response: Any) -> Any | None:
+    """Return the metadata partition of a response; a Fetch may name its topic by id."""
+    if not isinstance(response, FetchResponse):
+        return only_partition(response.topics)
+    topics = response.responses
+    return topics[0].partitions[0] if len(topics) == 1 == len(topics[0].partitions) else None
 
 
 def only_fetch_partition(request: FetchRequest) -> FetchRequest.FetchTopic.FetchPartition | None:
@@ -214,5 +222,5 @@ def fetching_replica(request: FetchRequest) -> ReplicaKey:
     state_id = request.replica_state.replica_id
     replica_id = state_id if state_id >= 0 else request.replica_id
     partition = only_fetch_partition(request)
-    directory_id = partition.replica_directory_id if partition is not None else bytes(16)
+    directory_id = partition.replica_directory_id if partition is not None else ZERO_UUID
     return ReplicaKey(replica_id, directory_id)

@@ -14,8 +14,10 @@ from spindle.protocol.messages.vote import VoteResponse
 from spindle.raft.core import QuorumCore
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.raft.ready import Destination
+from spindle.raft.requests import metadata_topics
 
 Row = TypeVar("Row")
+ResponseT = TypeVar("ResponseT", VoteResponse, BeginQuorumEpochResponse, EndQuorumEpochResponse)
 
 _PARTITION: Final = METADATA_PARTITION.partition
 FetchPartitionData = FetchResponse.FetchableTopicResponse.PartitionData
@@ -32,57 +34,19 @@ def _node_endpoints(core: QuorumCore, row: Callable[..., Row]) -> list[Row]:
     return [row(node_id=leader.id, host=leader.host, port=leader.port)] if leader else []
 
 
-def vote_response(
-    core: QuorumCore, error: ErrorCode = ErrorCode.NONE, *, is_granted: bool = False
-) -> VoteResponse:
-    """Return the answer to a Vote, with the leader and epoch that this node knows."""
-    partition = VoteResponse.TopicData.PartitionData(
-        partition_index=_PARTITION,
+def epoch_response(
+    core: QuorumCore, response_class: type[ResponseT], error: ErrorCode, **fields: object
+) -> ResponseT:
+    """Return the answer to a Vote, BeginQuorumEpoch or EndQuorumEpoch."""
+    topics = metadata_topics(
+        response_class.TopicData,
         error_code=error,
         leader_id=core.leader_id,
         leader_epoch=core.epoch,
-        vote_granted=is_granted,
+        **fields,
     )
-    return VoteResponse(
-        topics=[VoteResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=_node_endpoints(core, VoteResponse.NodeEndpoint),
-    )
-
-
-def begin_quorum_epoch_response(
-    core: QuorumCore, error: ErrorCode = ErrorCode.NONE
-) -> BeginQuorumEpochResponse:
-    """Return the answer to a BeginQuorumEpoch, with the leader and epoch that this node knows."""
-    partition = BeginQuorumEpochResponse.TopicData.PartitionData(
-        partition_index=_PARTITION,
-        error_code=error,
-        leader_id=core.leader_id,
-        leader_epoch=core.epoch,
-    )
-    return BeginQuorumEpochResponse(
-        topics=[
-            BeginQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-        ],
-        node_endpoints=_node_endpoints(core, BeginQuorumEpochResponse.NodeEndpoint),
-    )
-
-
-def end_quorum_epoch_response(
-    core: QuorumCore, error: ErrorCode = ErrorCode.NONE
-) -> EndQuorumEpochResponse:
-    """Return the answer to an EndQuorumEpoch, with the leader and epoch that this node knows."""
-    partition = EndQuorumEpochResponse.TopicData.PartitionData(
-        partition_index=_PARTITION,
-        error_code=error,
-        leader_id=core.leader_id,
-        leader_epoch=core.epoch,
-    )
-    return EndQuorumEpochResponse(
-        topics=[
-            EndQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-        ],
-        node_endpoints=_node_endpoints(core, EndQuorumEpochResponse.NodeEndpoint),
-    )
+    endpoints = _node_endpoints(core, response_class.NodeEndpoint)
+    return response_class(topics=topics, node_endpoints=endpoints)
 
 
 def fetch_response(

@@ -1,13 +1,20 @@
 """The roles of a node in an epoch, each with its own state, and the moves between them.
 
 Observers are only ever unattached or followers. KIP-595; Prospective: KIP-996.
+
+Every role has `epoch`, `leader_id` (-1 if it is not known), `leader_endpoints` (empty if the voter
+set has them), `voted_key`, and
+
+    is_settled   True unless the node looks for the leader of its epoch or elects one
+    may_vote     True if a vote may be given in this epoch
 """
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
-from spindle.raft.membership_state import VoterChange
+from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.raft.progress import Progress
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 
@@ -44,9 +51,27 @@ class VoteCount:
         return granted_or_open < self._voters.majority
 
 
+class _Role:
+    """The parts that are the same in most roles."""
+
+    __slots__ = ()
+    is_settled: ClassVar[bool] = False
+    may_vote: ClassVar[bool] = False
+
+    def refuses_pre_votes(self) -> bool:
+        """Return True if the node has a working leader, so that no election is due (KIP-996)."""
+        return False
+
+    def on_leader_resigned(self, leader_id: int, deadline_ms: int) -> None:
+        """Elect at the deadline if this is the leader that the node follows."""
+
+
 @dataclass(slots=True)
-class Unattached:
+class Unattached(_Role):
     """Knows the epoch, but no leader that it can reach."""
+
+    may_vote: ClassVar[bool] = True
+    leader_endpoints: ClassVar[tuple[Endpoint, ...]] = ()
 
     epoch: int
     election_deadline_ms: int
@@ -55,8 +80,10 @@ class Unattached:
 
 
 @dataclass(slots=True)
-class Prospective:
+class Prospective(_Role):
     """Asks for pre-votes: whether it would win an election, without raising the epoch."""
+
+    may_vote: ClassVar[bool] = True
 
     epoch: int
     election_deadline_ms: int
@@ -67,12 +94,15 @@ class Prospective:
 
 
 @dataclass(slots=True)
-class Candidate:
+class Candidate(_Role):
     """Has voted for itself in a new epoch and asks for the others' votes."""
 
+    leader_id: ClassVar[int] = NO_LEADER
+    leader_endpoints: ClassVar[tuple[Endpoint, ...]] = ()
     epoch: int
     election_deadline_ms: int
     votes: VoteCount
+    voted_key: ReplicaKey
     is_backing_off: bool = False
 
 
@@ -87,21 +117,48 @@ class ParkedFetch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Leader:
+class VoterChange:
+    """A change of the voter set and who waits for it; there is at most one (KIP-853).
+
+    Attributes:
+        stage: `probing` while the new voter's versions are asked for, `committing` once its
+            record is in the log.
+        offset: of that record; -1 before.
+    """
+
+    token: int
+    request: AddRaftVoterRequest | RemoveRaftVoterRequest
+    deadline_ms: int
+    voter: Voter | None = None
+    stage: Literal["probing", "committing"] = "committing"
+    offset: int = -1
+    is_answered: bool = False
+
+    def is_probing(self, node_id: int) -> bool:
+        """Return True if the change waits for the answer of this new voter."""
+        is_new_voter = self.voter is not None and self.voter.key.id == node_id
+        return self.stage == "probing" and is_new_voter
+
+
+@dataclass(slots=True)
+class Leader(_Role):
     """Appends and serves.
 
     Attributes:
         progress: what the replicas have fetched; the high watermark comes from it.
-        begin_deadline_ms: when each voter that does not fetch is told again who leads, by id.
+        begin_deadline_ms: when a voter that does not fetch gets BeginQuorumEpoch again, by id.
         reported_voters: voters as they described themselves under kraft.version 0, by id.
         parked_fetches: by the token of their request.
         voter_change: the change of the voter set that is under way.
     """
 
+    is_settled: ClassVar[bool] = True
+    voted_key: ClassVar[ReplicaKey | None] = None
     epoch: int
     epoch_start_offset: int
     granting_ids: list[int]
     progress: Progress
+    leader_endpoints: tuple[Endpoint, ...] = ()
     begin_deadline_ms: dict[int, int] = field(default_factory=dict)
     reported_voters: dict[int, Voter] = field(default_factory=dict)
     parked_fetches: dict[int, ParkedFetch] = field(default_factory=dict)
@@ -110,6 +167,9 @@ class Leader:
     @property
     def leader_id(self) -> int:
         return self.progress.local.id
+
+    def refuses_pre_votes(self) -> bool:
+        return True
 
 
 @dataclass(slots=True)
@@ -121,9 +181,10 @@ class SnapshotFetch:
 
 
 @dataclass(slots=True)
-class Follower:
+class Follower(_Role):
     """Fetches from the leader. Observers are followers, too, but let no fetch time out."""
 
+    is_settled: ClassVar[bool] = True
     epoch: int
     leader_id: int
     leader_endpoints: tuple[Endpoint, ...]
@@ -134,11 +195,21 @@ class Follower:
     has_updated_voter: bool = False
     snapshot: SnapshotFetch | None = None
 
+    def refuses_pre_votes(self) -> bool:
+        return self.has_fetched
+
+    def on_leader_resigned(self, leader_id: int, deadline_ms: int) -> None:
+        if leader_id == self.leader_id:
+            self.fetch_deadline_ms = deadline_ms
+
 
 @dataclass(slots=True)
-class Resigned:
+class Resigned(_Role):
     """Led this epoch, and neither leads nor votes in it again. Asks the voters to elect."""
 
+    is_settled: ClassVar[bool] = True
+    leader_endpoints: ClassVar[tuple[Endpoint, ...]] = ()
+    voted_key: ClassVar[ReplicaKey | None] = None
     epoch: int
     election_deadline_ms: int
     leader_id: int

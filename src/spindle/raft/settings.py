@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from spindle.common.ids import Endpoint
-from spindle.raft.election_state import ElectionState
 from spindle.raft.log_view import LogView
+from spindle.raft.ready import ElectionState
 from spindle.raft.voters import KRaftVersionRange, ReplicaKey, Voter, VoterHistory
 
 
@@ -44,7 +44,7 @@ class QuorumSettings(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """The state that a start found on the disk."""
+    """The state on the disk at a start."""
 
     election: ElectionState | None
     log: LogView

@@ -6,9 +6,9 @@ The moves that are allowed, and what each role holds, stand in `roles`.
 from typing import Final
 
 from spindle.common.ids import NO_LEADER, Endpoint
-from spindle.raft.core import LAST_EPOCH, QuorumCore, QuorumFault, is_same_candidate
-from spindle.raft.election_state import ElectionState
+from spindle.raft.core import LAST_EPOCH, QuorumCore, QuorumFault
 from spindle.raft.progress import Progress
+from spindle.raft.ready import ElectionState
 from spindle.raft.roles import (
     Candidate,
     Follower,
@@ -47,18 +47,9 @@ def become_follower(
     voted_key: ReplicaKey | None = None,
 ) -> None:
     """Follow the leader of an epoch."""
-    timeout_ms = core.settings.fetch_timeout_ms
     core.election_retries = 0
-    core.enter(
-        Follower(
-            epoch,
-            leader_id,
-            endpoints,
-            fetch_deadline_ms=now_ms + timeout_ms,
-            update_voter_deadline_ms=now_ms + timeout_ms,
-            voted_key=voted_key,
-        )
-    )
+    deadline_ms = now_ms + core.settings.fetch_timeout_ms
+    core.enter(Follower(epoch, leader_id, endpoints, deadline_ms, deadline_ms, voted_key))
 
 
 def become_prospective(core: QuorumCore, now_ms: int) -> None:
@@ -71,7 +62,7 @@ def become_prospective(core: QuorumCore, now_ms: int) -> None:
             _own_vote(core),
             core.leader_id,
             core.leader_endpoints,
-            core.voted_key,
+            role.voted_key,
         ),
         is_durable=False,
     )
@@ -85,7 +76,8 @@ def become_candidate(core: QuorumCore, now_ms: int) -> None:
     """
     if core.epoch > LAST_EPOCH:
         raise QuorumFault(f"epoch {core.epoch} is the last one")
-    core.enter(Candidate(core.epoch + 1, election_deadline_ms(core, now_ms), _own_vote(core)))
+    deadline_ms = election_deadline_ms(core, now_ms)
+    core.enter(Candidate(core.epoch + 1, deadline_ms, _own_vote(core), core.local.key))
 
 
 def become_resigned(core: QuorumCore, candidates: list[ReplicaKey], now_ms: int) -> None:
@@ -103,11 +95,11 @@ def become_resigned(core: QuorumCore, candidates: list[ReplicaKey], now_ms: int)
     )
 
 
-def take_up_stored_role(core: QuorumCore, now_ms: int) -> None:
+def enter_stored_role(core: QuorumCore, now_ms: int) -> None:
     """Enter the role that the stored state asks for after a start."""
     stored = core.stored_election or ElectionState()
     deadline_ms = election_deadline_ms(core, now_ms)
-    election_ms = soon_ms(core, now_ms)
+    election_ms = early_election_deadline_ms(core, now_ms)
     voted = stored.voted_key
     role: Role
     if stored.epoch < core.log.last_epoch:
@@ -117,8 +109,8 @@ def take_up_stored_role(core: QuorumCore, now_ms: int) -> None:
         # A sole voter need not wait: it may lead again at once.
         until_ms = now_ms if core.is_sole_voter else deadline_ms
         role = Resigned(stored.epoch, until_ms, core.local.key.id, remote, [])
-    elif voted is not None and is_same_candidate(voted, core.local.key):
-        role = Candidate(stored.epoch, deadline_ms, _own_vote(core))
+    elif voted is not None and voted.matches(core.local.key):
+        role = Candidate(stored.epoch, deadline_ms, _own_vote(core), core.local.key)
     else:
         role = _stored_follower_role(core, stored, election_ms, now_ms)
     core.enter(role)
@@ -138,13 +130,8 @@ def learn_leader(
             become_follower(core, epoch, leader_id, endpoints, now_ms)
         else:
             become_unattached(core, epoch, now_ms, leader_id if is_known else NO_LEADER)
-    elif (
-        epoch == core.epoch
-        and is_known
-        and endpoints
-        and isinstance(core.role, Unattached | Prospective | Candidate)
-    ):
-        become_follower(core, epoch, leader_id, endpoints, now_ms, core.voted_key)
+    elif epoch == core.epoch and is_known and endpoints and not core.role.is_settled:
+        become_follower(core, epoch, leader_id, endpoints, now_ms, core.role.voted_key)
 
 
 def election_deadline_ms(core: QuorumCore, now_ms: int) -> int:
@@ -153,8 +140,8 @@ def election_deadline_ms(core: QuorumCore, now_ms: int) -> int:
     return now_ms + timeout_ms + core.random.randrange(0, timeout_ms)
 
 
-def soon_ms(core: QuorumCore, now_ms: int) -> int:
-    """Return when to ask for pre-votes where no leader can be disturbed.
+def early_election_deadline_ms(core: QuorumCore, now_ms: int) -> int:
+    """Return a random early election deadline, for a node that knows of no leader.
 
     At random, so that nodes that ask for the same reason do not all become candidates.
     """
@@ -175,7 +162,7 @@ def new_leader(core: QuorumCore, granting_ids: list[int], now_ms: int) -> Leader
     """Make the role of a leader whose epoch begins at the end of the log."""
     start_offset = core.log.end_offset
     progress = Progress(core.local.key, core.voters, start_offset, now_ms)
-    return Leader(core.epoch, start_offset, granting_ids, progress)
+    return Leader(core.epoch, start_offset, granting_ids, progress, core.local.endpoints)
 
 
 def _own_vote(core: QuorumCore) -> VoteCount:
@@ -190,13 +177,13 @@ def _stored_follower_role(
 ) -> Role:
     leader = core.voters.get(stored.leader_id)
     if leader is not None and leader.endpoints:
-        timeout_ms = core.settings.fetch_timeout_ms
+        deadline_ms = now_ms + core.settings.fetch_timeout_ms
         return Follower(
             stored.epoch,
             stored.leader_id,
             leader.endpoints,
-            fetch_deadline_ms=now_ms + timeout_ms,
-            update_voter_deadline_ms=now_ms + timeout_ms,
-            voted_key=stored.voted_key,
+            deadline_ms,
+            deadline_ms,
+            stored.voted_key,
         )
     return Unattached(stored.epoch, election_ms, stored.leader_id, stored.voted_key)

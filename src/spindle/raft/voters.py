@@ -23,6 +23,10 @@ class ReplicaKey(NamedTuple):
     id: int
     directory_id: Uuid = ZERO_UUID
 
+    def matches(self, other: "ReplicaKey") -> bool:
+        """Return True if this key names the other one; a zero directory id names any."""
+        return self.id == other.id and self.directory_id in (ZERO_UUID, other.directory_id)
+
     def __str__(self) -> str:
         directory = (
             uuid_text(self.directory_id) if self.directory_id != ZERO_UUID else "<undefined>"
@@ -30,7 +34,7 @@ class ReplicaKey(NamedTuple):
         return f"ReplicaKey(id={self.id}, directoryId={directory})"
 
 
-def endpoints_of(rows: Iterable[Any]) -> tuple[Endpoint, ...]:
+def voter_endpoints(rows: Iterable[Any]) -> tuple[Endpoint, ...]:
     """Return listeners as the quorum's messages and records carry them: name, host and port."""
     return tuple(Endpoint(row.name, row.host, row.port) for row in rows)
 
@@ -102,9 +106,7 @@ class VoterSet:
     def contains(self, key: ReplicaKey) -> bool:
         """Return whether the key is that of a voter; the zero directory id in the set fits any."""
         voter = self._by_id.get(key.id)
-        if voter is None:
-            return False
-        return voter.key.directory_id in (ZERO_UUID, key.directory_id)
+        return voter is not None and voter.key.matches(key)
 
     def is_only_voter(self, key: ReplicaKey) -> bool:
         return len(self._by_id) == 1 and self.contains(key)

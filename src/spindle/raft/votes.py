@@ -3,16 +3,12 @@
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
-from spindle.raft import requests, responses, transitions
-from spindle.raft.connections import InFlight
-from spindle.raft.core import LAST_EPOCH, QuorumCore, is_same_candidate, is_up_to_date
-from spindle.raft.leadership import start_leadership
-from spindle.raft.peers import (
-    check_request,
-    is_addressed_to,
-    rest_of_answer,
-)
-from spindle.raft.roles import Candidate, Follower, Leader, Prospective, Unattached
+from spindle.raft import requests, transitions
+from spindle.raft.core import LAST_EPOCH, QuorumCore, is_up_to_date
+from spindle.raft.leader_duties import start_leadership
+from spindle.raft.peers import is_addressed_to, requested_partition
+from spindle.raft.responses import epoch_response
+from spindle.raft.roles import Candidate, Prospective, Unattached
 from spindle.raft.voters import ReplicaKey
 
 # ---------------------------------------------------------------- asked for a vote
@@ -20,25 +16,22 @@ from spindle.raft.voters import ReplicaKey
 
 def handle_vote_request(core: QuorumCore, token: int, request: VoteRequest, now_ms: int) -> None:
     """Grant or refuse a vote, after moving to the candidate's epoch if it is newer."""
-    partition = requests.only_partition(request.topics)
-    error = check_request(core, request.cluster_id, partition)
-    if error is not None or partition is None:
-        core.reply(token, VoteResponse(error_code=error or ErrorCode.INVALID_REQUEST))
-        return
+    partition = requested_partition(core, request)
     error = _check_vote(core, partition)
     if error is None and partition.replica_epoch > core.epoch:
         transitions.become_unattached(core, partition.replica_epoch, now_ms)
     if error is None and not is_addressed_to(core, request.voter_id, partition.voter_directory_id):
         error = ErrorCode.INVALID_VOTER_KEY
-    if error is not None:
-        core.reply(token, responses.vote_response(core, error))
-        return
-    candidate = ReplicaKey(partition.replica_id, partition.replica_directory_id)
-    log_end = OffsetAndEpoch(partition.last_offset, partition.last_offset_epoch)
-    is_granted = can_grant(core, candidate, log_end, is_pre_vote=partition.pre_vote)
-    if is_granted and not partition.pre_vote:
-        _give_vote(core, candidate, now_ms)
-    core.reply(token, responses.vote_response(core, is_granted=is_granted))
+    is_granted = False
+    if error is None:
+        candidate = ReplicaKey(partition.replica_id, partition.replica_directory_id)
+        log_end = OffsetAndEpoch(partition.last_offset, partition.last_offset_epoch)
+        is_granted = can_grant(core, candidate, log_end, is_pre_vote=partition.pre_vote)
+        role = core.role
+        if is_granted and not partition.pre_vote and role.voted_key is None:
+            transitions.become_unattached(core, role.epoch, now_ms, voted_key=candidate)
+    code = error or ErrorCode.NONE
+    core.reply(token, epoch_response(core, VoteResponse, code, vote_granted=is_granted))
 
 
 def can_grant(
@@ -47,14 +40,12 @@ def can_grant(
     """Return whether the local node would give, or gives, its vote in the current epoch."""
     role = core.role
     is_fit = is_up_to_date(log_end, core.log.end)
-    if isinstance(role, Leader):
-        return False
     if is_pre_vote:
-        return is_fit and not (isinstance(role, Follower) and role.has_fetched)
-    if not isinstance(role, Unattached | Prospective):
+        return is_fit and not role.refuses_pre_votes()
+    if not role.may_vote:
         return False
     if role.voted_key is not None:
-        return is_same_candidate(role.voted_key, candidate)
+        return role.voted_key.matches(candidate)
     return role.leader_id < 0 and is_fit
 
 
@@ -74,12 +65,6 @@ def _check_vote(
     if partition.replica_id < 0:
         return ErrorCode.INVALID_REQUEST
     return None
-
-
-def _give_vote(core: QuorumCore, candidate: ReplicaKey, now_ms: int) -> None:
-    role = core.role
-    if isinstance(role, Unattached | Prospective) and role.voted_key is None:
-        transitions.become_unattached(core, role.epoch, now_ms, voted_key=candidate)
 
 
 # ---------------------------------------------------------------- asking for votes
@@ -108,7 +93,7 @@ def poll_prospective(core: QuorumCore, role: Prospective, now_ms: int) -> None:
             transitions.become_unattached(core, role.epoch, now_ms, role.leader_id, role.voted_key)
     else:
         core.wake_at(role.election_deadline_ms)
-        _ask_for_votes(core, role, now_ms)
+        _ask_for_votes(core, role, now_ms, is_pre_vote=True)
 
 
 def poll_candidate(core: QuorumCore, role: Candidate, now_ms: int) -> None:
@@ -126,11 +111,13 @@ def poll_candidate(core: QuorumCore, role: Candidate, now_ms: int) -> None:
             role.is_backing_off = True
             role.election_deadline_ms = now_ms + transitions.election_backoff_ms(core)
         else:
-            _ask_for_votes(core, role, now_ms)
+            _ask_for_votes(core, role, now_ms, is_pre_vote=False)
     core.wake_at(role.election_deadline_ms)
 
 
-def _ask_for_votes(core: QuorumCore, role: Prospective | Candidate, now_ms: int) -> None:
+def _ask_for_votes(
+    core: QuorumCore, role: Prospective | Candidate, now_ms: int, *, is_pre_vote: bool
+) -> None:
     if core.is_shutting_down:
         return
     for voter_id in role.votes.unanswered_ids:
@@ -142,28 +129,12 @@ def _ask_for_votes(core: QuorumCore, role: Prospective | Candidate, now_ms: int)
                 core.local.key,
                 voter.key,
                 core.log.end,
-                is_pre_vote=isinstance(role, Prospective),
+                is_pre_vote=is_pre_vote,
             )
             core.send_to_voter(voter, message, now_ms)
 
 
-def handle_vote_response(
-    core: QuorumCore, sent: InFlight, response: VoteResponse, now_ms: int
-) -> None:
-    """Count the vote, if this node is still the candidate that asked for it."""
-    partition = rest_of_answer(core, sent, response, now_ms)
-    role = core.role
-    if (
-        partition is not None
-        and isinstance(role, Prospective | Candidate)
-        and sent.epoch == role.epoch
-    ):
-        role.votes.record(sent.destination.id, partition.vote_granted)
-
-
-def handle_vote_unsupported(core: QuorumCore) -> None:
+def handle_vote_unsupported(role: Prospective) -> None:
     """Count the pre-votes of voters that do not know them as granted."""
-    role = core.role
-    if isinstance(role, Prospective):
-        for voter_id in role.votes.unanswered_ids:
-            role.votes.record(voter_id, True)
+    for voter_id in role.votes.unanswered_ids:
+        role.votes.record(voter_id, True)

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from spindle.disks.log_directory import LogDirectory
-from spindle.replicas.moves import Moves
+from spindle.replicas.moves.move import Moves
 from spindle.replicas.partition import Partition
 
 

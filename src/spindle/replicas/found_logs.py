@@ -25,10 +25,10 @@ def own_log(
 ) -> FoundLog | None:
     """Return the log of the right topic id; of two, the one that has more. None if there is none.
 
-    One was offline when the other took its place. The later one may have been given up again before
-    the metadata had it: so the records decide, first by their epochs, and the metadata only if both
-    end alike. Without any, return one that has lost its topic id, if it is in the recorded
-    directory. An empty one will do if none is recorded yet.
+    One was offline when the other took its place. Neither copy is known to be newest: take the one
+    with the higher last epoch, then end offset, then the one the metadata names. Without any,
+    return one that has lost its topic id, if it is in the recorded directory. An empty one will do
+    if none is recorded yet.
     """
     recorded = partition.directory(broker_id)
 

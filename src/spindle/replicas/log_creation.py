@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 _CREATED_AT_A_TIME: Final = 32
 """How many logs one job of a directory creates; other work there waits behind it."""
 
-Hosting: TypeAlias = BecomeLeader | BecomeFollower
-_Work = list[tuple[Hosting, LogDirectory]]
+HostReplica: TypeAlias = BecomeLeader | BecomeFollower
+_Work = list[tuple[HostReplica, LogDirectory]]
 """Replicas to be created in one directory."""
 
 
@@ -42,7 +42,9 @@ class LogCreation:
         self._now_ms = now_ms
 
     async def create(
-        self, missing: Sequence[Hosting], created: Callable[[Hosting, Log, LogDirectory], None]
+        self,
+        missing: Sequence[HostReplica],
+        created: Callable[[HostReplica, Log, LogDirectory], None],
     ) -> None:
         """Create the logs and call `created` for each.
 
@@ -53,8 +55,10 @@ class LogCreation:
             left = await self._create(left, created)
 
     async def _create(
-        self, missing: Sequence[Hosting], created: Callable[[Hosting, Log, LogDirectory], None]
-    ) -> list[Hosting]:
+        self,
+        missing: Sequence[HostReplica],
+        created: Callable[[HostReplica, Log, LogDirectory], None],
+    ) -> list[HostReplica]:
         """Create logs; return those whose directory failed."""
         plan: dict[int, _Work] = {}
         for instruction in missing:
@@ -63,7 +67,7 @@ class LogCreation:
                 continue
             target.log_count += 1
             plan.setdefault(id(target), []).append((instruction, target))
-        left: list[Hosting] = []
+        left: list[HostReplica] = []
         # All directories at the same time, because each has its own thread, and a few logs at a
         # time, because other work of a directory waits behind them.
         longest = max(map(len, plan.values()), default=0)

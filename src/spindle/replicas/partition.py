@@ -17,10 +17,10 @@ from spindle.common.ports import Bytes
 from spindle.common.uuids import Uuid
 from spindle.disks.executor import Callback
 from spindle.disks.log_directory import LogDirectory
+from spindle.log.append_batches import writable
 from spindle.log.log import Log
 from spindle.log.log_values import AppendInfo
-from spindle.log.placement import writable
-from spindle.log.producers.verification import NO_TERMS, TransactionTerms
+from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.records.validation import (
     AppendOrigin,
@@ -59,8 +59,8 @@ class Watcher(Protocol):
         ...
 
 
-class LastAppend(NamedTuple):
-    """The batches of the append whose watchers are being told, from offset to offset."""
+class CurrentAppend(NamedTuple):
+    """The append being announced to parked fetches: [offset, end_offset) and its bytes."""
 
     offset: int
     end_offset: int
@@ -82,7 +82,7 @@ class PendingAppend(NamedTuple):
     callback: Appended
     leader: LeaderState
     leader_epoch: int
-    terms: TransactionTerms
+    terms: TransactionContext
     rules: AppendRules | None = None
 
 
@@ -145,7 +145,7 @@ class Partition:
         )
         self._watchers: dict[Watcher, None] = {}
         self._append_watchers: dict[Watcher, None] = {}
-        self._last_append: LastAppend | None = None
+        self._last_append: CurrentAppend | None = None
         # A heap by offset; the count keeps the order of arrival among equal offsets.
         self._commit_waiters: list[tuple[int, int, Appended, AppendInfo]] = []
         self._waiter_count = 0
@@ -229,10 +229,10 @@ class Partition:
         self.leader = None
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
-        self.wake(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self.fail_waiters(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    def wake(self, error: ApiError) -> None:
-        """Fail appends and deletions that wait here, and have parked fetches look again."""
+    def fail_waiters(self, error: ApiError) -> None:
+        """Fail waiting appends and deletions with `error`, and wake parked fetches."""
         waiters, self._commit_waiters = self._commit_waiters, []
         for _, _, callback, _ in sorted(waiters, key=lambda waiter: waiter[:2]):
             callback(None, error)
@@ -253,8 +253,8 @@ class Partition:
         self._watchers.pop(watcher, None)
         self._append_watchers.pop(watcher, None)
 
-    def just_appended(self, offset: int, end_offset: int) -> Bytes | None:
-        """Return the records between the offsets if the present append wrote exactly these.
+    def current_append_bytes(self, offset: int, end_offset: int) -> Bytes | None:
+        """Return the current append's bytes if they are exactly [offset, end_offset).
 
         Its records are in memory only while its watchers are told; at any other time this is None.
         """
@@ -290,7 +290,7 @@ class Partition:
         origin: AppendOrigin,
         callback: Appended,
         expected_leader_epoch: int = -1,
-        terms: TransactionTerms = NO_TERMS,
+        terms: TransactionContext = NO_TRANSACTION,
     ) -> None:
         """Append as leader; call back on the event loop when `required_acks` is satisfied.
 
@@ -429,7 +429,7 @@ class Partition:
             waiter = (info.last_offset, self._waiter_count, callback, waiting)
             heappush(self._commit_waiters, waiter)
         if self._watchers:
-            self._last_append = LastAppend(info.first_offset, end_offset, info.records)
+            self._last_append = CurrentAppend(info.first_offset, end_offset, info.records)
         if has_grown and self._append_watchers:
             self._tell_log_moved()
         if has_moved:
@@ -441,13 +441,13 @@ class Partition:
             return
         high_watermark = self.leader.high_watermark
         if self.log.high_watermark < high_watermark:
-            self._tell_log(high_watermark)
+            self._update_log_high_watermark(high_watermark)
         if self._commit_waiters:
             self._answer_committed(self.leader)
         if self._watchers:
             self._tell_committed()
 
-    def _tell_log(self, high_watermark: int) -> None:
+    def _update_log_high_watermark(self, high_watermark: int) -> None:
         executor, update = self.directory.executor, self.log.update_high_watermark
         if self.log.has_open_transactions:
             # The log learns which transactions are over, which moves the last stable offset.
@@ -470,11 +470,11 @@ class Partition:
 
     # -- another log takes the place of this one (KIP-113)
 
-    def hold(self) -> None:
-        """Let no change of the log begin until `release`; reading goes on."""
+    def pause_changes(self) -> None:
+        """Let no change of the log begin until `resume_changes`; reading goes on."""
         self._held = []
 
-    def release(self) -> None:
+    def resume_changes(self) -> None:
         """Begin what was held back, in its order."""
         held, self._held = self._held, None
         for begin in held or ():
@@ -488,12 +488,13 @@ class Partition:
             self.directory.executor.call(callback, change, self.log)
 
     def replace_log(self, log: Log, directory: LogDirectory) -> None:
-        """Go on with an equal log in another directory. Only while changes are held back."""
+        """Go on with an equal log in another directory. Allowed only between `pause_changes` and
+        `resume_changes`."""
         assert self._held is not None, "a log is replaced while it may change"
         self.log = log
         self.directory = directory
         if self.leader is not None:
-            self._tell_log(self.leader.high_watermark)
+            self._update_log_high_watermark(self.leader.high_watermark)
 
     # -- replicas
 
@@ -580,7 +581,7 @@ class Partition:
             self._context.propose(self, proposal)
         self._answer_low_waiters()
 
-    def distrust(self, broker_id: int, trusted: Collection[Uuid]) -> None:
+    def require_new_fetch(self, broker_id: int, trusted: Collection[Uuid]) -> None:
         """Let a follower join the ISR only after it has fetched again, unless it is trusted.
 
         Its directory has been offline since, and may have come back with fewer records.
@@ -592,7 +593,7 @@ class Partition:
         if leader is None or registration is None or broker_id not in registration.replicas:
             return
         if registration.directory(broker_id) not in trusted:
-            leader.distrust(broker_id)
+            leader.require_new_fetch(broker_id)
 
     def set_min_isr(self, min_isr: int) -> None:
         """Apply the topic's `min.insync.replicas`."""

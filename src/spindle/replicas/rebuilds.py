@@ -34,11 +34,14 @@ class RebuildState(Enum):
     """The new log lacks committed records. The replica cannot be elected."""
     JOINING = "joining the ISR"
     """The new log had all committed records; the leader is to add the replica to the ISR."""
+    RESTORING = "restoring the former log"
+    """The rebuild has failed. The leader may take the former log for as long as the new one was,
+    until it gets a fetch for the former one."""
     DONE = "done"
     FAILED = "failed"
 
 
-_UNDER_WAY: Final = (RebuildState.LEAVING, RebuildState.COPYING, RebuildState.JOINING)
+_ENDS: Final = (RebuildState.DONE, RebuildState.FAILED)
 
 
 class Rebuild:
@@ -66,7 +69,7 @@ class Rebuild:
 
     @property
     def is_under_way(self) -> bool:
-        return self.state in _UNDER_WAY
+        return self.state not in _ENDS
 
     @property
     def copied_bytes(self) -> int:
@@ -100,7 +103,7 @@ class Rebuilds:
         """Note that a rebuild is done, or why it failed."""
         rebuild.state = RebuildState.FAILED if failure else RebuildState.DONE
         rebuild.failure = failure
-        ended = [each for each in self if not each.is_under_way]
+        ended = [rebuild for rebuild in self if not rebuild.is_under_way]
         for oldest in ended[: max(len(ended) - _ENDED_KEPT, 0)]:
             del self._rebuilds[oldest.partition.topic_partition]
 
@@ -115,7 +118,8 @@ class Rebuilds:
         return (
             rebuild is not None
             and rebuild.partition is partition
-            and rebuild.state in (RebuildState.LEAVING, RebuildState.COPYING)
+            and rebuild.is_under_way
+            and rebuild.state is not RebuildState.JOINING
         )
 
 
@@ -147,7 +151,7 @@ def check_may_leave(
             f"{where} is being reassigned away from broker {broker_id}: its replica is deleted "
             "when that is done"
         )
-    others = [each for each in isr if each != broker_id]
+    others = [number for number in isr if number != broker_id]
     if not others:
         raise refused(
             f"broker {broker_id} is the only member of the ISR of {where}: first bring another "

@@ -21,15 +21,15 @@ from spindle.disks.replica_placement import choose_directory, is_lost_log_needed
 from spindle.log.log import Log
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.replicas.busy_replicas import BusyReplicas
-from spindle.replicas.follower_work import begin_to_follow_all
-from spindle.replicas.following import Following, ReplicaFetching
+from spindle.replicas.follower_appends import begin_to_follow_all
 from spindle.replicas.found_logs import FoundLog, may_be_own_log, own_log
-from spindle.replicas.future_logs import FutureLogs
-from spindle.replicas.log_creation import Hosting, LogCreation
+from spindle.replicas.log_creation import HostReplica, LogCreation
 from spindle.replicas.metadata_view import MetadataView
-from spindle.replicas.moves import AssignDirectory, Moves
+from spindle.replicas.moves.future_logs import FutureLogs
+from spindle.replicas.moves.held_instructions import BusyReplicas
+from spindle.replicas.moves.move import AssignDirectory, Moves
 from spindle.replicas.partition import Partition
+from spindle.replicas.ports import FetchStart, ReplicaFetcherPort
 from spindle.replicas.rebuilds import Rebuilds
 from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
@@ -42,13 +42,13 @@ _TOPIC_DELETED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _REPLICA_MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-class Replicas:
+class ReplicaManager:
     """The hosted partitions, by topic and index.
 
     Args:
         directories: in the order of `log.dirs`; the list changes when a directory is added.
         settings_of: the settings of a topic by name, from the committed image.
-        on_misplaced: reports the directory in which a replica stands (KIP-858).
+        report_directory: reports the directory in which a replica stands (KIP-858).
         fetching: fetches for the replicas that follow.
         now_ms: the wall clock.
     """
@@ -58,8 +58,8 @@ class Replicas:
         context: ReplicationContext,
         directories: list[LogDirectory],
         settings_of: Callable[[str], TopicSettings],
-        on_misplaced: AssignDirectory,
-        fetching: ReplicaFetching,
+        report_directory: AssignDirectory,
+        fetching: ReplicaFetcherPort,
         now_ms: Callable[[], int],
         new_uuid: UuidSource,
     ) -> None:
@@ -69,7 +69,7 @@ class Replicas:
         self.decoding = context.decoding
         self._metadata: MetadataView = context.metadata
         self._settings_of = settings_of
-        self._on_misplaced = on_misplaced
+        self._on_misplaced = report_directory
         self._fetching = fetching
         self._now_ms = now_ms
         self._new_uuid = new_uuid
@@ -77,10 +77,11 @@ class Replicas:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._accepted_losses: set[TopicPartition] = set()
+        self._not_following: dict[Partition, tuple[int, str]] = {}
         self._loaded: dict[TopicPartition, list[FoundLog]] = {}
         self._unidentified: dict[TopicPartition, list[FoundLog]] = {}
         self.busy = BusyReplicas()
-        self.moves = Moves(on_misplaced, now_ms, new_uuid)
+        self.moves = Moves(report_directory, now_ms, new_uuid)
         self.rebuilds = Rebuilds()
         self._creation = LogCreation(self._choose, settings_of, now_ms)
         self.futures = FutureLogs(
@@ -88,7 +89,7 @@ class Replicas:
             self._metadata,
             self.moves,
             self._has_offline,
-            on_misplaced,
+            report_directory,
             settings_of,
             now_ms,
             new_uuid,
@@ -124,7 +125,7 @@ class Replicas:
         return partition.leader is None and registration.leader == self.broker_id
 
     def must_wait(self, topic: str, index: int) -> bool:
-        """Return True if a request has to wait for the replica, or for others that wait for it."""
+        """Return True if the request must queue until the replica is created or elected."""
         if (topic, index) in self._awaited:
             return True
         return self._metadata.is_behind and self.is_expected(topic, index)
@@ -137,10 +138,10 @@ class Replicas:
         self._awaited.setdefault((topic, index), []).append(callback)
 
     def resume_waiting(self, *, all_is_done: bool) -> None:
-        """Call back for the replicas that have followed the metadata.
+        """Run the callbacks whose replica is in its final state.
 
         Args:
-            all_is_done: every reaction is complete: call back for the others, too.
+            all_is_done: run the other callbacks, too, because every reaction is complete.
         """
         for where in list(self._awaited):
             if all_is_done or not self.is_expected(*where):
@@ -173,7 +174,7 @@ class Replicas:
             return NO_LEADER, -1
         return known.partitions[index].leader, known.partitions[index].leader_epoch
 
-    def leader_error(
+    def local_leader_error(
         self, partition: Partition, current_leader_epoch: int, *, needs_leader: bool = True
     ) -> ErrorCode:
         """Return NONE if this broker may serve the partition, else the error (KIP-320).
@@ -197,7 +198,7 @@ class Replicas:
         """Place no new replicas in the directories of these paths; earlier cordons end."""
         self._cordons = cordons
 
-    def cordons_of(self, directory: LogDirectory) -> Sequence[Cordon]:
+    def directory_cordons(self, directory: LogDirectory) -> Sequence[Cordon]:
         """Return the reasons why the directory gets no new replicas; none if it gets some."""
         return self._cordons.get(directory.path, ())
 
@@ -235,10 +236,10 @@ class Replicas:
     def _forget_directory(self, gone: LogDirectory) -> list[TopicPartition]:
         partitions = self.in_directory(gone)
         for partition in partitions:
-            self._let_go(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            self._drop_partition(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self.futures.forget(gone)
-        for where, found in list(self._unidentified.items()):
-            self._unidentified[where] = [place for place in found if place[1] is not gone]
+        for where, items in list(self._unidentified.items()):
+            self._unidentified[where] = [place for place in items if place[1] is not gone]
         return [partition.topic_partition for partition in partitions]
 
     # -- following the metadata
@@ -248,8 +249,8 @@ class Replicas:
 
         Two directories may have a log of the same name: one was offline when the other was created.
         """
-        for found in loaded:
-            self._loaded.setdefault(found.topic_partition, []).append((found, directory))
+        for log in loaded:
+            self._loaded.setdefault(log.topic_partition, []).append((log, directory))
             directory.log_count += 1
 
     def take_loaded(self) -> list[FoundLog]:
@@ -258,14 +259,14 @@ class Replicas:
         The instructions of a busy replica are still to come, so its logs stay.
         """
         idle = [where for where in self._loaded if self.busy.end_of(where) is None]
-        return [found for where in idle for found in self._loaded.pop(where)]
+        return [item for where in idle for item in self._loaded.pop(where)]
 
     def accept_losses(self, lost: Iterable[TopicPartition]) -> None:
         """Allow these replicas, and no others, to be created empty if their only log was lost."""
         self._accepted_losses = set(lost)
 
     async def apply(self, instructions: Sequence[Instruction]) -> None:
-        """Do what a metadata delta asks of this broker, deletions first; not of `busy` replicas."""
+        """Apply a metadata delta: deletions first, moving replicas later."""
         instructions = self.busy.hold_back(instructions)
         await self._delete([i for i in instructions if isinstance(i, DeleteReplica)])
         rest = [i for i in instructions if not isinstance(i, DeleteReplica)]
@@ -291,7 +292,9 @@ class Replicas:
             partition = self._partitions.get(instruction.topic_partition)
             if partition is not None and partition.topic_id == instruction.topic_id:
                 is_topic_deleted = instruction.is_topic_deleted
-                self._let_go(partition, _TOPIC_DELETED if is_topic_deleted else _REPLICA_MOVED)
+                self._drop_partition(
+                    partition, _TOPIC_DELETED if is_topic_deleted else _REPLICA_MOVED
+                )
                 doomed.setdefault(id(partition.directory), []).append(partition)
         for partitions in doomed.values():
             directory = partitions[0].directory
@@ -304,7 +307,7 @@ class Replicas:
             except LogDirectoryFailed as failure:
                 log.warning("%d replicas were not deleted: %s", len(logs), failure)
 
-    def _let_go(self, partition: Partition, code: ErrorCode) -> None:
+    def _drop_partition(self, partition: Partition, code: ErrorCode) -> None:
         del self._partitions[partition.topic_partition]
         partition.is_deleted = True
         if partition.leader is not None:
@@ -312,17 +315,17 @@ class Replicas:
         partition.leader = None
         self.moves.cancel(partition)
         self._fetching.stop([partition])
-        partition.wake(ApiError(code))
+        partition.fail_waiters(ApiError(code))
 
-    async def _host(self, instructions: Sequence[Hosting]) -> None:
+    async def _host(self, instructions: Sequence[HostReplica]) -> None:
         """Find on disk or create the logs of replicas that are new here."""
-        missing: list[Hosting] = []
+        missing: list[HostReplica] = []
         for instruction in instructions:
             where = instruction.topic_partition
             if await self._host_found(instruction):
                 continue
             is_whole = self.futures.has_whole(where, instruction.topic_id)
-            if not is_whole and self._must_stay_away(instruction):
+            if not is_whole and self._is_unsafe_to_recreate(instruction):
                 continue
             if self.futures.of(where, instruction.topic_id):
                 promoted = await self.futures.promote(instruction)
@@ -344,36 +347,36 @@ class Replicas:
             self._add(instruction, *restored)
         await self._creation.create(missing, self._add)
 
-    async def _host_found(self, instruction: Hosting) -> bool:
+    async def _host_found(self, instruction: HostReplica) -> bool:
         """Host the replica's log if the start found it, and put the others of its name aside.
 
         Returns:
             False if the log is still to be looked for, or created.
         """
         where = instruction.topic_partition
-        found = self._loaded.pop(where, []) + self._unidentified.pop(where, [])
-        own = own_log(found, instruction.topic_id, instruction.partition, self.broker_id)
-        if own is None and may_be_own_log(found, instruction.partition, self.broker_id):
-            self._unidentified[where] = found
+        result = self._loaded.pop(where, []) + self._unidentified.pop(where, [])
+        own = own_log(result, instruction.topic_id, instruction.partition, self.broker_id)
+        if own is None and may_be_own_log(result, instruction.partition, self.broker_id):
+            self._unidentified[where] = result
             log.error(
                 "%s stays offline: its log may be %s, whose topic id is lost. If it is, write the "
                 "topic id %s into partition.metadata there; else move that directory away. Then "
                 "restart the broker",
                 where,
-                " or ".join(its_log.path for its_log, _ in found if its_log.topic_id is None),
+                " or ".join(its_log.path for its_log, _ in result if its_log.topic_id is None),
                 uuid_text(instruction.topic_id),
             )
             return True
-        for place in found:
+        for place in result:
             if place is not own:
                 place[1].log_count -= 1
-                await self._put_aside(*place)
+                await self._rename_stale_log(*place)
         if own is not None and await self._is_identified(instruction, *own):
             self._add(instruction, *own)
         return own is not None
 
     async def _is_identified(
-        self, instruction: Hosting, its_log: Log, directory: LogDirectory
+        self, instruction: HostReplica, its_log: Log, directory: LogDirectory
     ) -> bool:
         """Write the topic id of a log that has lost it; return False if the disk fails."""
         if its_log.topic_id is not None:
@@ -390,8 +393,8 @@ class Replicas:
             return False
         return True
 
-    def _must_stay_away(self, instruction: Hosting) -> bool:
-        """Return whether the replica's lost log must not be created anew; say what can be done."""
+    def _is_unsafe_to_recreate(self, instruction: HostReplica) -> bool:
+        """Return True (and log a hint) if an empty log would lose committed records."""
         where, partition = instruction.topic_partition, instruction.partition
         if self._has_offline() or not is_lost_log_needed(
             partition, self.broker_id, self.directories
@@ -415,7 +418,7 @@ class Replicas:
         )
         return True
 
-    def _add(self, instruction: Hosting, its_log: Log, directory: LogDirectory) -> None:
+    def _add(self, instruction: HostReplica, its_log: Log, directory: LogDirectory) -> None:
         where = instruction.topic_partition
         settings = self._settings_of(where.topic)
         its_log.config = settings.log_config
@@ -436,7 +439,7 @@ class Replicas:
             self._cordons,
         )
 
-    async def _put_aside(self, stale: Log, directory: LogDirectory) -> None:
+    async def _rename_stale_log(self, stale: Log, directory: LogDirectory) -> None:
         """Rename a log that is not assigned here to `-stray`; its data stays (KIP-516)."""
         log.warning(
             "%s in %s, of topic id %s, is not assigned there: renamed to -stray",
@@ -453,7 +456,7 @@ class Replicas:
         """Put aside the logs on disk that the first `apply` did not take."""
         for stale, directory in self.take_loaded():
             directory.log_count -= 1
-            await self._put_aside(stale, directory)
+            await self._rename_stale_log(stale, directory)
 
     async def _start_epochs(self, leaders: Sequence[tuple[Partition, BecomeLeader]]) -> None:
         """Begin new leader epochs at the log ends (KIP-101), one hop per directory."""
@@ -488,7 +491,9 @@ class Replicas:
         if was_leader:
             self._tell(partition, False)
 
-    async def _begin_to_follow(self, partitions: Sequence[Partition]) -> None:
+    async def _begin_to_follow(
+        self, partitions: Sequence[Partition], *, is_same_epoch: bool = False
+    ) -> None:
         """Fetch from the leaders from where the logs stand, one hop per directory."""
         plan: dict[int, list[Partition]] = {}
         for partition in partitions:
@@ -512,10 +517,32 @@ class Replicas:
             followed = []
             for partition, result in zip(work, results, strict=True):
                 if isinstance(result, Exception):
-                    log.error("cannot follow with %s: %r", partition.topic_partition, result)
+                    self._could_not_follow(partition, result)
                 else:
-                    followed.append(Following(partition, result))
+                    self._not_following.pop(partition, None)
+                    followed.append(FetchStart(partition, result, is_same_epoch))
             self._fetching.follow(followed)
+
+    def _could_not_follow(self, partition: Partition, error: Exception) -> None:
+        attempt = (partition.leader_epoch, repr(error))
+        if self._not_following.get(partition) != attempt:
+            log.error("cannot follow with %s: %r", partition.topic_partition, error)
+        self._not_following[partition] = attempt
+
+    async def follow_again(self) -> None:
+        """Try again with the replicas that could not begin to follow in their leader epoch.
+
+        To be called while no reaction to metadata is under way. Busy replicas wait.
+        """
+        idle = []
+        for partition, (epoch, _) in list(self._not_following.items()):
+            where = partition.topic_partition
+            is_hosted = self._partitions.get(where) is partition
+            if not is_hosted or partition.leader_epoch != epoch or partition.leader is not None:
+                del self._not_following[partition]
+            elif self.busy.end_of(where) is None:
+                idle.append(partition)
+        await self._begin_to_follow(idle)
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         if self.rebuilds.hides(partition):
@@ -601,7 +628,7 @@ class Replicas:
     async def while_held(self, partition: Partition, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work` while nothing changes the replica's log; then go on with the log it has."""
         follows = partition.leader is None and partition.leader_id != NO_LEADER
-        partition.hold()
+        partition.pause_changes()
         self._fetching.stop([partition])
         failure: Exception | None = None
         try:
@@ -610,9 +637,9 @@ class Replicas:
             failure = error
         # Not after a cancellation: what the stopping broker appended to a log that was set aside
         # would be lost.
-        partition.release()
+        partition.resume_changes()
         if follows and not partition.is_deleted:
-            await self._begin_to_follow([partition])
+            await self._begin_to_follow([partition], is_same_epoch=True)
         if failure is not None:
             raise failure
 
@@ -655,10 +682,12 @@ class Replicas:
         partitions = self.in_directory(directory)
         if not partitions:
             return
-        names = ", ".join(str(each.topic_partition) for each in partitions[:_NAMED_PARTITIONS])
+        names = ", ".join(
+            str(partition.topic_partition) for partition in partitions[:_NAMED_PARTITIONS]
+        )
         more = ", ..." if len(partitions) > _NAMED_PARTITIONS else ""
         count, path = len(partitions), directory.path
         log.warning("%d replicas in %s are offline: %s%s", count, path, names, more)
         self._fetching.stop(partitions)
         for partition in partitions:
-            partition.wake(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+            partition.fail_waiters(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))

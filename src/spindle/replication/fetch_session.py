@@ -50,8 +50,7 @@ class FetchedPartition:
         is_progress_new: a follower has named the partition, and the fetch offset in that request
             has not been counted as its progress yet. The leader may hear of the partition only
             after the request.
-        is_checked: the fetcher may read the partition, and since that was found out only the
-            offsets of the log may have changed.
+        is_checked: permission and leadership were verified; only offsets may have changed since.
         high_watermark, log_start_offset: as the fetcher was last told; -1 before.
     """
 
@@ -120,7 +119,7 @@ class FetchedPartition:
 
     def log_moved(self) -> None:
         """Hear that the log has grown or begins later; only followers hear it."""
-        self.session.touch(self, must_wake=True)
+        self.session.mark_changed(self, must_wake=True)
 
     def committed(self) -> None:
         """Hear that the high watermark moved.
@@ -129,12 +128,12 @@ class FetchedPartition:
         unless consumers read from followers.
         """
         session = self.session
-        session.touch(self, must_wake=not session.is_replica or session.serves_consumers)
+        session.mark_changed(self, must_wake=not session.is_replica or session.serves_consumers)
 
     def changed(self) -> None:
         """Hear of another leadership, or that the partition cannot be served any more."""
         self.is_checked = False
-        self.session.touch(self, must_wake=True)
+        self.session.mark_changed(self, must_wake=True)
 
 
 class FetchSession:
@@ -197,7 +196,7 @@ class FetchSession:
                 known.update(wanted)
             self.dirty[key] = known
 
-    def touch(self, partition: FetchedPartition, *, must_wake: bool) -> None:
+    def mark_changed(self, partition: FetchedPartition, *, must_wake: bool) -> None:
         """Have the partition looked at; with `must_wake` at once."""
         self.dirty[partition.key] = partition
         if must_wake and self.on_dirty is not None:
@@ -208,7 +207,7 @@ class FetchSession:
         taken, self.dirty = self.dirty, {}
         return taken.values()
 
-    def look_at_all(self, now_ms: int) -> None:
+    def mark_all_changed(self, now_ms: int) -> None:
         """Have every partition looked at; those that are dirty already keep their turn."""
         self.full_look_ms = now_ms
         self.dirty.update(self.partitions)
@@ -324,7 +323,7 @@ class FetchSessionCache:
             return self._open_full(_NO_PARTITIONS, uses_topic_ids, now_ms, is_replica)
         session.last_used_ms = now_ms
         if now_ms - session.full_look_ms >= FULL_LOOK_MS:
-            session.look_at_all(now_ms)
+            session.mark_all_changed(now_ms)
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         # The most recently used session stands last, so that the first is evicted.
         self.sessions[session.session_id] = self.sessions.pop(session.session_id)
@@ -336,8 +335,8 @@ class FetchSessionCache:
             self._partition_count -= len(session.partitions)
         session.close()
 
-    def renew_replicas(self) -> None:
-        """Have followers begin new sessions, in which each names all its offsets again.
+    def close_replica_sessions(self) -> None:
+        """Close followers' sessions so that they send full fetches with all offsets.
 
         A follower with everything names no partition in its session, and so does not tell what its
         log holds after its directory was away. A fetch that waits is served as ever.

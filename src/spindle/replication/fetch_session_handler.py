@@ -63,8 +63,9 @@ class FetchSessionHandler:
         if key in self._known:
             self._forgotten[key] = None
 
-    def lose(self, key: TopicIdPartition) -> None:
-        """Note that an answer about the partition was dropped; a session tells nothing twice.
+    def mark_response_dropped(self, key: TopicIdPartition) -> None:
+        """Ask for the partition again: its response was discarded, and incremental sessions do not
+        resend.
 
         If the partition is wanted again, begin a new session. In the old one the leader would wait
         for the next change of the high watermark before it tells the present one.

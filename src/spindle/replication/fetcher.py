@@ -162,11 +162,17 @@ class Fetcher:
 
     # -- what is followed
 
-    def add(self, partition: FollowedPartition) -> None:
-        """Begin to fetch the partition, in place of an earlier epoch of it."""
+    def add(self, partition: FollowedPartition, *, is_same_epoch: bool = False) -> None:
+        """Begin to fetch the partition, in place of an earlier epoch of it.
+
+        With `is_same_epoch` it was fetched before in this epoch: its leader would keep silent about
+        offsets that have not changed, and its lag would stay unknown.
+        """
         self.remove(partition.key)
+        if is_same_epoch:
+            self._session.mark_response_dropped(partition.key)
         self._partitions[partition.key] = partition
-        self._fetch_on(partition)
+        self._resume_from(partition)
 
     def remove(self, key: TopicIdPartition) -> None:
         """Stop fetching the partition; drop answers and outcomes that come later."""
@@ -182,7 +188,7 @@ class Fetcher:
         if is_throttled:
             self._throttled[key] = partition
         elif self._throttled.pop(key, None) is not None:
-            self._fetch_on(partition)
+            self._resume_from(partition)
 
     def _drop(self, key: TopicIdPartition) -> None:
         self._session.forget(key)
@@ -203,7 +209,7 @@ class Fetcher:
         """
         for partition in list(self._delayed.values()):
             if partition.delayed_until_ms is None or partition.delayed_until_ms <= now_ms:
-                self._fetch_on(partition)
+                self._resume_from(partition)
         for partition in self._throttled.values():
             self._apply_quota(partition, is_quota_exceeded)
         if not self._session:
@@ -249,9 +255,9 @@ class Fetcher:
             partition.is_asked = False
             self._session.forget(partition.key)
         elif not partition.is_asked:
-            self._fetch_on(partition)
+            self._resume_from(partition)
 
-    def _fetch_on(self, partition: FollowedPartition) -> None:
+    def _resume_from(self, partition: FollowedPartition) -> None:
         """Fetch from where the log stands now."""
         partition.delayed_until_ms = None
         partition.has_work = partition.is_asked = False
@@ -299,7 +305,7 @@ class Fetcher:
                 partition = self._partitions.get(key)
                 if partition is None or not partition.is_asked:
                     # It was added, moved or delayed since the request was made.
-                    self._session.lose(key)
+                    self._session.mark_response_dropped(key)
                     continue
                 work = self._decide(partition, data, now_ms)
                 if work is not None:
@@ -328,7 +334,9 @@ class Fetcher:
             return TruncateToEpoch(diverging.epoch, diverging.end_offset)
         records = data.records if data.records is not None else b""
         if position.gap is not None:
-            self._session.lose(partition.key)  # the leader does not send its offsets twice
+            self._session.mark_response_dropped(
+                partition.key
+            )  # the leader does not send its offsets twice
             return _compare_gap(position.gap, records)
         partition.lag = max(data.high_watermark - position.end_offset, 0)
         is_news = (
@@ -361,15 +369,18 @@ class Fetcher:
             partition.lag = max(work.high_watermark - position.end_offset, 0)
         else:
             partition.lag = _UNKNOWN_LAG
+            self._session.mark_response_dropped(
+                partition.key
+            )  # the leader has named its offsets for another log
         if position == before:
             # The log has not changed, so the same request would get the same answer at once.
             self._delay(partition, now_ms)
             return
         partition.delay_ms = 0
         if position == before._replace(high_watermark=position.high_watermark):
-            self._go_on(partition)
+            self._keep_position(partition)
         else:
-            self._fetch_on(partition)
+            self._resume_from(partition)
 
     def on_refused(self, step: Step, now_ms: int) -> None:
         """Ask again after a pause: what the leader sent cannot be used."""
@@ -381,8 +392,8 @@ class Fetcher:
         if self.follows(step.partition):
             self._fail(step.partition, reason)
 
-    def _go_on(self, partition: FollowedPartition) -> None:
-        """Keep the position that the leader's session knows: it is still right."""
+    def _keep_position(self, partition: FollowedPartition) -> None:
+        """Keep the fetch position; the leader's session already has it."""
         partition.has_work = False
         partition.is_asked = True
 

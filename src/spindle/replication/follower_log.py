@@ -62,7 +62,7 @@ class TruncateToEpoch(NamedTuple):
 
 
 class TruncateTo(NamedTuple):
-    """Truncate to the leader's log end, which is below the one here."""
+    """The leader's log is shorter: truncate to its end."""
 
     offset: int
 

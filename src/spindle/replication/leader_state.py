@@ -310,7 +310,7 @@ class LeaderState:
             return False
         return self._eligibility.is_eligible(follower.replica_id, epoch)
 
-    def distrust(self, replica_id: int) -> None:
+    def require_new_fetch(self, replica_id: int) -> None:
         """Let a follower join only after its next fetch: its log may have lost records."""
         follower = self._followers.get(replica_id)
         if follower is not None:
@@ -357,7 +357,8 @@ class LeaderState:
         """Make the pending proposal: members in ascending order, as Kafka's leaders send it."""
         isr = tuple(sorted(members))
         epochs = tuple(self._broker_epoch(replica) for replica in isr)
-        # A leader that came from an unclean election has its log in order as soon as it leads.
+        # LeaderRecoveryState.RECOVERED: an unclean leader has nothing to recover after its
+        # election.
         recovered = 0
         self.pending = IsrProposal(isr, epochs, self.leader_epoch, self.partition_epoch, recovered)
         self._set_isr(self.isr)

@@ -9,8 +9,8 @@ from spindle.authorization.denials import Denials
 from spindle.authorization.standard import StandardAuthorizer
 from spindle.config.authorizer import authorizer_settings
 from spindle.config.node_config import NodeConfig
-from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
+from spindle.publication.publishers import MetadataPublisher
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def make_authorizer(config: NodeConfig, steady_ms: Callable[[], int]) -> Authori
     )
 
 
-class AclFollower(ImageConsumer):
+class AclFollower(MetadataPublisher):
     """Gives each change of the ACLs to the authorizer.
 
     Args:

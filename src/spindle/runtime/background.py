@@ -68,7 +68,7 @@ async def _repeat(
         try:
             await turn()
         except Exception as error:  # noqa: BLE001 - reported, and the next turn may succeed
-            tell(name, error)
+            log_failure(name, error)
             if on_failure is not None:
                 on_failure()
             await asyncio.sleep(pause_s)
@@ -78,10 +78,10 @@ def _report(task: "asyncio.Task[None]") -> None:
     if not task.cancelled():
         error = task.exception()
         if error is not None:
-            tell(task.get_name(), error)
+            log_failure(task.get_name(), error)
 
 
-def tell(name: str, error: BaseException) -> None:
+def log_failure(name: str, error: BaseException) -> None:
     """Hand an exception that nobody expects to the event loop's exception handler."""
     loop = asyncio.get_running_loop()
     loop.call_exception_handler({"message": f"{name}: unexpected failure", "exception": error})

@@ -41,12 +41,12 @@ def directory_lines(
         if path in identities.offline:
             continue
         line = f"log directory {path}, id {uuid_text(directory_id)}"
-        found = broker.replicas.directory_at(path) if broker is not None else None
-        if broker is not None and found is not None:
-            partitions = broker.replicas.in_directory(found)
+        directory = broker.replicas.directory_at(path) if broker is not None else None
+        if broker is not None and directory is not None:
+            partitions = broker.replicas.in_directory(directory)
             size_bytes = sum(partition.log.size_bytes for partition in partitions)
             line += f": {len(partitions)} partitions, {size_text(size_bytes)}"
-            if broker.replicas.is_cordoned(found):
+            if broker.replicas.is_cordoned(directory):
                 line += ", cordoned"
         if path == metadata_log_dir:
             line += ", holds the metadata log"

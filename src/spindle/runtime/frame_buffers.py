@@ -12,7 +12,7 @@ from typing import Final
 
 _STEP_BYTES: Final = 64 * 1024
 """Sizes of buffers are multiples of it, so that frames of nearly the same size share them."""
-_MOST_TRIES: Final = 8
+_MAX_TRIES: Final = 8
 """Buffers that are looked at for one frame."""
 
 
@@ -40,7 +40,7 @@ class FrameBuffers:
         if not _STEP_BYTES <= size_bytes <= self._max_bytes // 4:
             return memoryview(bytearray(size_bytes))
         buffers = self._buffers
-        for _ in range(min(len(buffers), _MOST_TRIES)):
+        for _ in range(min(len(buffers), _MAX_TRIES)):
             buffer = buffers.popleft()
             is_found = size_bytes <= len(buffer) <= 2 * size_bytes and not _has_views(buffer)
             view = memoryview(buffer) if is_found else None

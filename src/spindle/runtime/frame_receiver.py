@@ -20,7 +20,7 @@ _NO_BYTES: Final = bytearray()
 _NO_VIEW: Final = memoryview(_NO_BYTES)
 _free_buffers: Final[list[bytearray]] = []
 """Small buffers that no connection uses now; they belong to the event loop of the process."""
-_MOST_FREE_BUFFERS: Final = 64
+_MAX_FREE_BUFFERS: Final = 64
 _large_buffers: Final = FrameBuffers(16 * 1024 * 1024)
 """Memory of large frames, for all connections of the process."""
 
@@ -170,6 +170,6 @@ class FrameReceiver:
     def _drop_small(self) -> None:
         """Let another connection have the buffer while nothing is in it."""
         if self._small is not _NO_BYTES:
-            if len(_free_buffers) < _MOST_FREE_BUFFERS:
+            if len(_free_buffers) < _MAX_FREE_BUFFERS:
                 _free_buffers.append(self._small)
             self._small, self._small_view = _NO_BYTES, _NO_VIEW

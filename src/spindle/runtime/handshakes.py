@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final, Protocol
 
 _LIMIT_S: Final = 30.0
-_MOST: Final = 1000
+_MAX_ENTRIES: Final = 1000
 
 
 class PeerRefused(Exception):
@@ -19,7 +19,7 @@ class PeerRefused(Exception):
 class Handshake(Protocol):
     """A connection in its handshake."""
 
-    def shake_hands(self) -> None:
+    def step(self) -> None:
         """Go on with the handshake."""
         ...
 
@@ -37,7 +37,7 @@ class Handshakes:
             to connect needs a fraction of a second.
     """
 
-    def __init__(self, limit_s: float = _LIMIT_S, most: int = _MOST) -> None:
+    def __init__(self, limit_s: float = _LIMIT_S, most: int = _MAX_ENTRIES) -> None:
         self._limit_s = limit_s
         self._most = most
         self._loop = asyncio.get_running_loop()
@@ -71,7 +71,7 @@ class Handshakes:
     def _next(self) -> None:
         # It stays in the queue until it is done, so that none is scheduled besides.
         try:
-            self._waiting[0].shake_hands()
+            self._waiting[0].step()
         finally:
             self._waiting.popleft()
             if self._waiting:

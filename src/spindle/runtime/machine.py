@@ -1,6 +1,6 @@
 """The machine that a node runs on: clocks, randomness, disks, ports.
 
-A node gets one of these and nothing else of the outside but its event loop, so that a simulation
+Besides the event loop, this is a node's only access to the outside world, so that a simulation
 runs the very same node on disks, clocks and a network of its own.
 """
 
@@ -20,7 +20,7 @@ from spindle.disks.executor import DirectoryExecutor
 from spindle.runtime.disks.device_healths import DeviceHealths
 from spindle.runtime.disks.directory_lock import DirectoryLock
 from spindle.runtime.disks.directory_thread import DirectoryThread
-from spindle.runtime.disks.measured_files import MeasuredFileSystem
+from spindle.runtime.disks.instrumented_files import InstrumentedFileSystem
 from spindle.runtime.disks.open_files import open_files_limit
 
 _BACKLOG: Final = 512
@@ -84,7 +84,7 @@ class Machine(Protocol):
         """Return a bound socket for `create_server`, which queues connections until then.
 
         Raises:
-            ConfigError: the address of the listener `name` cannot be had.
+            ConfigError: the listener cannot bind its address.
         """
         ...
 
@@ -92,7 +92,7 @@ class Machine(Protocol):
 class _HeldDirectory(DirectoryLock):
     """The lock of a directory, whose files must stay on one file system while it is held."""
 
-    def __init__(self, path: str, files: MeasuredFileSystem) -> None:
+    def __init__(self, path: str, files: InstrumentedFileSystem) -> None:
         super().__init__(path)
         self._directory, self._files = path, files
         try:
@@ -112,7 +112,7 @@ class LocalMachine:
     def __init__(self) -> None:
         self.random = Random(secrets.randbits(64))
         self._offset_ns = time.time_ns() - time.monotonic_ns()
-        self._files = MeasuredFileSystem()
+        self._files = InstrumentedFileSystem()
         self._device_healths = DeviceHealths()
 
     def wall_clock_ms(self) -> int:
@@ -125,7 +125,7 @@ class LocalMachine:
         return uuid_from_random(secrets.token_bytes)
 
     def file_system(self, directories: Sequence[str]) -> FileSystem:
-        self._files = MeasuredFileSystem(directories)
+        self._files = InstrumentedFileSystem(directories)
         return self._files
 
     def open_directory(
@@ -147,10 +147,10 @@ class LocalMachine:
     async def listen(self, name: str, host: str, port: int) -> socket.socket:
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(
+            result = await loop.getaddrinfo(
                 host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
-            family, kind, protocol, _, address = min(found, key=lambda f: f[0] != socket.AF_INET)
+            family, kind, protocol, _, address = min(result, key=lambda f: f[0] != socket.AF_INET)
             bound = socket.socket(family, kind, protocol)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)

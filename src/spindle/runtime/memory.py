@@ -13,7 +13,7 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
-_LARGEST_KEPT_BYTES: Final = 16 * 1024 * 1024
+_MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 _ARENAS: Final = 2
 
@@ -25,7 +25,7 @@ def keep_large_buffers() -> bool:
     except (OSError, AttributeError):
         return False
     settings = (
-        (_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES),
+        (_M_MMAP_THRESHOLD, _MAX_KEPT_BYTES),
         (_M_TRIM_THRESHOLD, _KEPT_BYTES),
         (_M_ARENA_MAX, _ARENAS),
     )

@@ -15,30 +15,31 @@ from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.identity import DirectoryIdentities, identify_directories
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs
-from spindle.publication.image_publisher import ActiveBrokersWatch, ImagePublisher
+from spindle.publication.publishers import ActiveBrokersWatch, ImagePublisher
 from spindle.runtime.acl_follower import AclFollower, make_authorizer
+from spindle.runtime.background import end
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.directory_changes import DirectoryPorts
 from spindle.runtime.broker.environment import BrokerEnvironment
 from spindle.runtime.controller.controller_server import ControllerServer
-from spindle.runtime.disks.changed_directories import changed_log_dirs
 from spindle.runtime.disks.directory_logs import previous_broker_epoch
+from spindle.runtime.disks.log_dirs_overrides import changed_log_dirs
 from spindle.runtime.disks.open_directories import OpenDirectories
 from spindle.runtime.disks.open_files import OpenFiles, scarcity, share_out
 from spindle.runtime.machine import LocalMachine, Machine
 from spindle.runtime.metrics.access import METRICS_KEYS, metrics_access
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
-from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.network.key_sets import KeySets
+from spindle.runtime.metrics.sources import NodeParts
+from spindle.runtime.network.jwks_cache import KeySets
 from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.sasl_rules import sasl_rules
 from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.socket_buffers import SocketBuffers
-from spindle.runtime.network.strangers import Strangers
 from spindle.runtime.network.tls_listeners import TlsListeners
+from spindle.runtime.network.unauthenticated import UnauthenticatedConnections
 from spindle.runtime.peers.connections import PeerConnections
 from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
@@ -59,7 +60,7 @@ class Node:
     """The parts of one process. Made and used on its event loop.
 
     Attributes:
-        before_leaving: awaited, for a limited time, when the broker has stopped and the quorum
+        before_quorum_stop: awaited, for a limited time, when the broker has stopped and the quorum
             still has the node: other brokers may need the quorum for their own stop.
     """
 
@@ -82,13 +83,13 @@ class Node:
         self._stopped = asyncio.Event()
         self._fatal: str | None = None
         self._is_serving = False
-        self.before_leaving: Callable[[], Awaitable[None]] | None = None
+        self.before_quorum_stop: Callable[[], Awaitable[None]] | None = None
         self.metrics_server: MetricsServer | None = None
         self.publisher = ImagePublisher()
         self.tls: TlsListeners | None = None
         self._authorizer = make_authorizer(config, self._machine.steady_clock_ms)
         self._key_sets = KeySets(self._machine.random.random)
-        self._strangers = Strangers(steady_ms=self._machine.steady_clock_ms)
+        self._strangers = UnauthenticatedConnections(steady_ms=self._machine.steady_clock_ms)
         self._counts = MetadataCounts()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
@@ -153,7 +154,7 @@ class Node:
             acls.is_loaded,
         )
         if self.broker is not None:
-            await self._unless_fatal(asyncio.ensure_future(self.broker.start()))
+            await self._unless_fatal(asyncio.create_task(self.broker.start()))
         self.tls.start()
         self._is_serving = True
         self._log_banner(identities, controller_listeners)
@@ -238,7 +239,7 @@ class Node:
             host,
             port,
             metrics.pages,
-            self.why_not_ready,
+            self.unready_reason,
             access=access,
             tls=tls.loaded.key.context if tls else None,
         )
@@ -347,16 +348,19 @@ class Node:
     def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:
         return reachable(self._config.advertised_controller_listeners, bound)
 
-    async def _unless_fatal(self, task: "asyncio.Future[None]") -> None:
+    async def _unless_fatal(self, task: "asyncio.Task[None]") -> None:
         """Wait for the work, or for a fault that makes it useless."""
-        stopped = asyncio.ensure_future(self._stopped.wait())
-        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
+        stopped = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # Nothing may go on after the node has stopped.
+            await end(task, stopped)
+            raise
+        await end(stopped)
         if task.done():
             task.result()
-        else:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end(task)
 
     def _check_started(self, limit_s: float) -> None:
         """Stop the node if it has not become ready within the limit."""
@@ -388,7 +392,7 @@ class Node:
         """True if a stop was requested, or a fault requires one."""
         return self._stopped.is_set()
 
-    def why_not_ready(self) -> str | None:
+    def unready_reason(self) -> str | None:
         """Return None while clients can be served, else a short reason."""
         if self._fatal is not None:
             return self._fatal
@@ -427,8 +431,8 @@ class Node:
             is_faulty = self._fatal is not None
             limit_s = _FAREWELL_S if is_faulty else _SHUTDOWN_S
             await self._bounded(self.broker.stop(limit_s, must_leave_at_once=is_faulty))
-        if self.before_leaving is not None:
-            await self._bounded(self.before_leaving())
+        if self.before_quorum_stop is not None:
+            await self._bounded(self.before_quorum_stop())
         # Close the listeners last: the next leader asks this node for its vote.
         if self.quorum is not None:
             await self._bounded(self.quorum.stop(_QUORUM_STOP_S))

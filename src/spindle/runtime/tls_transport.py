@@ -22,7 +22,7 @@ _RECORD_BYTES: Final = 16 * 1024
 """The largest record of TLS. Smaller pieces are joined up to this size."""
 _CHUNK_BYTES: Final = 64 * 1024
 """Encrypted in one step; the memory that OpenSSL keeps for a connection grows with it."""
-_MOST_ENCRYPTED_BYTES: Final = 256 * 1024
+_MAX_ENCRYPTED_BYTES: Final = 256 * 1024
 """Of one connection, that wait for the socket. The rest waits as it is."""
 _of_thread: Final = threading.local()
 
@@ -80,7 +80,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         )
         self._backlog: deque[Bytes] = deque()
         self._backlog_bytes = 0
-        self._most_backlog_bytes = _MOST_ENCRYPTED_BYTES
+        self._most_backlog_bytes = _MAX_ENCRYPTED_BYTES
         self._failure: Exception | None = None
         self._is_secured = False
         self._is_closing = False
@@ -95,7 +95,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports behave like asyncio's but are no subclass.
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=_MOST_ENCRYPTED_BYTES)
+        self._transport.set_write_buffer_limits(high=_MAX_ENCRYPTED_BYTES)
         self._inner.connection_made(cast(asyncio.BaseTransport, self))
         if not self._is_closing:
             self._handshakes.begin(self)
@@ -149,7 +149,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     # -- the handshake
 
-    def shake_hands(self) -> None:
+    def step(self) -> None:
         """Go on with the handshake, as far as the bytes of the peer allow."""
         transport = self._transport
         if transport is None or self._is_closing:

@@ -130,7 +130,8 @@ def _alternative_names(fields: list[_Element]) -> frozenset[bytes]:
 
 def _name(subject: _Element) -> str:
     relative = [
-        "+".join(map(_attribute, _elements(each.content))) for each in _elements(subject.content)
+        "+".join(map(_attribute, _elements(element.content)))
+        for element in _elements(subject.content)
     ]
     return ",".join(reversed(relative))
 

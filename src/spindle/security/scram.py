@@ -53,7 +53,7 @@ class ScramMechanism(IntEnum):
         return hashlib.new(self.hash_name).digest_size
 
 
-SCRAM_MECHANISMS: Final = {each.text: each for each in ScramMechanism}
+SCRAM_MECHANISMS: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
 
 
 class ScramError(Exception):

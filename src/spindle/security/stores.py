@@ -11,8 +11,8 @@ import socket
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
+from spindle.security.bounded_read import read_small_file
 from spindle.security.secret import Secret
-from spindle.security.small_files import read_small_file
 from spindle.security.tls_settings import PEM, StoreSettings
 
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
@@ -50,10 +50,10 @@ class StoreStamp(NamedTuple):
 def store_stamp(path: str | None) -> StoreStamp:
     """Look at the file of a store without reading it; None is a store without a file."""
     try:
-        found = os.stat(path or "")
+        result = os.stat(path or "")
     except OSError:
         return StoreStamp(0, 0, 0, 0)
-    return StoreStamp(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return StoreStamp(result.st_ino, result.st_size, result.st_mtime_ns, result.st_ctime_ns)
 
 
 def trusted_certificates(store: StoreSettings) -> str:
@@ -101,7 +101,7 @@ def _name(store: StoreSettings) -> str:
 
 
 def _contents(store: StoreSettings) -> bytes:
-    """Return the bytes of a store, whose type is known to be the one that was named."""
+    """Read a store and check its declared type."""
     assert store.location is not None
     try:
         data = read_small_file(store.location)
@@ -177,5 +177,5 @@ def _from_pkcs12(store: StoreSettings, data: bytes) -> tuple[bytes, bytes]:
     if read.key is not None:
         key = read.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     own = [read.cert] if read.cert is not None else []
-    certificates = [each.certificate for each in (*own, *read.additional_certs)]
-    return key, b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
+    certificates = [certificate.certificate for certificate in (*own, *read.additional_certs)]
+    return key, b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)

@@ -109,7 +109,7 @@ def server_tls_settings(properties: Mapping[str, str]) -> ServerTlsSettings:
     try:
         client_auth = ClientAuth(text)
     except ValueError:
-        known = ", ".join(each.value for each in ClientAuth)
+        known = ", ".join(choice.value for choice in ClientAuth)
         raise ConfigError(f"ssl.client.auth is {text!r}, want one of {known}") from None
     if client_auth is not ClientAuth.NONE and settings.trust is None:
         raise ConfigError(
@@ -232,7 +232,7 @@ def _versions(properties: Mapping[str, str]) -> tuple[str, ...]:
         if name not in _VERSIONS and name != "TLS":
             raise ConfigError(f"{source} has {name!r}, want {' or '.join(_VERSIONS)}")
     usable = _VERSIONS[:1] if newest == _VERSIONS[0] else _VERSIONS
-    versions = tuple(each for each in usable if each in enabled)
+    versions = tuple(version for version in usable if version in enabled)
     if not versions:
         raise ConfigError(f"{key} is {','.join(enabled)}, but ssl.protocol is {newest}")
     return versions
@@ -253,7 +253,7 @@ def _suites(
             f"all of {', '.join(_SUITES_OF_TLS_1_3)}, or none of them for TLS 1.2 alone"
         )
     older = tuple(_openssl_name(name) for name in named if name not in _SUITES_OF_TLS_1_3)
-    kept = tuple(each for each in versions if (newer if each == _VERSIONS[1] else older))
+    kept = tuple(version for version in versions if (newer if version == _VERSIONS[1] else older))
     if not kept:
         raise ConfigError(f"{key} has no suite of {' or '.join(versions)}")
     return kept, older

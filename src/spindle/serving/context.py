@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spindle.protocol.message import Message
-from spindle.serving.direct_answers import SentAnswer, SocketOwner
+from spindle.serving.fetch.sendfile_response import PartialResponse, SocketOwner
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class RequestContext:
 
 
 Answered = Message | None
-Response = Answered | SentAnswer
+Response = Answered | PartialResponse
 """None sends nothing, such as for a produce request with acks=0."""
 
 Handler = Callable[[RequestContext, Any], Answered | Awaitable[Response]]

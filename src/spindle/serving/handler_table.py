@@ -7,7 +7,7 @@ from typing import Any, Final
 from spindle.common.errors import ApiError
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.controller.delegation_tokens import TokenRequest
-from spindle.controller.error_answers import error_answer
+from spindle.controller.error_responses import error_answer
 from spindle.controller.operations import OPERATIONS
 from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.message import Message
@@ -17,6 +17,11 @@ from spindle.serving.handlers.alter_configs import alter_configs, incremental_al
 from spindle.serving.handlers.alter_disks import alter_disks
 from spindle.serving.handlers.api_versions import answer_of_listener
 from spindle.serving.handlers.client_quotas import describe_client_quotas
+from spindle.serving.handlers.committed_offsets import (
+    handle_offset_commit,
+    handle_offset_delete,
+    handle_offset_fetch,
+)
 from spindle.serving.handlers.delegation_tokens import (
     describe_delegation_token,
     refused_token_request,
@@ -45,14 +50,9 @@ from spindle.serving.handlers.groups import (
     handle_sync_group,
 )
 from spindle.serving.handlers.init_producer_id import init_producer_id
+from spindle.serving.handlers.list_offsets import list_offsets, offset_for_leader_epoch
 from spindle.serving.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from spindle.serving.handlers.metadata import metadata
-from spindle.serving.handlers.offsets import (
-    handle_offset_commit,
-    handle_offset_delete,
-    handle_offset_fetch,
-)
-from spindle.serving.handlers.offsets_of_logs import list_offsets, offset_for_leader_epoch
 from spindle.serving.handlers.produce import produce
 from spindle.serving.handlers.rebuild_replicas import rebuild_replicas
 from spindle.serving.handlers.sasl import sasl_authenticate, sasl_handshake
@@ -118,7 +118,7 @@ _QUORUM_FORWARDED: Final = (
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
 )
-_OF_REPLICAS: Final[tuple[int, ...]] = (
+_REPLICA_APIS: Final[tuple[int, ...]] = (
     ApiKey.LIST_OFFSETS,
     ApiKey.DELETE_RECORDS,
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
@@ -130,7 +130,7 @@ _OF_REPLICAS: Final[tuple[int, ...]] = (
 )
 """Requests about replicas: they wait until the replicas have followed the metadata. Produce and
 Fetch are not among them, because they wait for the replicas that they name only."""
-_OF_A_COORDINATOR: Final[dict[int, str]] = {
+_COORDINATOR_TOPICS: Final[dict[int, str]] = {
     ApiKey.OFFSET_COMMIT: OFFSETS_TOPIC,
     ApiKey.OFFSET_FETCH: OFFSETS_TOPIC,
     ApiKey.JOIN_GROUP: OFFSETS_TOPIC,
@@ -162,9 +162,9 @@ def broker_handlers(
     handlers: dict[int, Handler] = {
         key: partial(function, services) for key, function in _LOCAL.items()
     }
-    for key in _OF_REPLICAS:
+    for key in _REPLICA_APIS:
         handlers[key] = partial(_when_caught_up, services, _LOCAL[key])
-    for key, topic in _OF_A_COORDINATOR.items():
+    for key, topic in _COORDINATOR_TOPICS.items():
         handlers[key] = partial(_when_there_are_coordinators, services, topic, _LOCAL[key])
     handlers[ApiKey.INIT_PRODUCER_ID] = partial(_when_transactions_exist, services)
     for key in (*OPERATIONS, *_QUORUM_FORWARDED):

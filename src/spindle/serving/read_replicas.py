@@ -20,7 +20,7 @@ def preferred_read_replica(
     """Return a follower in the consumer's rack; -1 if there is none or the leader is there.
 
     Only in-sync followers that have the offset count: others might send the consumer back at once.
-    Of several, choose the one with the most records, then the one that was caught up last.
+    Prefer the highest end offset, then the latest caught-up time.
     """
     leader = partition.leader
     if leader is None or _rack(image, leader.local_id, listener) == rack:

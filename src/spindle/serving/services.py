@@ -10,21 +10,21 @@ from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
 from spindle.coordinator.transactions.ports import TransactionCoordinatorPort
-from spindle.disks.alteration import AlteredDirectory, DirectoryAction
+from spindle.disks.alter_disks import AlteredDirectory, DirectoryAction
 from spindle.disks.device_health import DeviceHealth
 from spindle.disks.log_directory import LogDirectory
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replication.fetch_session import FetchSessionCache
-from spindle.serving.fetch_memory import FetchMemory
+from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.ports import ControllerChannel, EventLoop, TransactionVerification
+from spindle.serving.produce_order import ProduceOrder
 from spindle.serving.producer_ids import ProducerIds
-from spindle.serving.producer_turns import ProducerTurns
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuota
-from spindle.serving.refusal_log import RefusalLog
 from spindle.serving.traffic import Traffic
+from spindle.serving.unsupported_feature_log import RefusalLog
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class BrokerServices:
     steady_ms: Callable[[], int]
     random: RandomSource
     metadata: MetadataView
-    replicas: Replicas
+    replicas: ReplicaManager
     capacities: Callable[[Sequence[LogDirectory]], Awaitable[Mapping[str, tuple[int, int]]]]
     device_health: Callable[[Sequence[str]], Mapping[str, DeviceHealth]]
     alter_disks: Callable[
@@ -68,7 +68,7 @@ class BrokerServices:
     controller: ControllerChannel
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
-    producer_turns: ProducerTurns
+    producer_turns: ProduceOrder
     groups: GroupCoordinatorPort
     transactions: TransactionCoordinatorPort
     verification: TransactionVerification

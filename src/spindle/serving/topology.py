@@ -10,12 +10,12 @@ from spindle.metadata.partitions import PartitionRegistration
 
 def alive_brokers(image: MetadataImage, listener: str) -> list[tuple[int, Endpoint, str | None]]:
     """Return (id, endpoint, rack) of the unfenced brokers with the listener, ordered by id."""
-    found = []
+    alive_brokers = []
     for broker_id, broker in sorted(image.cluster.brokers.items()):
         endpoint = broker.endpoint(listener)
         if not broker.is_fenced and endpoint is not None:
-            found.append((broker_id, endpoint, broker.rack))
-    return found
+            alive_brokers.append((broker_id, endpoint, broker.rack))
+    return alive_brokers
 
 
 def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint | None:
@@ -49,7 +49,7 @@ def has_endpoint(image: MetadataImage, broker_id: int, listener: str) -> bool:
     return broker is not None and broker.endpoint(listener) is not None
 
 
-def leader_error(
+def named_leader_error(
     image: MetadataImage, partition: PartitionRegistration, listener: str, is_new_client: bool
 ) -> ErrorCode:
     """Return the error in Metadata of a partition whose leader has no address; NONE otherwise."""

@@ -49,10 +49,10 @@ class Traffic:
 
     def of(self, topic: str) -> TopicTraffic:
         """Return the counters of a hosted topic."""
-        found = self.by_topic.get(topic)
-        if found is None:
-            found = self.by_topic[topic] = TopicTraffic()
-        return found
+        traffic = self.by_topic.get(topic)
+        if traffic is None:
+            traffic = self.by_topic[topic] = TopicTraffic()
+        return traffic
 
     def forget(self, topics: Iterable[str]) -> None:
         """Drop deleted topics; their traffic stays in the total."""

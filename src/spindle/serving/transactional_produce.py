@@ -9,7 +9,7 @@ from spindle.common.errors import ApiError, ErrorCode, error_code
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.log.log import Log
-from spindle.log.producers.verification import NO_TERMS, TransactionTerms, Verification
+from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext, VerificationGuard
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.batch import (
     HEADER_BYTES,
@@ -74,15 +74,15 @@ def transactional_producer(request: ProduceRequest) -> ProducerOfRequest:
     """
     if request.transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    found = {
+    result = {
         _PRODUCER.unpack_from(data.records, _PRODUCER_POSITION)[:2]
         for topic in request.topic_data
         for data in topic.partition_data
         if data.records is not None and _is_verifiable(data.records)
     }
-    if len(found) > 1:
+    if len(result) > 1:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    producer_id, producer_epoch = found.pop() if found else (NO_PRODUCER_ID, -1)
+    producer_id, producer_epoch = result.pop() if result else (NO_PRODUCER_ID, -1)
     return ProducerOfRequest(request.transactional_id, producer_id, producer_epoch)
 
 
@@ -141,7 +141,7 @@ class VerifiedAppends:
     def append(self, partition: Partition, records: Bytes, done: Appended) -> None:
         """Append at once if the transaction is open in the partition, else after `begin`."""
         if not _is_verifiable(records) or not self._must_verify(partition):
-            self._hand_over(partition, records, done, NO_TERMS)
+            self._hand_over(partition, records, done, NO_TRANSACTION)
             return
         sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)[2]
         self._waiting.append(_Waiting(partition, records, sequence, done))
@@ -162,7 +162,7 @@ class VerifiedAppends:
         return not partition.log.producers.has_open_transaction(producer_id, producer_epoch)
 
     def _hand_over(
-        self, partition: Partition, records: Bytes, done: Appended, terms: TransactionTerms
+        self, partition: Partition, records: Bytes, done: Appended, terms: TransactionContext
     ) -> None:
         now_ms = self._services.now_ms()
         partition.append(records, self._acks, now_ms, AppendOrigin.CLIENT, done, terms=terms)
@@ -187,8 +187,8 @@ class VerifiedAppends:
                 if is_busy:
                     await self._pause(pause_ms)
         finally:
-            for each in waiting:  # only after an error of this program
-                each.done(None, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            for waiting_append in waiting:  # only after an error of this program
+                waiting_append.done(None, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
             self._settled()
 
     async def _attempt(
@@ -196,75 +196,87 @@ class VerifiedAppends:
     ) -> tuple[list[_Waiting], bool]:
         """Verify and append once.
 
-        Return the appends that have to be verified again, and whether because the coordinator is
-        still ending the transaction before.
+        Return (appends to retry, True if the previous transaction is still ending).
         """
-        asked: list[tuple[_Waiting, Verification]] = []
-        for each, begun in zip(waiting, await self._begin_all(waiting), strict=True):
-            if isinstance(begun, Verification):
-                asked.append((each, begun))
+        asked: list[tuple[_Waiting, VerificationGuard]] = []
+        for waiting_append, begun in zip(waiting, await self._begin_all(waiting), strict=True):
+            if isinstance(begun, VerificationGuard):
+                asked.append((waiting_append, begun))
             elif begun is None:
-                self._hand_over(each.partition, each.records, each.done, NO_TERMS)
+                self._hand_over(
+                    waiting_append.partition,
+                    waiting_append.records,
+                    waiting_append.done,
+                    NO_TRANSACTION,
+                )
             else:
-                each.done(None, VerificationFailed(error_code(begun)))
+                waiting_append.done(None, VerificationFailed(error_code(begun)))
         if not asked:
             return [], False
-        where = list(dict.fromkeys(each.partition.topic_partition for each, _ in asked))
+        where = list(
+            dict.fromkeys(waiting_append.partition.topic_partition for waiting_append, _ in asked)
+        )
         codes = await self._services.verification.verify(*self._producer, where, adds=self._adds)
         is_busy = may_wait and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
         return self._append_all(asked, codes, is_busy=is_busy), is_busy
 
     def _append_all(
         self,
-        asked: Sequence[tuple[_Waiting, Verification]],
+        asked: Sequence[tuple[_Waiting, VerificationGuard]],
         codes: Mapping[TopicPartition, ErrorCode],
         *,
         is_busy: bool,
     ) -> list[_Waiting]:
         again = []
-        for each, verification in asked:
-            code = codes[each.partition.topic_partition]
+        for waiting_append, verification in asked:
+            code = codes[waiting_append.partition.topic_partition]
             if code is ErrorCode.CONCURRENT_TRANSACTIONS and is_busy:
-                again.append(each)
+                again.append(waiting_append)
             elif code is not ErrorCode.NONE:
-                each.done(None, self._refusal(code))
+                waiting_append.done(None, self._refusal(code))
             elif (
-                each.partition.log.producers.verification_of(self._producer.producer_id)
+                waiting_append.partition.log.producers.verification_of(self._producer.producer_id)
                 is verification
             ):
-                terms = TransactionTerms(verification)
-                self._hand_over(each.partition, each.records, each.done, terms)
+                terms = TransactionContext(verification)
+                self._hand_over(
+                    waiting_append.partition, waiting_append.records, waiting_append.done, terms
+                )
             else:
                 # A marker came since, perhaps that of the transaction before: the answer may not be
                 # about the present one.
-                again.append(each)
+                again.append(waiting_append)
         return again
 
     async def _begin_all(
         self, waiting: Sequence[_Waiting]
-    ) -> list[Verification | BaseException | None]:
+    ) -> list[VerificationGuard | BaseException | None]:
         """Begin the verifications; return None where the transaction is open already."""
-        found: list[Verification | BaseException | None] = [None] * len(waiting)
+        verifications: list[VerificationGuard | BaseException | None] = [None] * len(waiting)
         left = len(waiting)
         promise = self._services.loop.create_future()
 
-        def begun(index: int, result: Verification | None, error: BaseException | None) -> None:
+        def begun(
+            index: int, result: VerificationGuard | None, error: BaseException | None
+        ) -> None:
             nonlocal left
-            found[index] = result if error is None else error
+            verifications[index] = result if error is None else error
             left -= 1
             if not left and not promise.done():
                 promise.set_result(None)
 
-        for index, each in enumerate(waiting):
-            if each.partition.leader is None:
+        for index, waiting_append in enumerate(waiting):
+            if waiting_append.partition.leader is None:
                 begun(index, None, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             else:
-                change = partial(self._begin_on_thread, each.sequence, self._services.now_ms())
-                each.partition.change_log(change, partial(begun, index))
+                change = partial(
+                    self._begin_on_thread, waiting_append.sequence, self._services.now_ms()
+                )
+                waiting_append.partition.change_log(change, partial(begun, index))
         await promise
-        return found
+        return verifications
 
-    def _begin_on_thread(self, sequence: int, now_ms: int, log: Log) -> Verification | None:
+    def _begin_on_thread(self, sequence: int, now_ms: int, log: Log) -> VerificationGuard | None:
         _, producer_id, producer_epoch = self._producer
         return log.producers.begin_verification(
             producer_id, producer_epoch, sequence, now_ms, adds_partitions=self._adds

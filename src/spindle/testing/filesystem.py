@@ -72,8 +72,8 @@ class _File:
 
     def read(self, start: int, end: int) -> bytes:
         end = min(end, self.size_bytes)
-        found = bytes(self._data[start:end])
-        return found + bytes(max(0, end - start - len(found)))
+        result = bytes(self._data[start:end])
+        return result + bytes(max(0, end - start - len(result)))
 
     def write(self, data: Bytes, position: int) -> None:
         content = self._data

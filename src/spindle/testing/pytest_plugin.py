@@ -14,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from spindle.testing.cluster.cluster import Cluster
-    from spindle.testing.cluster.existing import ExistingCluster
+    from spindle.testing.cluster.external import ExistingCluster
 
 _LOG_LINES: Final = 40
 _NAME_LENGTH: Final = 80
@@ -109,7 +109,7 @@ def kafka_cluster_factory(pytestconfig: pytest.Config) -> Iterator[Callable[...,
 @pytest.fixture(scope="session")
 def kafka_noproc(pytestconfig: pytest.Config) -> "ExistingCluster":
     """Return the cluster of `--kafka-bootstrap` or `kafka_bootstrap`, which somebody else runs."""
-    from spindle.testing.cluster.existing import ExistingCluster
+    from spindle.testing.cluster.external import ExistingCluster
 
     bootstrap = _option(pytestconfig, "kafka_bootstrap")
     if not bootstrap:
@@ -162,7 +162,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Attach the end of the nodes' logs to the report of a test that failed with a cluster."""
     report = yield
     if report.failed:
-        used = [each for each in getattr(item, "fixturenames", ()) if each.startswith("kafka_")]
+        used = [entry for entry in getattr(item, "fixturenames", ()) if entry.startswith("kafka_")]
         for cluster in item.config.stash[_clusters] if used else ():
             for node in cluster.nodes:
                 title = f"log of node {node.node_id} ({node.log_file})"

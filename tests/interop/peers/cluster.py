@@ -133,7 +133,7 @@ class Cluster:
 
     def replicas(self, topic: str) -> dict[int, list[bytes]]:
         """Return the batches of every replica of each partition, as they are on the disks."""
-        found: dict[int, list[bytes]] = {}
+        replicas: dict[int, list[bytes]] = {}
         for node in self.seats.values():
             for directory in node.log_dirs:
                 for place in directory.glob(f"{topic}-*"):
@@ -146,8 +146,8 @@ class Cluster:
                         continue
                     partition = int(place.name.rpartition("-")[2])
                     content = b"".join(segment.read_bytes() for segment in segments)
-                    found.setdefault(partition, []).append(content)
-        return found
+                    replicas.setdefault(partition, []).append(content)
+        return replicas
 
     def _wait(self, is_right: Callable[..., bool], topics: Sequence[str], what: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
@@ -156,11 +156,11 @@ class Cluster:
         while time.monotonic() < deadline:
             try:
                 futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=5)
-                found = {name: future.result() for name, future in futures.items()}
+                result = {name: future.result() for name, future in futures.items()}
             except KafkaException as error:
                 seen = error
                 continue
-            partitions = [p for topic in found.values() for p in topic.partitions]
+            partitions = [p for topic in result.values() for p in topic.partitions]
             if all(map(is_right, partitions)):
                 return
             seen = [(p.id, p.leader and p.leader.id, [n.id for n in p.isr]) for p in partitions]

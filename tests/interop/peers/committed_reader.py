@@ -26,25 +26,25 @@ def _consumer(bootstrap: str, group: str) -> Consumer:
 
 def committed_records(bootstrap: str, topic: str, partitions: int) -> dict[int, list[Message]]:
     """Return the records up to the last stable offset, by partition."""
-    found: dict[int, list[Message]] = {partition: [] for partition in range(partitions)}
-    unread = set(found)
+    committed_records: dict[int, list[Message]] = {partition: [] for partition in range(partitions)}
+    unread = set(committed_records)
     deadline = time.monotonic() + LIMIT_S
     consumer = _consumer(bootstrap, "reader of committed records")
     try:
-        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in found])
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in committed_records])
         while unread:
             assert time.monotonic() < deadline, f"{topic}: no end of {unread}"
             for record in consumer.consume(1000, 0.2):
                 partition, error = record.partition(), record.error()
                 assert partition is not None
                 if error is None:
-                    found[partition].append(record)
+                    committed_records[partition].append(record)
                 else:
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     unread.discard(partition)
     finally:
         consumer.close()
-    return found
+    return committed_records
 
 
 def committed_values(bootstrap: str, topic: str, partitions: int) -> dict[int, list[bytes | None]]:

@@ -119,11 +119,13 @@ class DrainedCluster:
     def replicas(self) -> dict[int, set[int]]:
         """Return the brokers of each partition."""
         known = self.admin.list_topics(TOPIC, timeout=LIMIT_S).topics[TOPIC].partitions
-        return {number: set(each.replicas) for number, each in known.items()}
+        return {number: set(partition.replicas) for number, partition in known.items()}
 
     def is_whole(self) -> bool:
         known = self.admin.list_topics(TOPIC, timeout=LIMIT_S).topics[TOPIC].partitions
-        return all(len(each.isrs) == len(each.replicas) == 2 for each in known.values())
+        return all(
+            len(partition.isrs) == len(partition.replicas) == 2 for partition in known.values()
+        )
 
     def gather(self) -> str:
         """Bring the replicas back to their first brokers, in broker 2 to the disk; return its
@@ -131,7 +133,7 @@ class DrainedCluster:
         """
         path = str(self.disks[2].path)
         pairs = {Partition(TOPIC, number): pair for number, pair in enumerate(PAIRS)}
-        own = [each for each, pair in pairs.items() if 2 in pair]
+        own = [partition for partition, pair in pairs.items() if 2 in pair]
         with connect(self.bootstrap, {}) as client:
             move_replicas(client, 2, dict.fromkeys(own, path))
             assert not any(alter_reassignments(client, pairs).values())
@@ -151,27 +153,29 @@ class DrainedCluster:
     def held(self, seat: int) -> dict[str, set[str]]:
         """Return the replicas of the topic in each directory of a broker, by their files."""
         return {
-            str(path): {each.name for each in path.glob(f"{TOPIC}-*") if "." not in each.name}
+            str(path): {file.name for file in path.glob(f"{TOPIC}-*") if "." not in file.name}
             for path in self.cluster.seats[seat].log_dirs
             if path not in self.dead
         }
 
     def _copies(self) -> int:
-        return sum(len(each) for seat in self.cluster.seats for each in self.held(seat).values())
+        return sum(
+            len(directory) for seat in self.cluster.seats for directory in self.held(seat).values()
+        )
 
     def traces(self) -> dict[str, str]:
         """Return the dynamic settings that drains set: those of brokers, and of the topic."""
         kind = ConfigResource.Type
         wanted = [ConfigResource(kind.TOPIC, TOPIC)]
         wanted += [ConfigResource(kind.BROKER, str(seat)) for seat in self.cluster.seats]
-        found = {}
+        result = {}
         for resource in wanted:
             (future,) = self.admin.describe_configs([resource]).values()
             for name, entry in future.result(LIMIT_S).items():
                 is_dynamic = entry.source in (TOPIC_SOURCE, BROKER_SOURCE)
                 if is_dynamic and entry.value and any(word in name for word in SET_BY_DRAINS):
-                    found[f"{resource.name} {name}"] = entry.value
-        return found
+                    result[f"{resource.name} {name}"] = entry.value
+        return result
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + LIMIT_S
@@ -189,8 +193,8 @@ class DrainedCluster:
         ]
         command = [str(SPINDLE), "audit", *paths, "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found = json.loads(done.stdout)["findings"]
-        errors = [each for each in found if each["severity"] == "error"]
+        load = json.loads(done.stdout)["findings"]
+        errors = [item for item in load if item["severity"] == "error"]
         assert not errors, errors
 
     @contextmanager

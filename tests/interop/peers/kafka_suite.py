@@ -59,11 +59,11 @@ class KafkaSuites:
 
     def cases(self, suite: str) -> dict[str, SuiteCase]:
         """Return the tests of a class that need a cluster."""
-        found = {}
+        cases = {}
         for line in self._ask({}, "list", suite):
             name, brokers, *pairs = line.split("\t")
-            found[name] = SuiteCase(int(brokers), dict(pair.split("=", 1) for pair in pairs))
-        return found
+            cases[name] = SuiteCase(int(brokers), dict(pair.split("=", 1) for pair in pairs))
+        return cases
 
     def run(self, suite: str, test: str, nodes: Mapping[int, Node]) -> list[str]:
         """Run one test on the nodes; stop and start brokers as it asks.

@@ -28,7 +28,7 @@ class Directories:
 
 def directories(tools: JavaTools, controller: Node) -> Directories:
     """Replay the metadata log of a controller that has made no snapshot."""
-    found = Directories()
+    directories = Directories()
     topics: dict[str, str] = {}
     for kind, data in _records(tools, controller):
         match kind:
@@ -37,25 +37,29 @@ def directories(tools: JavaTools, controller: Node) -> Directories:
             case "REGISTER_BROKER_RECORD" | "BROKER_REGISTRATION_CHANGE_RECORD":
                 # A change without directories has another reason.
                 if data.get("logDirs"):
-                    found.online[data["brokerId"]] = data["logDirs"]
+                    directories.online[data["brokerId"]] = data["logDirs"]
                 if "cordonedLogDirs" in data:
-                    found.cordoned[data["brokerId"]] = data["cordonedLogDirs"]
+                    directories.cordoned[data["brokerId"]] = data["cordonedLogDirs"]
             case "PARTITION_RECORD" | "PARTITION_CHANGE_RECORD":
                 place = (topics[data["topicId"]], data["partitionId"])
-                brokers = data.get("replicas") or list(found.replicas[place])
+                brokers = data.get("replicas") or list(directories.replicas[place])
                 if data.get("directories"):
-                    found.replicas[place] = dict(zip(brokers, data["directories"], strict=True))
+                    directories.replicas[place] = dict(
+                        zip(brokers, data["directories"], strict=True)
+                    )
                 elif "replicas" in data:
-                    former = found.replicas[place]
-                    found.replicas[place] = {broker: former.get(broker, "") for broker in brokers}
-    return found
+                    former = directories.replicas[place]
+                    directories.replicas[place] = {
+                        broker: former.get(broker, "") for broker in brokers
+                    }
+    return directories
 
 
 def directory_id(node: Node, number: int) -> str:
     """Return the id in the `meta.properties` of a log directory, counted from 0."""
     lines = (node.log_dirs[number] / "meta.properties").read_text().splitlines()
-    (found,) = [line.partition("=")[2] for line in lines if line.startswith("directory.id=")]
-    return found
+    (result,) = [line.partition("=")[2] for line in lines if line.startswith("directory.id=")]
+    return result
 
 
 def _records(tools: JavaTools, controller: Node) -> Iterator[tuple[str, dict[str, Any]]]:

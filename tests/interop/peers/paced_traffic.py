@@ -14,7 +14,7 @@ from peers.verified_traffic import read_all
 LIMIT_S = 180.0
 _LAST_LIMIT_S = 60.0
 """For the last acknowledgements."""
-_MOST_UNACKNOWLEDGED = 100
+_MAX_UNACKNOWLEDGED = 100
 """Records of a partition; a partition that stalls for long has then little to make up for."""
 
 
@@ -82,7 +82,7 @@ class PacedTraffic:
                 break
             producer.poll(0)
             value = written[partition]
-            if value - len(self._acks[partition]) >= _MOST_UNACKNOWLEDGED:
+            if value - len(self._acks[partition]) >= _MAX_UNACKNOWLEDGED:
                 continue
             producer.produce(
                 self._topic,
@@ -127,8 +127,8 @@ class PacedTraffic:
         assert not self.refused, self.refused[:3]
         stored = read_all(self._bootstrap, self._topic)
         for partition, acks in self._acks.items():
-            found = {*stored[partition], *((-1, value) for _, value in stored[partition])}
-            lost = {(offset, value) for _, offset, value in acks} - found
+            result = {*stored[partition], *((-1, value) for _, value in stored[partition])}
+            lost = {(offset, value) for _, offset, value in acks} - result
             assert not lost, f"partition {partition}: acknowledged and lost: {sorted(lost)[:5]}"
             values = [value for _, value in stored[partition]]
             assert values == sorted(set(values)), f"partition {partition}: out of order or twice"

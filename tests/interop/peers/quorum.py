@@ -177,9 +177,11 @@ class ControllerQuorum:
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             views = [describe(node) for node in self.nodes.values() if node.alive]
-            found = [view for view in views if view is not None and view.leader_id != other_than]
-            if found:
-                return max(found, key=lambda view: view.epoch)
+            quorum_views = [
+                view for view in views if view is not None and view.leader_id != other_than
+            ]
+            if quorum_views:
+                return max(quorum_views, key=lambda view: view.epoch)
             time.sleep(0.005)
         raise NodeFailed(f"no leader within {limit_s} s:\n{self.outputs()}")
 

@@ -33,7 +33,9 @@ class ReplicaWatch:
         self._replication_factor = replication_factor
         self._least_in_sync = least_in_sync
         self._must_stop = threading.Event()
-        self._threads = [threading.Thread(target=each) for each in (self._look, self._consume)]
+        self._threads = [
+            threading.Thread(target=function) for function in (self._look, self._consume)
+        ]
         self.faults: list[str] = []
         self.looks = 0
         self.consumed: dict[int, int] = {}
@@ -62,11 +64,11 @@ class ReplicaWatch:
             except KafkaException:
                 continue  # the broker that was asked is the one that was killed
             self.looks += 1
-            for number, each in known.items():
-                if len(set(each.replicas)) < self._replication_factor:
-                    self.faults.append(f"partition {number} has replicas {each.replicas}")
-                if len(each.isrs) < self._least_in_sync:
-                    self.faults.append(f"partition {number} has ISR {each.isrs}")
+            for number, partition in known.items():
+                if len(set(partition.replicas)) < self._replication_factor:
+                    self.faults.append(f"partition {number} has replicas {partition.replicas}")
+                if len(partition.isrs) < self._least_in_sync:
+                    self.faults.append(f"partition {number} has ISR {partition.isrs}")
 
     def _consume(self) -> None:
         consumer = Consumer(

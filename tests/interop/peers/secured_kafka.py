@@ -11,8 +11,8 @@ from certificates import Certified, certified, self_signed
 
 from peers.node import KafkaNode, Node
 from spindle.client.admin.scram import NewCredential, alter_user
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.security.scram import ScramMechanism
 
 HOSTS = ("127.0.0.1", "localhost")
@@ -112,7 +112,7 @@ def stores(listener: str, key_file: Path, trust_file: Path | None = None) -> Map
 def mechanisms(listener: str, names: str) -> Mapping[str, str]:
     """Return the keys with which a listener lets the user in by each of the mechanisms."""
     prefix = f"listener.name.{listener}."
-    found = {
+    result = {
         "PLAIN": jaas("plain.PlainLoginModule", **{f"user_{USER}": PASSWORD}),
         "SCRAM-SHA-256": jaas("scram.ScramLoginModule"),
         "SCRAM-SHA-512": jaas("scram.ScramLoginModule"),
@@ -121,7 +121,7 @@ def mechanisms(listener: str, names: str) -> Mapping[str, str]:
     return {
         f"{prefix}sasl.enabled.mechanisms": names,
         **{
-            f"{prefix}{name.lower()}.sasl.jaas.config": in_property_file(found[name])
+            f"{prefix}{name.lower()}.sasl.jaas.config": in_property_file(result[name])
             for name in names.split(",")
         },
     }

@@ -152,5 +152,5 @@ class SplitCluster:
 
 
 def _partitions(described: ToolResult) -> list[Partition]:
-    found = {int(row[0]): Partition(*row[1:]) for row in _PARTITION.findall(described.stdout)}
-    return [found[number] for number in sorted(found)]
+    partitions = {int(row[0]): Partition(*row[1:]) for row in _PARTITION.findall(described.stdout)}
+    return [partitions[number] for number in sorted(partitions)]

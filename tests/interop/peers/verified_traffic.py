@@ -58,10 +58,10 @@ class VerifiedTraffic:
 
     def acknowledged(self) -> dict[int, list[tuple[int, int]]]:
         """Return (offset, value) by partition, in the order of acknowledgement."""
-        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        result: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for event in self._events("producer_send_success"):
-            found[event["partition"]].append((event["offset"], int(event["value"])))
-        return found
+            result[event["partition"]].append((event["offset"], int(event["value"])))
+        return result
 
     def refused(self) -> list[dict[str, object]]:
         """Return the records that the producer gave up."""

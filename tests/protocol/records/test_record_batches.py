@@ -128,9 +128,9 @@ def test_batches_stops_before_an_incomplete_one() -> None:
     two = build_batch([SimpleRecord(None, b"22")])
     both = one + two
     for end in range(len(both) + 1):
-        found = [position for position, _ in batches(both[:end])]
+        result = [position for position, _ in batches(both[:end])]
         expected = [0][: end >= len(one)] + [len(one)][: end >= len(both)]
-        assert found == expected, f"with {end} bytes"
+        assert result == expected, f"with {end} bytes"
     assert [position for position, _ in batches(both, len(one))] == [len(one)]
     assert [position for position, _ in batches(both, 0, len(one))] == [0]
 
@@ -202,7 +202,7 @@ record_values = st.builds(
     base_offset=st.integers(0, 2**62),
     base_sequence=st.integers(-1, 2**31 - 1),
 )
-def test_what_was_built_is_what_is_decoded(
+def test_built_batches_are_decoded_unchanged(
     records: list[SimpleRecord], codec: Codec, base_offset: int, base_sequence: int
 ) -> None:
     batch = build_batch(

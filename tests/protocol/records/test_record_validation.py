@@ -148,7 +148,7 @@ def test_a_compacted_topic_wants_keys() -> None:
     assert validate(batch_of(NOW_MS), rules).batches
 
 
-def test_what_a_coordinator_wrote_is_not_looked_into() -> None:
+def test_batches_written_by_a_coordinator_are_not_validated() -> None:
     rules = RULES._replace(is_compacted=True)
     keyless = build_batch([SimpleRecord(None, b"v", NOW_MS)])
     assert validate(keyless, rules, AppendOrigin.COORDINATOR).batches

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spindle.common.counted import counted
+from spindle.common.text import count_noun
 from spindle.runtime.disks.directory_lock import DirectoryLock
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def apply_and_report(report: "AuditReport", quarantine: Path, before: "FolderSta
     from spindle.audit.repairs import repairs_of
 
     repairs = repairs_of(report)
-    with locked([each.directory.path for each in repairs]):
+    with locked([repair.directory.path for repair in repairs]):
         moved, left = apply_repairs(repairs, quarantine, before)
     for path, target in moved:
         _print(f"moved {path} to {target}")
@@ -63,16 +63,16 @@ def apply_and_report(report: "AuditReport", quarantine: Path, before: "FolderSta
         advice = (
             "it has changed since it was read: audit again" if step.is_safe else step.finding.repair
         )
-        places = f" (and {counted(more, 'more place')})" if more else ""
+        places = f" (and {count_noun(more, 'more place')})" if more else ""
         _print(f"left {kind.text} {step.finding.path}: {step.finding.evidence}{places}; {advice}")
     _print(
-        f"{counted(len(moved), 'file')} moved; {counted(len(left), 'finding')} left to you"
+        f"{count_noun(len(moved), 'file')} moved; {count_noun(len(left), 'finding')} left to you"
         + ("; see --repair-plan for the commands" if left else "")
     )
     owners = dict.fromkeys(
-        each.owner
-        for each in repairs
-        if any(path.is_relative_to(each.directory.path) for path, _ in moved)
+        repair.owner
+        for repair in repairs
+        if any(path.is_relative_to(repair.directory.path) for path, _ in moved)
     )
     if owners:
         _print(f"Start {', '.join(owners)}: a broker makes the files again. Then audit again.")

@@ -61,12 +61,12 @@ def cluster_lines(cluster: "ClusterAudit | None", width: int | None = None) -> l
         rows += [
             (
                 str(broker),
-                each.path,
-                _state(each),
-                str(len(each.replicas)),
-                size_text(_size_bytes(each)),
+                log_dir.path,
+                _state(log_dir),
+                str(len(log_dir.replicas)),
+                size_text(_size_bytes(log_dir)),
             )
-            for each in answer
+            for log_dir in answer
         ]
     return [*narrowed_table_lines(head, rows, "DIRECTORY", width), ""]
 
@@ -88,12 +88,12 @@ def cluster_documents(cluster: "ClusterAudit | None") -> list[dict[str, Any]]:
 def _documents(views: "Sequence[LogDirView]") -> list[dict[str, Any]]:
     return [
         {
-            "path": each.path,
-            "state": _state(each),
-            "replicas": len(each.replicas),
-            "bytes": _size_bytes(each),
+            "path": view.path,
+            "state": _state(view),
+            "replicas": len(view.replicas),
+            "bytes": _size_bytes(view),
         }
-        for each in views
+        for view in views
     ]
 
 

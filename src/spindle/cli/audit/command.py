@@ -17,8 +17,8 @@ from spindle.cli.audit.screen import report_document, report_lines
 from spindle.cli.audit.scrub import scrub_document, scrub_lines
 from spindle.cli.client_options import COMMAND_CONFIG
 from spindle.cli.examples import examples
+from spindle.cli.html.html_option import HTML, write_page
 from spindle.cli.numbers import WholeRange
-from spindle.cli.pages.html_option import HTML, write_page
 from spindle.cli.sizes import parse_size
 from spindle.cli.terminal import Line, show
 from spindle.cli.tools.failures import FAILURES, failure
@@ -122,7 +122,7 @@ class _AuditCommand(click.Command):
     "--apply",
     "applies",
     is_flag=True,
-    help="Run the repairs that lose nothing: move files that a broker makes again away.",
+    help="Apply safe repairs: move away files that the broker rebuilds.",
 )
 @click.option(
     "--quarantine",
@@ -168,7 +168,7 @@ def _audit(request: AuditRequest) -> int:
     if scrub is not None:
         document["scrub"] = scrub_document(scrub)
     if request.html is not None:
-        from spindle.cli.pages.audit_page import audit_page
+        from spindle.cli.html.audit_page import audit_page
 
         write_page(request.html, audit_page(document))
     if request.quarantine is not None:
@@ -201,7 +201,7 @@ def _print_plan(report: "AuditReport") -> None:
 def _exit_code(report: "AuditReport") -> int:
     from spindle.audit.findings import FindingKind, is_unread
 
-    is_silent = any(each.kind is FindingKind.BROKER_SILENT for each in report.findings)
+    is_silent = any(finding.kind is FindingKind.BROKER_SILENT for finding in report.findings)
     if is_silent or is_unread(report.findings):
         return _UNREADABLE
     return _DAMAGED if report.findings else 0

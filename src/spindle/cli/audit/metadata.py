@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from spindle.audit.odd_files import refuse_odd_files
+from spindle.audit.file_limits import refuse_odd_files
 from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
 from spindle.cli.shell.reading import read_image
 from spindle.common.errors import CorruptLog, CorruptRecords
@@ -59,14 +59,14 @@ def _voters(folder: Path) -> tuple[int, ...]:
 
     It is in records of the log and of its snapshots (KIP-853), otherwise in `quorum-state`.
     """
-    found: list[int] = []
+    result: list[int] = []
 
     def note(offset: int, voters: VoterSet) -> None:
-        found[:] = voters.ids
+        result[:] = voters.ids
 
     try:
         names = sorted(os.listdir(folder))
-        snapshots = [each for each in map(parse_snapshot_file_name, names) if each is not None]
+        snapshots = [name for name in map(parse_snapshot_file_name, names) if name is not None]
         if snapshots:
             path = folder / snapshot_file_name(max(snapshots))
             info = read_snapshot_info(path.read_bytes(), str(path))
@@ -76,12 +76,12 @@ def _voters(folder: Path) -> tuple[int, ...]:
         for name in names:
             if name.endswith(LOG_SUFFIX):
                 apply_to_history((folder / name).read_bytes(), history, note)
-        if not found:
+        if not result:
             path = folder / QUORUM_STATE
-            found += decode_quorum_state(path.read_bytes(), str(path)).voter_ids
+            result += decode_quorum_state(path.read_bytes(), str(path)).voter_ids
     except (CorruptLog, CorruptRecords, OSError):
         return ()  # the audit of this log says what is wrong with it
-    return tuple(sorted(found))
+    return tuple(sorted(result))
 
 
 def _placed(image: MetadataImage, topic: TopicImage) -> PlacedTopic:
@@ -93,8 +93,12 @@ def _placed(image: MetadataImage, topic: TopicImage) -> PlacedTopic:
         None if policy is None else "compact" in policy,
         {
             number: PlacedPartition(
-                each.replicas, each.directories, each.isr, each.leader, each.elr
+                partition.replicas,
+                partition.directories,
+                partition.isr,
+                partition.leader,
+                partition.elr,
             )
-            for number, each in topic.partitions.items()
+            for number, partition in topic.partitions.items()
         },
     )

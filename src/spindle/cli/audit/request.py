@@ -50,7 +50,7 @@ class AuditRequest:
                 "--minutes needs --history FILE, which records where the next audit continues"
             )
         others = (self.progress_path, self.spark_master, self.quarantine)
-        if self.history_path is not None and any(each is not None for each in others):
+        if self.history_path is not None and any(path is not None for path in others):
             raise ValueError(
                 "--history excludes --resume, --spark and --apply: it reads some replicas per run"
             )

@@ -56,8 +56,10 @@ def run_requested(
                 fetch=force.fetch,
                 history=history,
             )
-        places = [place for each in report.directories for place in each.replicas]
-        result = None if history is None else ScrubResult.of(history, places, begun_ms, request)
+        places = [place for directory in report.directories for place in directory.replicas]
+        result = (
+            None if history is None else ScrubResult.of(history, places, roots, begun_ms, request)
+        )
         return report, time.monotonic() - started, result
 
 
@@ -123,7 +125,7 @@ def _on_spark(
         NoJava: there is no Java.
         ValueError: the folder is a file.
     """
-    from spindle.audit.part_folder import PartFolder
+    from spindle.audit.spark_checkpoint import PartFolder
     from spindle.audit.spark_fetch import SparkFetch
     from spindle.audit.spark_hosts import LOCALITY_CONF, hosts_of_directories
     from spindle.audit.spark_job import SparkWorkers

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened, wrapped
-from spindle.common.counted import counted
 from spindle.common.sizes import size_text
+from spindle.common.text import count_noun
 
 # `spindle.audit` needs an extra; the help of the command does not.
 if TYPE_CHECKING:
@@ -94,47 +94,47 @@ def report_lines(report: "AuditReport", seconds: float, width: int | None = None
     from spindle.audit.findings import Severity
 
     lines = [*_fitting_table(report, width), Line("")] if report.directories else []
-    counts = Counter((each.kind, each.path) for each in report.findings)
-    for each in report.findings:
-        more = counts.pop((each.kind, each.path), 0) - 1
+    counts = Counter((finding.kind, finding.path) for finding in report.findings)
+    for finding in report.findings:
+        more = counts.pop((finding.kind, finding.path), 0) - 1
         if more < 0:
             continue  # one wrong file may have hundreds of wrong places
-        style = BAD if each.kind.severity is Severity.ERROR else UNUSUAL
-        title = Line(f"{each.kind.severity.value} {each.kind.text}", style)
-        text = each.sentence
+        style = BAD if finding.kind.severity is Severity.ERROR else UNUSUAL
+        title = Line(f"{finding.kind.severity.value} {finding.kind.text}", style)
+        text = finding.sentence
         if more:
-            text += f" The same in {counted(more, 'more place')} of the file; --json lists them."
+            text += f" The same in {count_noun(more, 'more place')} of the file; --json lists them."
         lines += [title, *map(Line, wrapped(f"  {text}", width, 2)), Line("")]
     return [*lines, Line(_sum(report, seconds), TITLE)]
 
 
 def _fitting_table(report: "AuditReport", width: int | None) -> list[Line]:
     documents = _directory_documents(report)
-    longest = max((len(each["path"]) for each in documents), default=0)
+    longest = max((len(document["path"]) for document in documents), default=0)
     for blocks, name_width, columns in _LAYOUTS:
         lines = _directory_table(documents, blocks, min(name_width, longest), columns)
         if width is None or max(map(len, lines)) <= width:
             break
-    found = [each["errors"] + each["warnings"] for each in documents]
-    styles = ["" if count else QUIET for count in found]
+    result = [document["errors"] + document["warnings"] for document in documents]
+    styles = ["" if count else QUIET for count in result]
     return [Line(lines[0], QUIET), *map(Line, lines[1:], styles)]
 
 
 def _directory_table(
     documents: Sequence[dict[str, Any]], blocks: int, name_width: int, columns: Sequence[int]
 ) -> list[str]:
-    most = max((each["errors"] + each["warnings"] for each in documents), default=0)
+    most = max((document["errors"] + document["warnings"] for document in documents), default=0)
     rows = []
-    for each in documents:
+    for document in documents:
         row = (
-            shortened(each["path"], name_width),
-            each["state"],
-            str(each["replicas"]),
-            size_text(each["bytes"]),
-            str(each["errors"]),
-            str(each["warnings"]),
+            shortened(document["path"], name_width),
+            document["state"],
+            str(document["replicas"]),
+            size_text(document["bytes"]),
+            str(document["errors"]),
+            str(document["warnings"]),
         )
-        share = (each["errors"] + each["warnings"]) / most if most else 0.0
+        share = (document["errors"] + document["warnings"]) / most if most else 0.0
         shown = [row[column] for column in columns]
         rows.append([*shown, blocks_text(share, blocks)] if blocks and most else shown)
     names = ("DIRECTORY", "STATE", "REPLICAS", "SIZE", "ERRORS", "WARNINGS")
@@ -144,8 +144,8 @@ def _directory_table(
 
 def _sum(report: "AuditReport", seconds: float) -> str:
     size_bytes = report.size_bytes
-    replicas = counted(len(report.replicas), "replica")
-    batches = counted(report.batch_count, "batch", "batches")
+    replicas = count_noun(len(report.replicas), "replica")
+    batches = count_noun(report.batch_count, "batch", "batches")
     text = (
         f"{replicas}, {batches}, {size_text(size_bytes)} in {seconds:.1f} s "
         f"({size_text(int(size_bytes / max(seconds, 0.001)))}/s): "
@@ -153,13 +153,13 @@ def _sum(report: "AuditReport", seconds: float) -> str:
     if not report.directories and not report.replicas:
         text = f"metadata and brokers' directories compared in {seconds:.1f} s, no batches read: "
     count = len(report.findings) + report.left_out
-    text += "all in order" if not count else counted(count, "finding")
+    text += "all in order" if not count else count_noun(count, "finding")
     if report.left_out:
         text += f", of which {report.left_out} are not listed"
     if report.resumed:
-        text += f"; the results of {counted(report.resumed, 'replica')} are of the audit before"
+        text += f"; the results of {count_noun(report.resumed, 'replica')} are of the audit before"
     if report.moved_away:
-        text += f"; {counted(report.moved_away, 'replica')} moved or deleted meanwhile"
+        text += f"; {count_noun(report.moved_away, 'replica')} moved or deleted meanwhile"
     return text
 
 
@@ -177,12 +177,12 @@ def report_document(
         brokers: the documents of brokers that were asked, with their directories.
     """
     roots = _roots(report)
-    roots |= {place for each in brokers for place in _places(each)}
+    roots |= {place for broker in brokers for place in _places(broker)}
     counts = _counts(report, roots)
     return {
         "timeMs": time_ms,
         "directories": _directory_documents(report),
-        "brokers": [_counted_broker(each, counts) for each in brokers],
+        "brokers": [_counted_broker(broker, counts) for broker in brokers],
         "replicas": len(report.replicas),
         "movedAway": report.moved_away,
         "resumed": report.resumed,
@@ -191,7 +191,8 @@ def report_document(
         "seconds": round(seconds, 3),
         "findingsLeftOut": report.left_out,
         "findings": [
-            {**each.document(), "directory": _root_of(each.path, roots)} for each in report.findings
+            {**finding.document(), "directory": _root_of(finding.path, roots)}
+            for finding in report.findings
         ],
     }
 
@@ -205,35 +206,37 @@ def _directory_documents(report: "AuditReport") -> list[dict[str, Any]]:
         sizes[replica.place.path.parent] += replica.size_bytes
     return [
         {
-            "path": str(each.path),
-            "state": each.state.value,
-            "nodeId": None if each.properties is None else each.properties.node_id,
-            "replicas": replicas[each.path],
-            "bytes": sizes[each.path],
-            **_severities(counts, str(each.path)),
+            "path": str(directory.path),
+            "state": directory.state.value,
+            "nodeId": None if directory.properties is None else directory.properties.node_id,
+            "replicas": replicas[directory.path],
+            "bytes": sizes[directory.path],
+            **_severities(counts, str(directory.path)),
         }
-        for each in report.directories
+        for directory in report.directories
     ]
 
 
 def _places(broker: Mapping[str, Any]) -> Iterator[str]:
     """Yield how findings name a broker and its directories."""
     yield f"broker {broker['id']}"
-    for each in broker["directories"]:
-        yield f"broker {broker['id']}:{each['path']}"
+    for directory in broker["directories"]:
+        yield f"broker {broker['id']}:{directory['path']}"
 
 
 def _counted_broker(broker: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
     own, *places = _places(broker)
     directories = [
-        {**each, **_severities(counts, place)}
-        for each, place in zip(broker["directories"], places, strict=True)
+        {**directory, **_severities(counts, place)}
+        for directory, place in zip(broker["directories"], places, strict=True)
     ]
     return {**broker, **_severities(counts, own), "directories": directories}
 
 
 def _counts(report: "AuditReport", roots: frozenset[str]) -> Counts:
-    return Counter((_root_of(each.path, roots), each.kind.severity) for each in report.findings)
+    return Counter(
+        (_root_of(finding.path, roots), finding.kind.severity) for finding in report.findings
+    )
 
 
 def _severities(counts: Counts, root: str) -> dict[str, int]:
@@ -243,7 +246,7 @@ def _severities(counts: Counts, root: str) -> dict[str, int]:
 
 
 def _roots(report: "AuditReport") -> frozenset[str]:
-    return frozenset(str(each.path) for each in report.directories)
+    return frozenset(str(directory.path) for directory in report.directories)
 
 
 def _root_of(path: str, roots: frozenset[str]) -> str | None:

@@ -8,11 +8,11 @@ from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.planning import DeletionWait, ExecutionPlanning
-from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
-from spindle.client.wire.cluster import WireClient
+from spindle.cli.execution.progress_events import ProgressEvent, Remarks, Reporter
+from spindle.client.blocking.client import WireClient
+from spindle.planner.goals import balance
 from spindle.planner.leaders import preferred_orders
 from spindle.planner.plan import PlacementPlan
-from spindle.planner.plans import balance
 
 GOAL: Final = "balance"
 
@@ -29,18 +29,18 @@ class BalanceRun:
         client: WireClient,
         file: ExecutionFile,
         planning: ExecutionPlanning,
-        tell: Tell,
+        report: Reporter,
         *,
         keeps_leaders: bool,
     ) -> None:
         self._client = client
         self._file = file
         self._planning = planning
-        self._tell = tell
+        self._report = report
         self._keeps_leaders = keeps_leaders
-        self._deletion_wait = DeletionWait(tell)
-        self._remarks = Remarks(tell)
-        self._executor = planning.executor(client, file, tell)
+        self._deletion_wait = DeletionWait(report)
+        self._remarks = Remarks(report)
+        self._executor = planning.executor(client, file, report)
 
     def finish(self) -> None:
         """Bring the fills as close together as plans can.
@@ -54,24 +54,24 @@ class BalanceRun:
             self._plan,
             before_round=lambda plan: None,
             distance=lambda plan: plan.moved_bytes,
-            stays="the fills do not get closer together: partitions grow as fast as they move, or "
-            "see the logs of the brokers; --cancel removes the throttles",
+            stays="balancing makes no progress: partitions may grow faster than they move; check "
+            "the broker logs; --cancel removes the throttles",
         )
         if not self._keeps_leaders:
-            give_leaderships(self._client, preferred_orders(plan), self._tell)
+            give_leaderships(self._client, preferred_orders(plan), self._report)
         self._undo_throttles("the same command")
         for remark in plan.remarks:
-            self._tell(ExecutionStep("remark", remark, {"remark": remark}))
+            self._report(ProgressEvent("remark", remark, {"remark": remark}))
         space = deleted_space(plan.cluster.directories, self._executor.deletions)
         if space is not None:
-            self._tell(space)
+            self._report(space)
         text = f"nothing is left to move: the fills are {100 * plan.spread:.1f} points apart"
         unknown = _unknown(plan)
         if unknown:
             names = ", ".join(map(str, unknown))
             text += f"; the directories of broker {names} are unknown, and not counted"
-        end = ExecutionStep("balanced", text, {"spread": plan.spread, "unknownBrokers": unknown})
-        self._tell(with_failures(end, self._executor.failures.still_offline()))
+        end = ProgressEvent("balanced", text, {"spread": plan.spread, "unknownBrokers": unknown})
+        self._report(with_failures(end, self._executor.failures.still_offline()))
 
     def cancel(self) -> None:
         """Stop the moves of this balance, and remove its throttles. Replicas that have moved stay.
@@ -81,7 +81,7 @@ class BalanceRun:
         """
         self._executor.stop_moves()
         self._undo_throttles("the command with --cancel")
-        self._tell(ExecutionStep("cancelled", "the balance is cancelled"))
+        self._report(ProgressEvent("cancelled", "the balance is cancelled"))
 
     def _undo_throttles(self, command: str) -> None:
         self._executor.unthrottle()
@@ -102,8 +102,8 @@ class BalanceRun:
 def _unknown(plan: PlacementPlan) -> list[int]:
     """Return the brokers without a directory that is online and of known size."""
     known = {
-        each.broker_id
-        for each in plan.cluster.directories
-        if each.is_online and each.capacity_bytes
+        directory.broker_id
+        for directory in plan.cluster.directories
+        if directory.is_online and directory.capacity_bytes
     }
-    return sorted({each.broker_id for each in plan.cluster.brokers} - known)
+    return sorted({broker.broker_id for broker in plan.cluster.brokers} - known)

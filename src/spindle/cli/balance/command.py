@@ -11,12 +11,12 @@ from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.interruption import undone_by_interrupt
 from spindle.cli.execution.leaderships import KEEP_LEADERS
 from spindle.cli.execution.planning import ExecutionPlanning
-from spindle.cli.execution.steps import printing
+from spindle.cli.execution.progress_events import printing
 from spindle.cli.failure import CommandFailed
-from spindle.cli.history.looking_ahead import ahead_options
 from spindle.cli.plan.plan_command import SPREAD, limit_options, limits_of
+from spindle.cli.sampling.plan_forecast import ahead_options
 from spindle.client.admin.cluster import describe_brokers
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 
 
 @click.command("balance", epilog=examples("spindle balance --spread 10"))
@@ -55,7 +55,7 @@ def balance_command(
     stops the moves; replicas that have moved stay where they are. The exit code is 0 at the end,
     130 after Ctrl-C, and 1 after any failure.
     """
-    tell = printing(as_json=as_json)
+    report = printing(as_json=as_json)
     limits = limits_of(max_fill, throttle, parallel, fewer_racks, spread)
     cluster_id = describe_brokers(client).cluster_id
     with locked(state, "balance"):
@@ -63,9 +63,9 @@ def balance_command(
             raise CommandFailed(f"there is no balance to cancel: {state} does not exist")
         file = open_execution_file(state, cluster_id, GOAL)
         planning = ExecutionPlanning(limits, capacity, history, horizon_ms)
-        run = BalanceRun(client, file, planning, tell, keeps_leaders=keeps_leaders)
+        run = BalanceRun(client, file, planning, report, keeps_leaders=keeps_leaders)
         if cancel:
             run.cancel()
             return
-        with undone_by_interrupt(run.cancel, state, tell):
+        with undone_by_interrupt(run.cancel, state, report):
             run.finish()

@@ -9,9 +9,9 @@ from spindle.cli.disks.replica_lines import altered_document, replica_lines, str
 from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.uuids import uuid_text
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alter_disks import DirectoryAction
 
 
 @click.command(

@@ -10,7 +10,7 @@ from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.cordons import cordon, shown_path
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.config.cordon_notes import CordonNote
 
 

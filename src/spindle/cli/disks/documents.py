@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from spindle.cli.disks.survey import BrokerReport
+from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.client.disks import (
     CordonView,
     DiskView,
@@ -19,7 +19,7 @@ _NS_PER_S: Final = 1e9
 
 def report_document(report: BrokerReport) -> dict[str, Any]:
     """Return the directories and moves of one broker."""
-    node, found = report.node, report.disks
+    node, disks = report.node, report.disks
     return {
         "broker": node.node_id,
         "host": node.host,
@@ -28,10 +28,12 @@ def report_document(report: BrokerReport) -> dict[str, Any]:
         "isFenced": node.is_fenced,
         "isSpindle": report.is_spindle,
         "error": report.error,
-        "moveLimitBytesPerSecond": found.move_limit_bytes_per_second if found else None,
-        "directories": [disk_document(each) for each in found.disks] if found else [],
-        "moves": [move_document(each) for each in found.moves] if found else [],
-        "rebuilds": [rebuild_document(each) for each in found.rebuilds] if found else [],
+        "moveLimitBytesPerSecond": disks.move_limit_bytes_per_second if disks else None,
+        "directories": [disk_document(disk) for disk in disks.disks] if disks else [],
+        "moves": [move_document(move) for move in disks.moves] if disks else [],
+        "rebuilds": [rebuild_document(rebuild_view) for rebuild_view in disks.rebuilds]
+        if disks
+        else [],
     }
 
 
@@ -54,7 +56,7 @@ def disk_document(disk: DiskView) -> dict[str, Any]:
         "strayLogs": disk.stray_count,
         "strayBytes": disk.stray_bytes,
         "device": _health_document(disk),
-        "cordons": [_cordon_document(each) for each in disk.cordons],
+        "cordons": [_cordon_document(cordon) for cordon in disk.cordons],
         "work": _work_document(disk.work) if disk.work is not None else None,
     }
 

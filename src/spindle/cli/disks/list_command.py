@@ -11,24 +11,24 @@ from typing import Any, Final
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.disks.broker_poll import BrokerReport, Survey
 from spindle.cli.disks.documents import report_document
 from spindle.cli.disks.state_text import fill_text, silence_text, state_text
-from spindle.cli.disks.survey import BrokerReport, Survey
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
-from spindle.cli.history.forecasts import (
+from spindle.cli.numbers import WholeRange
+from spindle.cli.sampling.forecasts import (
     HISTORY,
     Forecasts,
     forecast_document,
     time_to_full_text,
 )
-from spindle.cli.history.history_folder import read_history
-from spindle.cli.numbers import WholeRange
+from spindle.cli.sampling.history_folder import read_history
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import shortened
 from spindle.client.admin.cluster import describe_brokers
+from spindle.client.blocking.client import WireClient
 from spindle.client.disks import DiskView
-from spindle.client.wire.cluster import WireClient
 from spindle.common.sizes import size_text
 from spindle.common.uuids import uuid_text
 
@@ -79,7 +79,7 @@ def list_command(
             known = ", ".join(map(str, survey.node_ids))
             raise CommandFailed(f"there is no broker {broker}; there are {known}")
     if as_json:
-        documents = [report_document(each) for each in reports]
+        documents = [report_document(report) for report in reports]
         if forecasts is not None:
             _add_forecasts(documents, forecasts)
         click.echo(json.dumps({"brokers": documents}))
@@ -87,16 +87,16 @@ def list_command(
         now_ms = time.time_ns() // 1_000_000
         width = get_terminal_size().columns if sys.stdout.isatty() else None
         click.echo("\n".join(list_lines(reports, now_ms, width, forecasts)))
-    return SOME_ARE_SILENT if any(each.disks is None for each in reports) else 0
+    return SOME_ARE_SILENT if any(report.disks is None for report in reports) else 0
 
 
 def _add_forecasts(documents: Sequence[dict[str, Any]], forecasts: Forecasts) -> None:
     for document in documents:
-        for each in document["directories"]:
-            free_bytes = -1 if each["usableBytes"] is None else each["usableBytes"]
-            key = (document["broker"], each["path"])
-            found = forecasts.of(key, free_bytes, is_online=each["isOnline"])
-            each["forecast"] = forecast_document(found)
+        for directory in document["directories"]:
+            free_bytes = -1 if directory["usableBytes"] is None else directory["usableBytes"]
+            key = (document["broker"], directory["path"])
+            forecast = forecasts.of(key, free_bytes, is_online=directory["isOnline"])
+            directory["forecast"] = forecast_document(forecast)
 
 
 def list_lines(
@@ -146,12 +146,12 @@ def _rows(
     reports: Sequence[BrokerReport], now_ms: int, forecasts: Forecasts | None
 ) -> Iterator[Mapping[str, str]]:
     for report in reports:
-        broker, found = {"BROKER": str(report.node.node_id)}, report.disks
-        if found is None:
+        broker, disks = {"BROKER": str(report.node.node_id)}, report.disks
+        if disks is None:
             yield dict.fromkeys(_COLUMNS, "-") | broker | {"STATE": silence_text(report)}
             continue
-        for disk in found.disks:
-            words = {"STATE": state_text(disk, found.moves, now_ms, found.rebuilds)}
+        for disk in disks.disks:
+            words = {"STATE": state_text(disk, disks.moves, now_ms, disks.rebuilds)}
             if forecasts is not None:
                 key, is_online = (report.node.node_id, disk.path), disk.failure is None
                 full = forecasts.of(key, disk.usable_bytes, is_online=is_online)

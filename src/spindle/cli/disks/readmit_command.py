@@ -18,11 +18,11 @@ from spindle.cli.disks.replica_type import REPLICA
 from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.common.printable import printable
 from spindle.common.uuids import uuid_text
-from spindle.disks.alteration import DirectoryAction, DirectoryInUse
+from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
 
 
 @click.command(

@@ -19,8 +19,8 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.admin.rebuilds import rebuild_replicas
+from spindle.client.blocking.client import WireClient
 from spindle.client.disks import RebuildView, disks_of_spindle
-from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
@@ -74,15 +74,18 @@ def rebuild_command(
         if error is not None
     ]
     if not as_json:
-        for each in documents:
-            click.echo(f"{each['topic']}-{each['partition']}: refused: {each['error']}", err=True)
+        for document in documents:
+            click.echo(
+                f"{document['topic']}-{document['partition']}: refused: {document['error']}",
+                err=True,
+            )
     begun = [where for where in wanted if refusals.get(where) is None]
     documents += [] if cancel else _followed(client, broker, begun, as_json=as_json)
     if as_json:
         click.echo(json.dumps({"broker": broker, "replicas": documents}))
     elif cancel and begun:
         click.echo(f"Cancelled: {_names(begun)}.")
-    if any(each["state"] != "done" for each in documents):
+    if any(document["state"] != "done" for document in documents):
         context.exit(1)
 
 
@@ -94,9 +97,9 @@ def _followed(
     try:
         with _shown(begun, is_off=as_json) as show:
             while left := [where for where in begun if where not in ends]:
-                found = _asked(client, broker)
+                rebuild_views = _asked(client, broker)
                 for where in left:
-                    view = found.get(where)
+                    view = rebuild_views.get(where)
                     if view is None:
                         ends[where] = _document(where, "failed", error=_GONE)
                     elif not view.is_under_way:
@@ -106,7 +109,7 @@ def _followed(
                 if len(ends) < len(begun):
                     time.sleep(_LOOK_S)
     except KeyboardInterrupt:
-        names = " ".join(str(each) for each in begun if each not in ends)
+        names = " ".join(str(partition) for partition in begun if partition not in ends)
         click.echo(
             f"Broker {broker} goes on with the rebuild: `spindle disks watch` shows it, and "
             f"`spindle disks rebuild {broker} {names} --cancel` ends it.",
@@ -130,7 +133,10 @@ def _asked(client: WireClient, broker: int) -> Mapping[TopicPartition, RebuildVi
         try:
             address = client.metadata(()).broker(str(broker))
             answer = client.ask_spindle(address, DescribeDisksRequest(), DescribeDisksResponse)
-            return {each.partition: each for each in disks_of_spindle(answer).rebuilds}
+            return {
+                rebuild_view.partition: rebuild_view
+                for rebuild_view in disks_of_spindle(answer).rebuilds
+            }
         except FAILURES as error:
             if time.monotonic() > ends_s:
                 raise CommandFailed(

@@ -7,11 +7,11 @@ from typing import Any, Final
 from spindle.cli.disks.state_text import stray_text
 from spindle.cli.table import table_lines
 from spindle.cli.tools.failures import FAILURES
+from spindle.client.blocking.client import WireClient
 from spindle.client.disks import disks_of_spindle
-from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
-from spindle.disks.alteration import AlteredDirectory, DirectoryInUse, ReplicaState
+from spindle.disks.alter_disks import AlteredDirectory, DirectoryInUse, ReplicaState
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
 
 _HEAD: Final = ("TOPIC", "PARTITION", "STATE")

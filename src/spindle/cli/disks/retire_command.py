@@ -16,10 +16,10 @@ from spindle.cli.disks.replica_lines import (
 from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.disks import alter_disks
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.disks.alteration import DirectoryAction, DirectoryInUse, ReplicaState
+from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse, ReplicaState
 
 
 @click.command(

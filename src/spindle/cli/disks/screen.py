@@ -6,6 +6,7 @@ from posixpath import commonpath
 from textwrap import wrap
 from typing import Final, NamedTuple
 
+from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.cli.disks.rates import DiskRate, MoveKey, MoveRate, OperationRate, key_of
 from spindle.cli.disks.state_text import (
     clock_text,
@@ -19,7 +20,6 @@ from spindle.cli.disks.state_text import (
     silence_text,
     stray_text,
 )
-from spindle.cli.disks.survey import BrokerReport
 from spindle.cli.durations import duration_text
 from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened
 from spindle.client.disks import DiskView, MoveView
@@ -29,9 +29,9 @@ _UNKNOWN: Final = "-"
 _LEGEND: Final = "; times of I/O in ms, median/99 %"
 _GAP: Final = "  "
 _HEAD: Final = "DIRECTORY"
-_SHORTEST_NAME: Final = 9
+_MIN_NAME: Final = 9
 _BAR: Final = 20
-_LONGEST_SHOWN_S: Final = 100 * 3600
+_MAX_SHOWN_S: Final = 100 * 3600
 
 _WIDE: Final = (
     "FILL",
@@ -81,8 +81,8 @@ def watch_lines(
     lines = [Line(summary, TITLE)]
     layout = _layout(watched, width)
     lines.append(Line(_row(layout, _HEAD, layout.titles), QUIET))
-    for each in watched:
-        lines += _broker_lines(each, now_ms, layout, has_bar=has_blocks and width is not None)
+    for picture in watched:
+        lines += _broker_lines(picture, now_ms, layout, has_bar=has_blocks and width is not None)
     if width is None:
         return lines
     return [part for line in lines for part in _fitted(line, width)]
@@ -98,15 +98,15 @@ def _fitted(line: Line, width: int) -> list[Line]:
 
 
 def _summary(watched: Sequence[BrokerPicture], now_ms: int) -> str:
-    disks = [disk for each in watched for disk in _disks(each)]
+    disks = [disk for picture in watched for disk in _disks(picture)]
     counts = {
         ("broker", "brokers"): len(watched),
-        ("silent", "silent"): sum(each.report.disks is None for each in watched),
+        ("silent", "silent"): sum(picture.report.disks is None for picture in watched),
         ("directory", "directories"): len(disks),
         ("offline", "offline"): sum(disk.failure is not None for disk in disks),
         ("cordoned", "cordoned"): sum(bool(disk.cordons) for disk in disks),
         ("move", "moves"): sum(
-            len(each.report.disks.moves) for each in watched if each.report.disks
+            len(picture.report.disks.moves) for picture in watched if picture.report.disks
         ),
     }
     always = ("brokers", "directories")
@@ -137,20 +137,22 @@ class _Layout(NamedTuple):
 def _layout(watched: Sequence[BrokerPicture], width: int | None) -> _Layout:
     """Return the layout with the most numbers that leaves room for the names."""
     is_limited = width is not None
-    names = [name for each in watched for name in _names(each, is_limited=is_limited).values()]
+    names = [
+        name for picture in watched for name in _names(picture, is_limited=is_limited).values()
+    ]
     longest = max(map(len, (_HEAD, *names)))
     for titles in (_WIDE, _NARROW, _NARROWEST):
         widths = [len(title) for title in titles]
-        for each in watched:
-            for disk in _disks(each):
-                cells = _cells(disk, each.disks.get(disk.path), titles)
+        for picture in watched:
+            for disk in _disks(picture):
+                cells = _cells(disk, picture.disks.get(disk.path), titles)
                 widths = [max(old, len(cell)) for old, cell in zip(widths, cells, strict=True)]
         if width is None:
             break
         left = width - len(_GAP) - sum(widths) - len(_GAP) * len(widths)
-        if left >= min(longest, _SHORTEST_NAME):
+        if left >= min(longest, _MIN_NAME):
             return _Layout(titles, widths, min(longest, left), is_limited)
-    return _Layout(titles, widths, _SHORTEST_NAME if is_limited else longest, is_limited)
+    return _Layout(titles, widths, _MIN_NAME if is_limited else longest, is_limited)
 
 
 def _shared(each: BrokerPicture, *, is_limited: bool) -> str:
@@ -176,22 +178,22 @@ def _broker_lines(
     each: BrokerPicture, now_ms: int, layout: _Layout, *, has_bar: bool
 ) -> list[Line]:
     report = each.report
-    found = report.disks
-    if found is None:
+    disks = report.disks
+    if disks is None:
         return [Line(f"{_broker_title(each, layout)}  {silence_text(report)}", BAD)]
     names = _names(each, is_limited=layout.is_limited)
     lines = [Line(_broker_title(each, layout), TITLE)]
-    for disk in found.disks:
+    for disk in disks.disks:
         cells = _cells(disk, each.disks.get(disk.path), layout.titles)
         lines.append(Line(_row(layout, names[disk.path], cells)))
         lines += [Line(_GAP * 2 + text, style) for text, style in _remarks(disk, now_ms)]
-    limit = found.move_limit_bytes_per_second
-    if found.moves and limit is not None:
+    limit = disks.move_limit_bytes_per_second
+    if disks.moves and limit is not None:
         lines.append(Line(f"{_GAP}moves are limited to {size_text(limit)}/s", QUIET))
-    for move in found.moves:
+    for move in disks.moves:
         rate = each.moves.get(key_of(move), MoveRate(None, None))
         lines.append(Line(_GAP + move_text(move, rate, names, has_bar=has_bar)))
-    for rebuild in found.rebuilds:
+    for rebuild in disks.rebuilds:
         if rebuild.is_under_way:
             text = f"{rebuild.partition} is rebuilt in {names.get(rebuild.path, rebuild.path)}"
             lines.append(Line(f"{_GAP}{text}: {rebuild_text(rebuild)}"))
@@ -200,12 +202,12 @@ def _broker_lines(
 
 def _broker_title(each: BrokerPicture, layout: _Layout) -> str:
     report = each.report
-    found = report.disks
+    disks = report.disks
     title = f"broker {report.node.node_id}  {report.node.host}:{report.node.port}"
     shared = _shared(each, is_limited=layout.is_limited)
     if shared:
         title += f"  {shared}"
-    if found is not None and not report.is_spindle:
+    if disks is not None and not report.is_spindle:
         title += "  not Spindle: no traffic, no times"
     return title
 
@@ -283,6 +285,6 @@ def _end_text(move: MoveView, rate: MoveRate) -> str:
     if move.state not in (None, "copying"):
         return str(move.state)
     left_s = rate.seconds_left
-    if left_s is None or left_s > _LONGEST_SHOWN_S:
+    if left_s is None or left_s > _MAX_SHOWN_S:
         return "time left unknown"
     return f"{duration_text(left_s)} left"

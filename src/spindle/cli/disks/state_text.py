@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from spindle.cli.disks.survey import BrokerReport
+from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.client.disks import CordonView, DiskView, MoveView, RebuildView
-from spindle.common.counted import counted
 from spindle.common.sizes import size_text
+from spindle.common.text import count_noun
 
 CONFIGURATION: Final = "configuration"
 _HANGS_AFTER_MS: Final = 2_000
@@ -49,8 +49,10 @@ def cordon_text(cordon: CordonView, now_ms: int) -> str:
 
 def rebuilds_text(path: str, rebuilds: Sequence[RebuildView]) -> str:
     """Return how many replicas in a directory are rebuilt; empty without any."""
-    count = sum(each.path == path and each.is_under_way for each in rebuilds)
-    return f"{counted(count, 'rebuild')}" if count else ""
+    count = sum(
+        rebuild_view.path == path and rebuild_view.is_under_way for rebuild_view in rebuilds
+    )
+    return f"{count_noun(count, 'rebuild')}" if count else ""
 
 
 def rebuild_text(view: RebuildView) -> str:
@@ -70,7 +72,7 @@ def state_text(
     """Return the state of a directory in one line."""
     if disk.failure is not None:
         return ", ".join(filter(None, [offline_text(disk, now_ms), health_text(disk)]))
-    parts = [cordon_text(each, now_ms) for each in disk.cordons] or ["online"]
+    parts = [cordon_text(cordon, now_ms) for cordon in disk.cordons] or ["online"]
     if hangs(disk):
         parts.insert(0, hang_text(disk))
     parts += [moves_text(disk.path, moves), rebuilds_text(disk.path, rebuilds)]
@@ -100,7 +102,7 @@ def stray_text(disk: DiskView) -> str:
     """Return how many logs are there that the metadata places elsewhere; empty without any."""
     if not disk.stray_count:
         return ""
-    return f"{counted(disk.stray_count, 'stray log')} with {size_text(disk.stray_bytes)}"
+    return f"{count_noun(disk.stray_count, 'stray log')} with {size_text(disk.stray_bytes)}"
 
 
 def health_text(disk: DiskView) -> str:
@@ -112,9 +114,9 @@ def health_text(disk: DiskView) -> str:
     if health.smart_passed is False:
         parts.append("SMART: failing")
     if health.media_errors:
-        parts.append(counted(health.media_errors, "media error"))
+        parts.append(count_noun(health.media_errors, "media error"))
     if health.errors:
-        parts.append(counted(health.errors, "I/O error"))
+        parts.append(count_noun(health.errors, "I/O error"))
     return f"{health.device}: {', '.join(parts)}" if parts else ""
 
 

@@ -9,7 +9,7 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
 from spindle.client.admin.cordons import shown_path, uncordon
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 
 
 @click.command(

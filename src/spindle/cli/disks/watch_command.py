@@ -13,16 +13,16 @@ from rich.live import Live
 from rich.text import Text
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.disks.broker_poll import Survey
 from spindle.cli.disks.documents import report_document
 from spindle.cli.disks.rates import BrokerRates, DiskRate, MoveRate, OperationRate, key_of
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
-from spindle.cli.disks.survey import Survey
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
 from spindle.cli.repetition import COUNT, interval_option
 from spindle.cli.terminal import Line, shows_blocks
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 
 _WAIT_MS: Final = 3_000
 _LOOK_S: Final = 0.25
@@ -141,7 +141,7 @@ def _cropped(lines: Sequence[Line], height: int) -> list[Line]:
     if len(lines) <= height:
         return list(lines)
     missing = len(lines) - height + 1
-    return [*lines[: height - 1], Line(f"... {missing} more lines; the terminal is too low")]
+    return [*lines[: height - 1], Line(f"... {missing} more lines; the terminal is too short")]
 
 
 def _wait(interval_s: float, console: Console, on_resize: Callable[[], None]) -> None:
@@ -168,12 +168,12 @@ def _json_line(watched: Sequence[BrokerPicture], now_ms: int) -> str:
 def watched_document(watched: BrokerPicture) -> dict[str, Any]:
     """Return the document of a broker, with `rates` in each directory and move; null if unknown."""
     document = report_document(watched.report)
-    for each in document["directories"]:
-        rate = watched.disks.get(each["path"])
-        each["rates"] = _disk_rates(rate) if rate is not None else None
-    found = watched.report.disks
-    for move, each in zip(found.moves if found else (), document["moves"], strict=True):
-        each["rates"] = _move_rates(watched.moves.get(key_of(move)))
+    for directory in document["directories"]:
+        rate = watched.disks.get(directory["path"])
+        directory["rates"] = _disk_rates(rate) if rate is not None else None
+    disks = watched.report.disks
+    for move, item in zip(disks.moves if disks else (), document["moves"], strict=True):
+        item["rates"] = _move_rates(watched.moves.get(key_of(move)))
     return document
 
 

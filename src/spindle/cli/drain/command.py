@@ -5,22 +5,22 @@ from pathlib import Path
 import click
 
 from spindle.cli.cluster_command import cluster_command
+from spindle.cli.drain.after_drain import AfterDrain, check_taking_out, take_out
 from spindle.cli.drain.drain_run import DrainRun
-from spindle.cli.drain.taking_out import TakingOut, check_taking_out, take_out
 from spindle.cli.examples import examples
 from spindle.cli.execution.directory_failures import with_failures
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.interruption import undone_by_interrupt
 from spindle.cli.execution.leaderships import KEEP_LEADERS
 from spindle.cli.execution.planning import ExecutionPlanning
-from spindle.cli.execution.steps import Tell, printing
+from spindle.cli.execution.progress_events import Reporter, printing
 from spindle.cli.failure import CommandFailed
-from spindle.cli.history.looking_ahead import ahead_options
 from spindle.cli.plan.place import parse_place, plain_place
 from spindle.cli.plan.plan_command import limit_options, limits_of
+from spindle.cli.sampling.plan_forecast import ahead_options
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.admin.cluster import describe_brokers
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.planner.plan import Infeasible
 
 
@@ -37,7 +37,7 @@ from spindle.planner.plan import Infeasible
 )
 @click.option(
     "--then",
-    type=click.Choice([each.value for each in TakingOut]),
+    type=click.Choice([step.value for step in AfterDrain]),
     help="Take the empty place out of use: retire the directory, or unregister the broker, which "
     "must be down then.",
 )
@@ -72,7 +72,7 @@ def drain_command(
     """
     place = plain_place(place)
     broker_id, _ = parse_place(place)
-    last_step = TakingOut(then) if then is not None else None
+    last_step = AfterDrain(then) if then is not None else None
     if last_step is not None:
         if cancel:
             raise click.UsageError("--cancel takes nothing out of use: leave out --then")
@@ -80,26 +80,26 @@ def drain_command(
     path = state or Path(f"spindle-drain-{broker_id}.json")
     cluster_id = describe_brokers(client).cluster_id
 
-    tell = printing(as_json=as_json, place=place)
+    report = printing(as_json=as_json, place=place)
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)
     with locked(path, "drain"):
-        found = open_execution_file(path, cluster_id, f"drain {place}")
+        execution_file = open_execution_file(path, cluster_id, f"drain {place}")
         planning = ExecutionPlanning(limits, capacity, history, horizon_ms)
-        run = DrainRun(client, found, place, planning, tell, keeps_leaders=keeps_leaders)
+        run = DrainRun(client, execution_file, place, planning, report, keeps_leaders=keeps_leaders)
         if not cancel:
-            _finish(run, path, tell)
+            _finish(run, path, report)
             if last_step is not None:
-                end = take_out(client, last_step, place, tell)
-                tell(with_failures(end, run.went_offline()))
+                end = take_out(client, last_step, place, report)
+                report(with_failures(end, run.went_offline()))
         elif path.exists():
             run.cancel()
         else:
             raise CommandFailed(f"there is no drain to cancel: {path} does not exist")
 
 
-def _finish(run: DrainRun, path: Path, tell: Tell) -> None:
+def _finish(run: DrainRun, path: Path, report: Reporter) -> None:
     try:
-        with undone_by_interrupt(run.cancel, path, tell):
+        with undone_by_interrupt(run.cancel, path, report):
             run.finish()
     except (Infeasible, CommandFailed, ValueError) as error:
         raise CommandFailed(f"{error}\n{_what_next(path)}") from None

@@ -10,30 +10,30 @@ from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.leaderships import give_leaderships
 from spindle.cli.execution.plan_rounds import run_rounds
 from spindle.cli.execution.planning import ExecutionPlanning
-from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
+from spindle.cli.execution.progress_events import ProgressEvent, Remarks, Reporter
 from spindle.cli.plan.place import find_directories, parse_place, place_text
 from spindle.client.admin.cluster import finalized_level
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.metadata.features import (
     CORDONED_DIRECTORIES_LEVEL,
     METADATA_VERSION,
     metadata_version_name,
 )
+from spindle.planner.goals import drain, moved_to_other_brokers
 from spindle.planner.leaders import even_leaders, preferred_orders
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
-from spindle.planner.plans import drain, moved_to_other_brokers
 
 
-def end_step(place: str, plan: PlacementPlan, *, can_cordon: bool) -> ExecutionStep:
+def end_step(place: str, plan: PlacementPlan, *, can_cordon: bool) -> ProgressEvent:
     """Return the last step of a drain. Only a directory that is online can be cordoned.
 
     Args:
         can_cordon: False if the cluster knows no cordons.
     """
-    emptied = [plan.cluster.directories[each] for each in plan.leaving]
-    is_cordoned = can_cordon and bool(emptied) and all(each.is_online for each in emptied)
+    emptied = [plan.cluster.directories[directory] for directory in plan.leaving]
+    is_cordoned = can_cordon and bool(emptied) and all(directory.is_online for directory in emptied)
     text = f"{place_text(place)} has no replicas and is cordoned"
     if not emptied:
         text = f"{place_text(place)} has no replicas; it does not answer, so it is not cordoned"
@@ -41,18 +41,18 @@ def end_step(place: str, plan: PlacementPlan, *, can_cordon: bool) -> ExecutionS
         text = f"{place_text(place)} has no replicas; it is not cordoned, so new topics may use it"
     elif not is_cordoned:
         text = f"{place_text(place)} has no replicas; its offline directories are not cordoned"
-    return ExecutionStep("empty", text, {"isCordoned": is_cordoned})
+    return ProgressEvent("empty", text, {"isCordoned": is_cordoned})
 
 
-def _no_cordons(place: str, level: int) -> ExecutionStep:
+def _no_cordons(place: str, level: int) -> ProgressEvent:
     needed = metadata_version_name(CORDONED_DIRECTORIES_LEVEL)
-    found = metadata_version_name(level) if level else "unknown"
+    result = metadata_version_name(level) if level else "unknown"
     text = (
-        f"this cluster knows no cordons: its metadata.version is {found}, and they need {needed}. "
+        f"this cluster knows no cordons: its metadata.version is {result}, and they need {needed}. "
         f"{place_text(place)} is emptied without one, so topics that are created meanwhile may get "
         "replicas there, which are moved as well"
     )
-    return ExecutionStep("noCordons", text, {"metadataVersion": found, "needed": needed})
+    return ProgressEvent("noCordons", text, {"metadataVersion": result, "needed": needed})
 
 
 class DrainRun:
@@ -69,7 +69,7 @@ class DrainRun:
         file: ExecutionFile,
         place: str,
         planning: ExecutionPlanning,
-        tell: Tell,
+        report: Reporter,
         *,
         keeps_leaders: bool,
     ) -> None:
@@ -77,14 +77,14 @@ class DrainRun:
         self._file = file
         self._place = place
         self._planning = planning
-        self._tell = tell
+        self._report = report
         self._keeps_leaders = keeps_leaders
-        self._remarks = Remarks(tell)
+        self._remarks = Remarks(report)
         self._can_cordon = True
         self._is_new = True
         self._moved: set[TopicPartition] = set()
         self._broker_id, self._path = parse_place(place)
-        self._executor = planning.executor(client, file, tell, self._while_uncordoned)
+        self._executor = planning.executor(client, file, report, self._while_uncordoned)
 
     def finish(self) -> None:
         """Empty the place; the cordon stays.
@@ -97,7 +97,7 @@ class DrainRun:
         level = finalized_level(self._client, METADATA_VERSION)
         self._can_cordon = level >= CORDONED_DIRECTORIES_LEVEL
         if not self._can_cordon:
-            self._tell(_no_cordons(self._place, level))
+            self._report(_no_cordons(self._place, level))
         plan = self._move_all()
         if self._uncordoned(plan):
             # Topics that were created until now may have replicas there.
@@ -108,12 +108,12 @@ class DrainRun:
         self._executor.unthrottle()
         self._file.cordoned = []
         self._file.end()
-        leaving = [plan.cluster.directories[each] for each in plan.leaving]
+        leaving = [plan.cluster.directories[directory] for directory in plan.leaving]
         space = deleted_space(leaving, self._executor.deletions)
         if space is not None:
-            self._tell(space)
+            self._report(space)
         end = end_step(self._place, plan, can_cordon=self._can_cordon)
-        self._tell(with_failures(end, self.went_offline()))
+        self._report(with_failures(end, self.went_offline()))
         self._executor.tell_throttles("the same command")
 
     def went_offline(self) -> list[str]:
@@ -133,11 +133,11 @@ class DrainRun:
         self._remove_cordons()
         self._file.end()
         text = f"the drain of {place_text(self._place)} is cancelled"
-        self._tell(ExecutionStep("cancelled", text))
+        self._report(ProgressEvent("cancelled", text))
         self._executor.tell_throttles("the command with --cancel")
 
     def _remove_cordons(self) -> None:
-        remove_cordons(self._client, self._broker_id, self._file, self._tell)
+        remove_cordons(self._client, self._broker_id, self._file, self._report)
 
     def _while_uncordoned(self, stop: Callable[[], object]) -> None:
         """Call a function while the cordons of this drain are removed, and set them again."""
@@ -151,22 +151,22 @@ class DrainRun:
     def _even_leaders(self, plan: PlacementPlan) -> None:
         """Let brokers lead equally many partitions, by the order of those that this run moved."""
         models = plan.cluster.partitions
-        moved = [number for number, each in enumerate(models) if each.name in self._moved]
+        moved = [number for number, model in enumerate(models) if model.name in self._moved]
         preferred = even_leaders(plan.cluster, plan.places(), moved)
         orders = preferred_orders(replace(plan, preferred=preferred))
-        give_leaderships(self._client, orders, self._tell)
+        give_leaderships(self._client, orders, self._report)
 
     def _before_round(self, plan: PlacementPlan) -> None:
         self._cordon(plan)
         moved = moved_to_other_brokers(plan.rounds, plan.cluster)
-        self._moved.update(plan.cluster.partitions[each].name for each in moved)
+        self._moved.update(plan.cluster.partitions[directory].name for directory in moved)
 
     def _move_all(self) -> PlacementPlan:
         return run_rounds(
             self._executor,
             self._plan,
             before_round=self._before_round,
-            distance=lambda plan: sum(len(each.moves) for each in plan.rounds),
+            distance=lambda plan: sum(len(planned_round.moves) for planned_round in plan.rounds),
             stays=f"{place_text(self._place)} does not get emptier; see the broker's log",
         )
 
@@ -174,7 +174,7 @@ class DrainRun:
         def make(model: ClusterModel) -> PlacementPlan:
             places = []
             # Brokers before Kafka 4.0 do not show a broker that is down and has no replicas.
-            if self._is_new or any(each.broker_id == self._broker_id for each in model.brokers):
+            if self._is_new or any(broker.broker_id == self._broker_id for broker in model.brokers):
                 places = find_directories(model, self._broker_id, self._path)
             self._is_new = False
             return drain(model, places, self._planning.limits)
@@ -193,11 +193,15 @@ class DrainRun:
         self._file.cordoned = list(dict.fromkeys([*self._file.cordoned, *wanted]))
         self._file.save()
         for path in wanted:
-            set_cordon(self._client, self._broker_id, path, self._tell)
+            set_cordon(self._client, self._broker_id, path, self._report)
 
     def _uncordoned(self, plan: PlacementPlan) -> list[str]:
         """Return the paths that can be cordoned, and are not."""
         if not self._can_cordon or self._broker_id not in self._client.metadata(()).brokers:
             return []
-        leaving = [plan.cluster.directories[each] for each in plan.leaving]
-        return [each.path for each in leaving if each.is_online and not each.is_cordoned]
+        leaving = [plan.cluster.directories[directory] for directory in plan.leaving]
+        return [
+            directory.path
+            for directory in leaving
+            if directory.is_online and not directory.is_cordoned
+        ]

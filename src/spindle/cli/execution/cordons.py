@@ -4,9 +4,9 @@ import time
 from typing import Final
 
 from spindle.cli.execution.execution_file import ExecutionFile
-from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.execution.progress_events import ProgressEvent, Reporter
 from spindle.client.admin.cordons import CordonRefused, cordon, cordoned_entries, uncordon
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.config.cordon_notes import CordonNote
 
 _CORDON_SEEN_S: Final = 3.0
@@ -16,7 +16,7 @@ _CORDON_GONE_S: Final = 15.0
 _PAUSE_S: Final = 0.2
 
 
-def set_cordon(client: WireClient, broker_id: int, path: str, tell: Tell) -> None:
+def set_cordon(client: WireClient, broker_id: int, path: str, report: Reporter) -> None:
     """Cordon a directory; the file of the execution names it already.
 
     Raises:
@@ -24,10 +24,12 @@ def set_cordon(client: WireClient, broker_id: int, path: str, tell: Tell) -> Non
     """
     cordon(client, broker_id, CordonNote(path))
     facts = {"broker": broker_id, "path": path}
-    tell(ExecutionStep("cordoned", f"cordoned {path} of broker {broker_id}", facts))
+    report(ProgressEvent("cordoned", f"cordoned {path} of broker {broker_id}", facts))
 
 
-def remove_cordons(client: WireClient, broker_id: int, file: ExecutionFile, tell: Tell) -> None:
+def remove_cordons(
+    client: WireClient, broker_id: int, file: ExecutionFile, report: Reporter
+) -> None:
     """Remove the cordons that an execution has set; those that stay are left in the file.
 
     A broker tells its own configuration, and hears of a change after the controller. So a cordon
@@ -39,15 +41,15 @@ def remove_cordons(client: WireClient, broker_id: int, file: ExecutionFile, tell
     for path in list(file.cordoned):
         problem = remove_cordon(client, broker_id, path)
         if problem is not None:
-            tell(left_cordon(broker_id, path, problem))
+            report(left_cordon(broker_id, path, problem))
         if problem is None or path not in cordoned_entries(client, broker_id):
             file.cordoned.remove(path)
 
 
-def left_cordon(broker_id: int, path: str, reason: str) -> ExecutionStep:
+def left_cordon(broker_id: int, path: str, reason: str) -> ProgressEvent:
     """Return the step that says that a cordon was not removed."""
     facts = {"broker": broker_id, "path": path, "reason": reason}
-    return ExecutionStep("notUncordoned", reason, facts)
+    return ProgressEvent("notUncordoned", reason, facts)
 
 
 def remove_cordon(client: WireClient, broker_id: int, path: str) -> str | None:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from spindle.cli.durations import span_text
-from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.execution.progress_events import ProgressEvent
 from spindle.cli.plan.deletions import OwnDeletions
-from spindle.common.counted import first_names
 from spindle.common.sizes import size_text
+from spindle.common.text import join_first
 from spindle.planner.model import DirectoryModel
 
 _MAX_NAMED: Final = 3
@@ -19,7 +19,7 @@ def deleted_space(
     directories: Iterable[DirectoryModel],
     own: OwnDeletions,
     now_s: Callable[[], float] = time.time,
-) -> ExecutionStep | None:
+) -> ProgressEvent | None:
     """Return a step about the bytes that `spindle disks list` still shows as used; None without.
 
     Args:
@@ -27,26 +27,26 @@ def deleted_space(
             a move does not report its replica as deleted yet.
         now_s: seconds since 1970.
     """
-    sizes = {each: _deleted_bytes(each, own) for each in directories}
-    deleting = [each for each, size in sizes.items() if size]
+    sizes = {directory: _deleted_bytes(directory, own) for directory in directories}
+    deleting = [directory for directory, size in sizes.items() if size]
     if not deleting:
         return None
     total_bytes = sum(sizes.values())
-    delay_ms = max(each.deletion_delay_ms for each in deleting)
+    delay_ms = max(directory.deletion_delay_ms for directory in deleting)
     until_s = now_s() + delay_ms / _MS
     clock = time.strftime("%H:%M:%S", time.localtime(until_s))
-    names = first_names([str(each) for each in deleting], _MAX_NAMED)
+    names = join_first([str(directory) for directory in deleting], _MAX_NAMED)
     text = (
         f"deleted replicas still use {size_text(total_bytes)} of {names}: USED counts them until "
         f"their files are removed, at about {clock} (log.segment.delete.delay.ms: "
         f"{span_text(delay_ms / _MS)})"
     )
     facts = {
-        "directories": [str(each) for each in deleting],
+        "directories": [str(directory) for directory in deleting],
         "deletedBytes": total_bytes,
         "untilMs": int(until_s * _MS),
     }
-    return ExecutionStep("deletedReplicas", text, facts)
+    return ProgressEvent("deletedReplicas", text, facts)
 
 
 def _deleted_bytes(directory: DirectoryModel, own: OwnDeletions) -> int:

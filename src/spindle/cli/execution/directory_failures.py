@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from spindle.cli.execution.steps import ExecutionStep
-from spindle.common.counted import first_names
+from spindle.cli.execution.progress_events import ProgressEvent
+from spindle.common.text import join_first
 
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 
 
 class DirectoryFailures:
@@ -25,11 +25,11 @@ class DirectoryFailures:
             described: the brokers that have told their directories. A broker that is silent has
                 not got back those that were offline.
         """
-        found = {(broker, path) for broker, paths in offline.items() for path in paths}
+        result = {(broker, path) for broker, paths in offline.items() for path in paths}
         if self._before is None:
-            self._before = self._offline = found
-        new = found - self._offline
-        self._offline = found | {each for each in self._offline if each[0] not in described}
+            self._before = self._offline = result
+        new = result - self._offline
+        self._offline = result | {item for item in self._offline if item[0] not in described}
         self._before &= self._offline
         return _names(new)
 
@@ -38,13 +38,13 @@ class DirectoryFailures:
         return _names(self._offline - (self._before or set()))
 
 
-def went_offline(directory: str) -> ExecutionStep:
+def went_offline(directory: str) -> ProgressEvent:
     """Return the step that tells a failure when it is noticed."""
     text = f"directory {directory} has failed, or its broker has taken it offline"
-    return ExecutionStep("wentOffline", text, {"directory": directory})
+    return ProgressEvent("wentOffline", text, {"directory": directory})
 
 
-def with_failures(last: ExecutionStep, directories: Collection[str]) -> ExecutionStep:
+def with_failures(last: ProgressEvent, directories: Collection[str]) -> ProgressEvent:
     """Return the last step of an execution that reached its goal, with what failed meanwhile.
 
     Args:
@@ -52,7 +52,7 @@ def with_failures(last: ExecutionStep, directories: Collection[str]) -> Executio
     """
     text = last.text
     if directories:
-        names = first_names(list(directories), _MOST_NAMED)
+        names = join_first(list(directories), _MAX_NAMED)
         text += f"; went offline meanwhile: {names} (see spindle disks list)"
     return replace(last, text=text, facts={**last.facts, "wentOffline": list(directories)})
 

@@ -109,7 +109,7 @@ def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile
     if not path.exists():
         return ExecutionFile(path, cluster_id, goal)
     try:
-        found = ExecutionFile(path=path, **json.loads(path.read_text(encoding="utf-8")))
+        file = ExecutionFile(path=path, **json.loads(path.read_text(encoding="utf-8")))
         kinds = {
             "cordoned": list,
             "throttled": dict,
@@ -117,13 +117,13 @@ def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile
             "round": str,
             "deleted": list,
         }
-        if not all(isinstance(getattr(found, name), kind) for name, kind in kinds.items()):
+        if not all(isinstance(getattr(file, name), kind) for name, kind in kinds.items()):
             raise TypeError(path)
-        if found.round:
-            parse_plan(found.round)
-        has_types = _are(int, found.brokers) and _are(str, found.cordoned)
-        has_types = has_types and all(map(_is_deletion, found.deleted))
-        if not has_types or not _are_entries(found.throttled):
+        if file.round:
+            parse_plan(file.round)
+        has_types = _are(int, file.brokers) and _are(str, file.cordoned)
+        has_types = has_types and all(map(_is_deletion, file.deleted))
+        if not has_types or not _are_entries(file.throttled):
             raise TypeError(path)
     except (ValueError, TypeError, RecursionError, ToolFailed):
         raise CommandFailed(
@@ -132,12 +132,12 @@ def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile
             "that it named stay then, until you remove them (spindle disks uncordon, spindle "
             "reassign --verify)"
         ) from None
-    if (found.cluster_id, found.goal) != (cluster_id, goal):
+    if (file.cluster_id, file.goal) != (cluster_id, goal):
         raise CommandFailed(
-            f"{path} is of {found.goal!r} in cluster {found.cluster_id}, not of {goal!r} in "
+            f"{path} is of {file.goal!r} in cluster {file.cluster_id}, not of {goal!r} in "
             f"{cluster_id}; name another file with --state"
         )
-    return found
+    return file
 
 
 def _is_deletion(entry: Any) -> bool:
@@ -146,18 +146,18 @@ def _is_deletion(entry: Any) -> bool:
     return (
         isinstance(entry, list)
         and len(entry) == len(kinds)
-        and all(isinstance(each, kind) for each, kind in zip(entry, kinds, strict=True))
+        and all(isinstance(item, kind) for item, kind in zip(entry, kinds, strict=True))
     )
 
 
 def _are(kind: type, values: Iterable[Any]) -> bool:
     """Return whether all values have a type."""
-    return all(isinstance(each, kind) for each in values)
+    return all(isinstance(value, kind) for value in values)
 
 
 def _are_entries(throttled: Mapping[Any, Any]) -> bool:
     """Return whether a value is lists of texts by key by topic."""
     if not _are(str, throttled) or not _are(dict, throttled.values()):
         return False
-    lists = [each for by_key in throttled.values() for each in by_key.values()]
-    return _are(list, lists) and all(_are(str, each) for each in lists)
+    lists = [item for by_key in throttled.values() for item in by_key.values()]
+    return _are(list, lists) and all(_are(str, item) for item in lists)

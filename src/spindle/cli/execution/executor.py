@@ -6,12 +6,12 @@ from contextlib import suppress
 from typing import Final
 
 from spindle.cli.durations import span_text
+from spindle.cli.execution.active_moves import ActiveMoves, StallDetector, moves_under_way
 from spindle.cli.execution.directory_failures import DirectoryFailures, went_offline
+from spindle.cli.execution.disk_full_guard import overfilling
 from spindle.cli.execution.execution_file import ExecutionFile
-from spindle.cli.execution.filling_targets import overfilling
-from spindle.cli.execution.moves_under_way import MovesUnderWay, Standstill, moves_under_way
-from spindle.cli.execution.plan_under_way import PlanUnderWay
-from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.execution.progress_events import ProgressEvent, Reporter
+from spindle.cli.execution.running_plan import PlanUnderWay
 from spindle.cli.execution.throttle_backoff import ThrottleBackoff, lagging_partitions
 from spindle.cli.execution.topic_throttles import (
     add_entries,
@@ -23,7 +23,7 @@ from spindle.cli.execution.topic_throttles import (
 )
 from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.deletions import OwnDeletions, deleted_bytes_of
-from spindle.cli.tools.reassignment_moves import Places, current_replicas, places_of
+from spindle.cli.tools.reassignment_moves import ReplicaPlaces, current_replicas, places_of
 from spindle.cli.tools.reassignment_plan import Plan, Replica, parse_plan, plan_json
 from spindle.cli.tools.reassignment_throttles import (
     BETWEEN_BROKERS,
@@ -38,28 +38,28 @@ from spindle.client.admin.partitions import (
     move_replicas,
 )
 from spindle.client.admin.refusals import refusal_text
+from spindle.client.blocking.client import WireClient
 from spindle.client.errors import BrokerNotRunning, ClientError
 from spindle.client.log_dirs import LogDirView
-from spindle.client.wire.cluster import WireClient
-from spindle.common.counted import counted, first_names
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.text import count_noun, join_first
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import DirectoryModel
 from spindle.planner.plan import PlacementPlan, PlannedMove
 
 PAUSE_S: Final = 0.5
 """Time between two looks at moves."""
-AWAY_S: Final = 30.0
+BROKER_GONE_S: Final = 30.0
 """Time after which a copy from or to a broker that is not running is given up."""
 
 STUCK_S: Final = 600.0
-"""Time after which moves of which nothing more is copied are not waited for."""
+"""Give up on a move after this long without progress."""
 CHECK_S: Final = 5.0
 """Time between two looks at throttles."""
 UNCORDONED_S: Final = 3.0
-"""Time in which a broker that shows a cordon no more also moves replicas into the directory."""
-_MOST_NAMED: Final = 5
+"""How long a broker may still reject replicas after an uncordon."""
+_MAX_NAMED: Final = 5
 _HAS_ENDED: Final = (
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -70,7 +70,7 @@ WhileUncordoned = Callable[[Callable[[], object]], None]
 """Calls a function while the cordons of an execution are removed."""
 
 
-_PLANNED_AGAIN: Final = ExecutionStep(
+_PLANNED_AGAIN: Final = ProgressEvent(
     "planAgain",
     "a directory or a broker went offline or came back: no move starts before a new plan",
 )
@@ -104,17 +104,17 @@ class RoundExecutor:
         client: WireClient,
         file: ExecutionFile,
         limits: PlanLimits,
-        tell: Tell,
+        report: Reporter,
         *,
         highest_fill: float = 1.0,
         while_uncordoned: WhileUncordoned = without_cordons,
     ) -> None:
         self.client = client
         self.file = file
-        self.tell = tell
+        self.report = report
         self.refused: list[str] = []
         self.failures = DirectoryFailures()
-        self.deletions = OwnDeletions([tuple(each) for each in file.deleted])
+        self.deletions = OwnDeletions([tuple(items) for items in file.deleted])
         self._limits = limits
         self._backoff = ThrottleBackoff(limits.throttle_bytes_per_second)
         self._highest_fill = highest_fill
@@ -157,7 +157,7 @@ class RoundExecutor:
         self._watch(None, all_moves)
 
     def _watch(self, under_way: PlanUnderWay | None, admits: Callable[[PlannedMove], bool]) -> None:
-        standstill = Standstill(STUCK_S)
+        standstill = StallDetector(STUCK_S)
         began = checked = shown = time.monotonic()
         shown_count = 0
         last_seen: dict[int, float] = {}
@@ -166,13 +166,13 @@ class RoundExecutor:
             described = self.client.describe_log_dirs()
             alive = self.client.metadata(()).brokers
             now = moves_under_way(reassigned, described)
-            for each in self.failures.see(now.offline, described):
-                self.tell(went_offline(each))
+            for name in self.failures.see(now.offline, described):
+                self.report(went_offline(name))
             has_begun = False
             if under_way is not None:
                 self._end_moves(under_way, now, described)
                 if not under_way.sees_same_cluster(now.offline, alive):
-                    self.tell(_PLANNED_AGAIN)
+                    self.report(_PLANNED_AGAIN)
                 has_begun = self._begin_moves(under_way, now, described, admits)
                 if now.count or has_begun:
                     under_way.note_moving()
@@ -182,21 +182,27 @@ class RoundExecutor:
             elif now.count != shown_count and (
                 not shown_count or time.monotonic() - shown >= CHECK_S
             ):
-                text = f"moving {counted(now.count, 'replica')}"
+                text = f"moving {count_noun(now.count, 'replica')}"
                 if not self.file.round:
                     text = f"others are {text}: waiting for their end"
-                self.tell(ExecutionStep("moving", text, {"replicas": now.count}))
+                self.report(ProgressEvent("moving", text, {"replicas": now.count}))
                 shown_count, shown = now.count, time.monotonic()
             last_seen |= dict.fromkeys(alive, time.monotonic())
-            long_ago = time.monotonic() - AWAY_S
-            involved = {broker for each in now.reassigned.values() for broker in each.replicas}
-            away = [each for each in involved if last_seen.get(each, began) < long_ago]
+            long_ago = time.monotonic() - BROKER_GONE_S
+            involved = {
+                broker
+                for reassignment in now.reassigned.values()
+                for broker in reassignment.replicas
+            }
+            away = [
+                broker_id for broker_id in involved if last_seen.get(broker_id, began) < long_ago
+            ]
             self._cancel_lost(now, away)
-            self._leave_filling_targets(now, described)
+            self._abort_overfilling(now, described)
             if now.count and standstill.is_reached(now, time.monotonic()):
                 self._end_standstill(now)
             if time.monotonic() - checked >= CHECK_S:
-                self._miss_throttles()
+                self._detect_lost_throttles()
                 self._adapt_throttle(now)
                 checked = time.monotonic()
             if not self._throttled.issuperset(self._alive()):
@@ -207,7 +213,7 @@ class RoundExecutor:
     def _end_moves(
         self,
         under_way: PlanUnderWay,
-        now: MovesUnderWay,
+        now: ActiveMoves,
         described: Mapping[int, Collection[LogDirView]],
     ) -> None:
         """Record the moves that have ended, and remove their throttled replicas."""
@@ -226,7 +232,7 @@ class RoundExecutor:
             {r: path for r, path in round_.directories.items() if r.partition not in names},
         )
         done = entries_of(self.file.throttled, names)
-        self.file.deleted = [list(each) for each in self.deletions.entries]
+        self.file.deleted = [list(entry) for entry in self.deletions.entries]
         self.file.round = plan_json(left.replicas, left.directories)
         self.file.save()
         remove_entries(self.client, done)
@@ -235,7 +241,7 @@ class RoundExecutor:
     def _begin_moves(
         self,
         under_way: PlanUnderWay,
-        now: MovesUnderWay,
+        now: ActiveMoves,
         described: Mapping[int, Collection[LogDirView]],
         admits: Callable[[PlannedMove], bool],
     ) -> bool:
@@ -251,11 +257,11 @@ class RoundExecutor:
         for move in due:
             if not admits(move):
                 under_way.drop(move)
-        moves, current = self._still_right(under_way)
+        moves, current = self._valid_moves(under_way)
         if not moves.replicas:
             return False
         if time.monotonic() - self._shown_s >= CHECK_S:
-            self.tell(under_way.progress())
+            self.report(under_way.progress())
             self._shown_s = time.monotonic()
         throttled = wanted_entries(self.client, moves, current)
         involved = {b for p, brokers in moves.replicas.items() for b in (*brokers, *current[p])}
@@ -278,7 +284,7 @@ class RoundExecutor:
         under_way.note_begun()
         return True
 
-    def _still_right(
+    def _valid_moves(
         self, under_way: PlanUnderWay
     ) -> tuple[Plan, Mapping[TopicPartition, tuple[int, ...]]]:
         """Return the moves that are due, without partitions that others have changed since the plan
@@ -308,7 +314,7 @@ class RoundExecutor:
         Raises:
             ClientError: a broker could not be asked.
         """
-        targets = [under_way.directory(each) for each in under_way.rolling.blocked_targets()]
+        targets = [under_way.directory(target) for target in under_way.rolling.blocked_targets()]
         now_s = time.monotonic()
         pending = [
             directory
@@ -319,8 +325,8 @@ class RoundExecutor:
             return False
         text = under_way.waiting_text(pending)
         if text:
-            facts = {"directories": [str(each) for each in pending]}
-            self.tell(ExecutionStep("waiting", text, facts))
+            facts = {"directories": [str(deletion) for deletion in pending]}
+            self.report(ProgressEvent("waiting", text, facts))
         return True
 
     def _has_deleted(self, directory: DirectoryModel) -> bool:
@@ -333,7 +339,7 @@ class RoundExecutor:
         place = (directory.broker_id, directory.path)
         return self.deletions.bytes_of(place) > 0
 
-    def _adapt_throttle(self, now: MovesUnderWay) -> None:
+    def _adapt_throttle(self, now: ActiveMoves) -> None:
         """Lower the throttle while replicas fall behind, and raise it again afterwards.
 
         Raises:
@@ -342,11 +348,11 @@ class RoundExecutor:
         lagging = lagging_partitions(self.client.metadata(), now.reassigned)
         step = self._backoff.update(lagging)
         if step is not None:
-            self.tell(step)
+            self.report(step)
             self.throttle()
 
-    def _leave_filling_targets(
-        self, now: MovesUnderWay, described: Mapping[int, Collection[LogDirView]]
+    def _abort_overfilling(
+        self, now: ActiveMoves, described: Mapping[int, Collection[LogDirView]]
     ) -> None:
         """Cancel the moves of the present round into directories that fill up.
 
@@ -357,14 +363,14 @@ class RoundExecutor:
         if not self.file.round:
             return
         plan = parse_plan(self.file.round)
-        found = overfilling(plan, now, described, self._highest_fill)
-        between = {r.partition: why for r, why in found.items() if r not in now.copies}
+        result = overfilling(plan, now, described, self._highest_fill)
+        between = {r.partition: why for r, why in result.items() if r not in now.copies}
         if between:
             self._give_up(between)
-        inside = Plan({}, {r: plan.directories[r] for r in found if r in now.copies})
+        inside = Plan({}, {r: plan.directories[r] for r in result if r in now.copies})
         new = [replica for replica in inside.directories if replica not in self._told]
         for replica in new:
-            self._tell_given_up(str(replica), found[replica])
+            self._tell_given_up(str(replica), result[replica])
         left = self._end_copies(inside) if inside.directories else {}
         if left:
             self._while_uncordoned(lambda: self._end_copies_soon(inside))
@@ -372,7 +378,7 @@ class RoundExecutor:
         self._tell_not_stopped({r: path for r, path in left.items() if r in new}, "")
         self._told.update(inside.directories)
 
-    def _cancel_lost(self, now: MovesUnderWay, away: Collection[int]) -> None:
+    def _cancel_lost(self, now: ActiveMoves, away: Collection[int]) -> None:
         """Cancel the moves of the present round that cannot end.
 
         Raises:
@@ -383,7 +389,7 @@ class RoundExecutor:
         if lost:
             self._give_up(lost)
 
-    def _end_standstill(self, now: MovesUnderWay) -> None:
+    def _end_standstill(self, now: ActiveMoves) -> None:
         """Cancel the moves of the present round, of which nothing was copied for long.
 
         Raises:
@@ -397,8 +403,9 @@ class RoundExecutor:
             return
         names = now.names()
         raise CommandFailed(
-            f"{counted(len(names), 'replica')} that others move, or that stay behind, have not got "
-            f"any further for {span}: {first_names(names, _MOST_NAMED)}. See the logs of "
+            f"{count_noun(len(names), 'replica')} that others move, or that stay behind, have not "
+            "got "
+            f"any further for {span}: {join_first(names, _MAX_NAMED)}. See the logs of "
             "these brokers, or cancel the moves with spindle reassign --cancel; then give the same "
             "command again"
         )
@@ -422,7 +429,7 @@ class RoundExecutor:
 
     def _tell_given_up(self, name: str, reason: str) -> None:
         text = f"the move of {name} is given up: {reason}"
-        self.tell(ExecutionStep("givenUp", text, {"partition": name, "reason": reason}))
+        self.report(ProgressEvent("givenUp", text, {"partition": name, "reason": reason}))
 
     def stop_moves(self, uncordon: Callable[[], None] = lambda: None) -> None:
         """Cancel the moves of the round that may be under way. Those of others go on.
@@ -448,7 +455,7 @@ class RoundExecutor:
     def _tell_not_stopped(self, left: Mapping[Replica, str], how: str) -> None:
         for replica, path in left.items():
             text = f"the move of {replica} goes on{how}, because {path} is cordoned"
-            self.tell(ExecutionStep("notStopped", text, {"move": str(replica), "path": path}))
+            self.report(ProgressEvent("notStopped", text, {"move": str(replica), "path": path}))
 
     def _end_copies_soon(self, plan: Plan) -> dict[Replica, str]:
         """End the copies of a plan once their broker has heard that cordons were removed."""
@@ -484,7 +491,7 @@ class RoundExecutor:
         Args:
             ended: the source and the target directory of each replica.
         """
-        places = places_of(self.client) if ended else Places({}, {})
+        places = places_of(self.client) if ended else ReplicaPlaces({}, {})
         for replica, (here, path) in ended.items():
             if places.directories.get(replica) == path and places.futures.get(replica) == here:
                 move_replicas(self.client, replica.broker, {replica.partition: path})
@@ -503,7 +510,7 @@ class RoundExecutor:
                 throttle_brokers(self.client, [broker], rates, self._backoff.bytes_per_second)
                 self._throttled.add(broker)
 
-    def _miss_throttles(self) -> None:
+    def _detect_lost_throttles(self) -> None:
         """Take note of the throttles that another execution has removed at its end."""
         for broker in self._alive():
             with suppress(ApiError, ClientError):
@@ -543,7 +550,7 @@ class RoundExecutor:
                 f"the throttles of broker {names} are left, because it is not running: give "
                 f"{command} again when it runs"
             )
-            self.tell(ExecutionStep("throttlesLeft", text, {"brokers": self.file.brokers}))
+            self.report(ProgressEvent("throttlesLeft", text, {"brokers": self.file.brokers}))
 
     def _name_directories(self, plan: Plan) -> set[TopicPartition]:
         """Tell the brokers the directories of a round; return the partitions that they refuse."""
@@ -570,9 +577,9 @@ class RoundExecutor:
         reason = refusal_text(error)
         self.refused.append(f"{what}: {reason}")
         text = f"the cluster refused the move of {what}: {reason}"
-        self.tell(ExecutionStep("refused", text, {"move": what, "reason": reason}))
+        self.report(ProgressEvent("refused", text, {"move": what, "reason": reason}))
 
     def _alive(self) -> list[int]:
         """Return the brokers that may have throttles and that can be asked."""
         alive = self.client.metadata(()).brokers
-        return [each for each in self.file.brokers if each in alive]
+        return [broker for broker in self.file.brokers if broker in alive]

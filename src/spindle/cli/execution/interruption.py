@@ -6,12 +6,15 @@ from pathlib import Path
 
 import click
 
-from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.execution.progress_events import ProgressEvent, Reporter
 
 
 @contextmanager
 def undone_by_interrupt(
-    undo: Callable[[], None], file: Path, tell: Tell, remedy: str = "the same command with --cancel"
+    undo: Callable[[], None],
+    file: Path,
+    report: Reporter,
+    remedy: str = "the same command with --cancel",
 ) -> Iterator[None]:
     """Call a function after Ctrl-C.
 
@@ -25,10 +28,10 @@ def undone_by_interrupt(
     try:
         yield
     except KeyboardInterrupt:
-        tell(ExecutionStep("stopping", "stopping the moves"))
+        report(ProgressEvent("stopping", "stopping the moves"))
         try:
             undo()
         except KeyboardInterrupt:
             text = f"not everything is undone: {file} has what is left, and {remedy} undoes it"
-            tell(ExecutionStep("notUndone", text, {"state": str(file)}))
+            report(ProgressEvent("notUndone", text, {"state": str(file)}))
         raise click.Abort from None

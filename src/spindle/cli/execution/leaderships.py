@@ -5,14 +5,14 @@ from typing import Final
 
 import click
 
-from spindle.cli.execution.steps import ExecutionStep, Tell
+from spindle.cli.execution.progress_events import ProgressEvent, Reporter
 from spindle.cli.tools.reassignment_moves import current_replicas
 from spindle.client.admin.partitions import ElectionType, alter_reassignments, elect_leaders
 from spindle.client.admin.refusals import refusal_text
-from spindle.client.wire.cluster import WireClient
-from spindle.common.counted import counted
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.text import count_noun
 
 KEEP_LEADERS: Final = click.option(
     "--keep-leaders",
@@ -23,7 +23,7 @@ KEEP_LEADERS: Final = click.option(
 
 
 def give_leaderships(
-    client: WireClient, orders: Mapping[TopicPartition, Sequence[int]], tell: Tell
+    client: WireClient, orders: Mapping[TopicPartition, Sequence[int]], report: Reporter
 ) -> None:
     """Reorder the replicas of partitions, and elect their preferred leaders. No bytes move.
 
@@ -48,7 +48,7 @@ def give_leaderships(
     for partition, error in refused.items():
         reason = refusal_text(error)
         text = f"the cluster refused another order of {partition}: {reason}"
-        tell(ExecutionStep("refused", text, {"move": str(partition), "reason": reason}))
+        report(ProgressEvent("refused", text, {"move": str(partition), "reason": reason}))
     reordered = [partition for partition in wanted if partition not in refused]
     if not reordered:
         return
@@ -58,7 +58,7 @@ def give_leaderships(
         for partition, error in answers.items()
         if error is not None and error.code is not ErrorCode.ELECTION_NOT_NEEDED
     ]
-    text = f"another replica of {counted(len(reordered), 'partition')} comes first, and leads"
+    text = f"another replica of {count_noun(len(reordered), 'partition')} comes first, and leads"
     if late:
         text += f"; {len(late)} of them cannot be led by it yet, such as {late[0]}"
-    tell(ExecutionStep("leaders", text, {"partitions": len(reordered), "late": len(late)}))
+    report(ProgressEvent("leaders", text, {"partitions": len(reordered), "late": len(late)}))

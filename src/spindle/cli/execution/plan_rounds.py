@@ -10,9 +10,9 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.plan.snapshot import ReplicasMoving
 from spindle.planner.plan import Infeasible, PlacementPlan
 
-_MOST_VAIN_ROUNDS: Final = 5
-_MOST_REFUSALS: Final = 20
-"""Looks at the cluster in a row that give no plan, after a round has begun."""
+_MAX_VAIN_ROUNDS: Final = 5
+_MAX_REFUSALS: Final = 20
+"""Consecutive planning failures tolerated after a round."""
 
 
 def run_rounds(
@@ -45,7 +45,7 @@ def run_rounds(
         now = distance(plan)
         vain_rounds = 0 if now < closest else vain_rounds + 1
         closest = min(closest, now)
-        if vain_rounds == _MOST_VAIN_ROUNDS:
+        if vain_rounds == _MAX_VAIN_ROUNDS:
             executor.pause()
             raise CommandFailed("\n".join([stays, *executor.refused]))
         executor.run(plan)
@@ -56,12 +56,12 @@ def run_rounds(
 
 
 def _planned(executor: RoundExecutor, make_plan: Callable[[], PlacementPlan]) -> PlacementPlan:
-    """Return a plan, once nothing moves that others have begun since the last wait.
+    """Wait for other reassignments to finish, then plan.
 
     The controller may know that a move has ended before the broker that is asked for the replicas.
     With the old replicas there may be no plan, so after a round it is made again for a while.
     """
-    refusals_left = _MOST_REFUSALS if executor.file.round else 0
+    refusals_left = _MAX_REFUSALS if executor.file.round else 0
     while True:
         try:
             return make_plan()

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Final
 
 from spindle.cli.durations import span_text
+from spindle.cli.execution.disk_full_guard import highest_fill
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor, WhileUncordoned, without_cordons
-from spindle.cli.execution.filling_targets import highest_fill
-from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
+from spindle.cli.execution.progress_events import ProgressEvent, Remarks, Reporter
 from spindle.cli.failure import CommandFailed
-from spindle.cli.history.looking_ahead import look_ahead
 from spindle.cli.plan.deletions import OwnDeletions
 from spindle.cli.plan.snapshot import ClusterSnapshot, read_snapshot
-from spindle.client.wire.cluster import WireClient
-from spindle.common.counted import first_names
+from spindle.cli.sampling.plan_forecast import look_ahead
+from spindle.client.blocking.client import WireClient
+from spindle.common.text import join_first
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import PlacementPlan
@@ -32,8 +32,8 @@ class DeletionWait:
     replicas that were just deleted. A plan that counts these bytes moves too much.
     """
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, report: Reporter) -> None:
+        self._report = report
         self._has_waited = False
 
     def wait_once(self, snapshot: ClusterSnapshot, plan: PlacementPlan) -> bool:
@@ -42,15 +42,18 @@ class DeletionWait:
         if self._has_waited or not plan.rounds or not snapshot.unexplained:
             return False
         self._has_waited = True
-        names = first_names([str(each) for each in snapshot.unexplained], _MAX_NAMED)
-        delay_ms = max(each.deletion_delay_ms for each in snapshot.unexplained)
+        names = join_first([str(directory) for directory in snapshot.unexplained], _MAX_NAMED)
+        delay_ms = max(directory.deletion_delay_ms for directory in snapshot.unexplained)
         text = (
             f"waiting {span_text(delay_ms / _MS)}: {names} "
             f"{'use' if len(snapshot.unexplained) > 1 else 'uses'} space that no replica accounts "
             "for, and brokers of Kafka do not report whether it belongs to deleted replicas"
         )
-        facts = {"directories": [str(each) for each in snapshot.unexplained], "waitMs": delay_ms}
-        self._tell(ExecutionStep("waiting", text, facts))
+        facts = {
+            "directories": [str(directory) for directory in snapshot.unexplained],
+            "waitMs": delay_ms,
+        }
+        self._report(ProgressEvent("waiting", text, facts))
         time.sleep(delay_ms / _MS)
         return True
 
@@ -94,7 +97,7 @@ class ExecutionPlanning:
         """
         plan, snapshot = self._plan(client, make, own)
         if remarks is not None:
-            remarks.tell(snapshot.silent)
+            remarks.report(snapshot.silent)
         if deletion_wait is not None and deletion_wait.wait_once(snapshot, plan):
             plan, _ = self._plan(client, make, own)
         return plan
@@ -110,7 +113,7 @@ class ExecutionPlanning:
         try:
             if ahead is None:
                 return make(snapshot.model), snapshot
-            return ahead.plan(snapshot.model, make).today, snapshot
+            return ahead.plan(snapshot.model, make).current, snapshot
         except ValueError as error:
             raise CommandFailed(str(error)) from None
 
@@ -118,7 +121,7 @@ class ExecutionPlanning:
         self,
         client: WireClient,
         file: ExecutionFile,
-        tell: Tell,
+        report: Reporter,
         while_uncordoned: WhileUncordoned = without_cordons,
     ) -> RoundExecutor:
         """Return an executor that keeps the throttle and the highest fill of the plans."""
@@ -126,7 +129,7 @@ class ExecutionPlanning:
             client,
             file,
             self.limits,
-            tell,
+            report,
             highest_fill=highest_fill(self.limits, self.capacity_bytes),
             while_uncordoned=while_uncordoned,
         )

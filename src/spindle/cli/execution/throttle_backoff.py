@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from spindle.cli.execution.steps import ExecutionStep
+from spindle.cli.execution.progress_events import ProgressEvent
 from spindle.client.admin.partitions import Reassignment
-from spindle.client.cluster import ClusterView
-from spindle.common.counted import counted, first_names
+from spindle.client.cluster_metadata import ClusterView
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
+from spindle.common.text import count_noun, join_first
 
 _MIN_SHARE: Final = 1 / 8
 """A replica that never catches up must not stop an execution."""
@@ -33,7 +33,7 @@ class ThrottleBackoff:
     def bytes_per_second(self) -> int:
         return max(1, round(self._max_bytes_per_second * self._share))
 
-    def update(self, lagging: Collection[TopicPartition]) -> ExecutionStep | None:
+    def update(self, lagging: Collection[TopicPartition]) -> ProgressEvent | None:
         """Adapt the throttle to the lagging partitions; return a step if it has changed."""
         before = self._share
         if lagging:
@@ -45,13 +45,13 @@ class ThrottleBackoff:
         rate = f"{size_text(self.bytes_per_second)}/s"
         text = f"all replicas are in sync: the throttle rises to {rate}"
         if lagging:
-            names = first_names(sorted(lagging), _MAX_NAMED)
+            names = join_first(sorted(lagging), _MAX_NAMED)
             text = (
-                f"replicas of {counted(len(lagging), 'partition')} are out of sync ({names}): "
+                f"replicas of {count_noun(len(lagging), 'partition')} are out of sync ({names}): "
                 f"the throttle falls to {rate}"
             )
         facts = {"bytesPerSecond": self.bytes_per_second, "underReplicated": len(lagging)}
-        return ExecutionStep("throttle", text, facts)
+        return ProgressEvent("throttle", text, facts)
 
 
 def lagging_partitions(
@@ -62,12 +62,14 @@ def lagging_partitions(
     Replicas that a move adds, and offline replicas, do not count: a lower throttle does not help
     them.
     """
-    found = []
+    lagging_partitions = []
     for name, topic in view.topics.items():
-        for number, each in topic.partitions.items():
+        for number, partition in topic.partitions.items():
             where = TopicPartition(name, number)
             moved = reassigned.get(where)
             adding = moved.adding if moved is not None else ()
-            if set(each.replicas).difference(each.isr, each.offline_replicas, adding):
-                found.append(where)
-    return found
+            if set(partition.replicas).difference(
+                partition.isr, partition.offline_replicas, adding
+            ):
+                lagging_partitions.append(where)
+    return lagging_partitions

@@ -11,7 +11,7 @@ from typing import Final
 from spindle.cli.tools.reassignment_plan import Plan
 from spindle.cli.tools.reassignment_throttles import throttled_replicas
 from spindle.client.admin import configs
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
@@ -37,15 +37,15 @@ def wanted_entries(
         ClientError: no broker could be asked.
     """
     between = {p: brokers for p, brokers in plan.replicas.items() if current[p] != brokers}
-    found: ThrottledReplicas = {}
+    wanted_entries: ThrottledReplicas = {}
     for topic, settings in throttled_replicas(Plan(between), current).items():
         known = _own_values(client, topic, list(settings))
-        found[topic] = {
+        wanted_entries[topic] = {
             key: text.split(",")
             for key, text in settings.items()
             if text and _EVERY_REPLICA not in known.get(key, [])
         }
-    return found
+    return wanted_entries
 
 
 def with_entries(one: ThrottledReplicas, other: ThrottledReplicas) -> ThrottledReplicas:
@@ -65,7 +65,11 @@ def without_entries(one: ThrottledReplicas, other: ThrottledReplicas) -> Throttl
         topic: {
             key: left
             for key, entries in by_key.items()
-            if (left := [each for each in entries if each not in other.get(topic, {}).get(key, [])])
+            if (
+                left := [
+                    entry for entry in entries if entry not in other.get(topic, {}).get(key, [])
+                ]
+            )
         }
         for topic, by_key in one.items()
     }
@@ -75,16 +79,16 @@ def entries_of(
     entries: ThrottledReplicas, partitions: Collection[TopicPartition]
 ) -> ThrottledReplicas:
     """Return the entries of some partitions."""
-    found: ThrottledReplicas = {}
+    result: ThrottledReplicas = {}
     for topic, by_key in entries.items():
-        numbers = {str(each.partition) for each in partitions if each.topic == topic}
+        numbers = {str(partition.partition) for partition in partitions if partition.topic == topic}
         own = {
-            key: [each for each in listed if each.partition(":")[0] in numbers]
+            key: [entry for entry in listed if entry.partition(":")[0] in numbers]
             for key, listed in by_key.items()
         }
         if any(own.values()):
-            found[topic] = {key: listed for key, listed in own.items() if listed}
-    return found
+            result[topic] = {key: listed for key, listed in own.items() if listed}
+    return result
 
 
 def add_entries(client: WireClient, entries: ThrottledReplicas) -> None:
@@ -95,7 +99,7 @@ def add_entries(client: WireClient, entries: ThrottledReplicas) -> None:
         ClientError: no broker could be asked.
     """
     for topic, by_key in entries.items():
-        appended = {key: ",".join(each) for key, each in by_key.items()}
+        appended = {key: ",".join(items) for key, items in by_key.items()}
         if appended:
             with _deleted_topic_ignored():
                 configs.alter(client, ConfigResourceType.TOPIC, topic, {}, (), appended=appended)
@@ -124,12 +128,12 @@ def _deleted_topic_ignored() -> Iterator[None]:
 
 
 def _remove(client: WireClient, topic: str, by_key: Mapping[str, list[str]]) -> None:
-    subtracted = {key: ",".join(each) for key, each in by_key.items()}
+    subtracted = {key: ",".join(items) for key, items in by_key.items()}
     configs.alter(client, ConfigResourceType.TOPIC, topic, {}, (), subtracted=subtracted)
     deadline = time.monotonic() + _GONE_S
     while True:
         known = _own_values(client, topic, list(by_key))
-        stale = [key for key, each in by_key.items() if set(each) & set(known.get(key, []))]
+        stale = [key for key, items in by_key.items() if set(items) & set(known.get(key, []))]
         if not stale or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE_S)
@@ -142,7 +146,7 @@ def _remove(client: WireClient, topic: str, by_key: Mapping[str, list[str]]) -> 
 def _own_values(client: WireClient, topic: str, keys: list[str]) -> dict[str, list[str]]:
     """Return the entries of the keys that are set for the topic itself."""
     return {
-        each.name: [entry for entry in (each.value or "").split(",") if entry]
-        for each in configs.describe(client, ConfigResourceType.TOPIC, topic, keys)
-        if each.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
+        config.name: [entry for entry in (config.value or "").split(",") if entry]
+        for config in configs.describe(client, ConfigResourceType.TOPIC, topic, keys)
+        if config.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
     }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from spindle.pipeline.export.jobs import ExportJob
     from spindle.pipeline.export.model import ExportResult
 
-_TOLD_IN_ONE_SENTENCE: Final = ("spindle.", "builtins", "pyspark", "py4j", "pyiceberg", "_internal")
+_CONCISE: Final = ("spindle.", "builtins", "pyspark", "py4j", "pyiceberg", "_internal")
 """The modules of errors whose first line says enough; delta-rs calls its own `_internal`."""
 
 CONFLICT: Final = 3
@@ -100,7 +100,7 @@ INTERRUPTED: Final = 130
     "--portion-size",
     callback=parse_size,
     metavar="SIZE",
-    help="Commit after so many bytes of log; default: 1 GiB.",
+    help="Commit after this many bytes of log (default: 1 GiB).",
 )
 @click.option(
     "--portion-rows", type=WholeRange(min=1), metavar="N", help="Commit after so many rows."
@@ -134,7 +134,7 @@ INTERRUPTED: Final = 130
     default=60.0,
     metavar="SECONDS",
     show_default=True,
-    help="With --follow: commit so long after the first record that waits.",
+    help="With --follow: commit at most this long after the first uncommitted record.",
 )
 @click.option(
     "--target-size",
@@ -149,7 +149,8 @@ INTERRUPTED: Final = 130
     "--vacuum",
     type=FiniteRange(min=0),
     metavar="HOURS",
-    help="At the end delete files of killed runs, and those that left the table so long ago.",
+    help="At the end delete files of killed runs and files removed from the table more than HOURS "
+    "ago.",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @click.option("-c", "--spark-conf", multiple=True, metavar="NAME=VALUE", help="Spark setting.")
@@ -162,7 +163,7 @@ def export(**given: Any) -> int:
     export of the same partitions committed first, 130 after Ctrl-C without
     --follow, and 1 on any other failure.
     """
-    with _told_in_one_sentence(), _warnings_told():
+    with _concise_errors(), _print_warnings():
         job = _job(given)
         from spindle.pipeline.export import ExportConflict
 
@@ -173,7 +174,7 @@ def export(**given: Any) -> int:
             _tell(str(error))
             return CONFLICT
         except KeyboardInterrupt:
-            _tell("stopped; what was committed stays, and the next run goes on behind it")
+            _tell("stopped; committed data is kept; the next run continues after it")
             return INTERRUPTED
         return 0
 
@@ -194,13 +195,13 @@ def _interrupts_not_logged() -> Iterator[None]:
 
 
 @contextmanager
-def _told_in_one_sentence() -> Iterator[None]:
+def _concise_errors() -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
         raise CommandFailed(failure(error).plainly) from None
     except Exception as error:
-        if type(error).__module__.startswith(_TOLD_IN_ONE_SENTENCE):
+        if type(error).__module__.startswith(_CONCISE):
             raise CommandFailed(cause_text(error)) from None
         raise
 
@@ -210,7 +211,7 @@ def _tell(text: str) -> None:
 
 
 @contextmanager
-def _warnings_told() -> Iterator[None]:
+def _print_warnings() -> Iterator[None]:
     """Write warnings as lines of this command, without the place in the code."""
 
     def tell(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -372,18 +373,18 @@ def _show(result: "ExportResult", seconds: float, as_json: bool) -> None:
 
 
 def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
-    found = {}
+    result = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{option} {word!r}: want NAME=VALUE")
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
 def cause_text(error: BaseException) -> str:
     """Return the line that says why an export failed, from the report of a Spark task as well."""
-    from spindle.pipeline.plain_errors import reported_cause
+    from spindle.pipeline.user_errors import reported_cause
 
     text = str(error)
     cause = reported_cause(text)

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spindle.cli.table import table_lines
-from spindle.common.counted import counted
 from spindle.common.sizes import size_text
+from spindle.common.text import count_noun
 from spindle.common.uuids import uuid_text
 
 if TYPE_CHECKING:
@@ -81,18 +81,25 @@ def result_lines(result: "ExportResult", seconds: float) -> list[str]:
     if result.is_empty:
         return [f"{result.path}: there is nothing new"]
     rows = [
-        (str(each.partition), str(each.start_offset), str(each.end_offset), str(each.rows))
-        for each in result.partitions
+        (
+            str(partition.partition),
+            str(partition.start_offset),
+            str(partition.end_offset),
+            str(partition.rows),
+        )
+        for partition in result.partitions
     ]
     letters = []
     if result.dead_letters:
-        letters = [f"{counted(result.dead_letters, 'record')} could not be decoded: dead letters"]
+        letters = [
+            f"{count_noun(result.dead_letters, 'record')} could not be decoded: dead letters"
+        ]
     lines = table_lines(("PARTITION", "FROM", "UNTIL", "ROWS"), rows)
     return [
         *lines,
         "",
-        f"{result.path}: {result.rows:,} rows in {counted(result.files, 'file')} and "
-        f"{counted(result.portions, 'commit')}, {size_text(result.size_bytes)}, {seconds:.1f} s "
+        f"{result.path}: {result.rows:,} rows in {count_noun(result.files, 'file')} and "
+        f"{count_noun(result.portions, 'commit')}, {size_text(result.size_bytes)}, {seconds:.1f} s "
         f"({result.rows / max(seconds, 0.001):,.0f} rows/s), version {result.version}",
         *letters,
     ]
@@ -111,13 +118,13 @@ def result_document(result: "ExportResult", seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "partitions": [
             {
-                "topic": each.partition.topic,
-                "topic_id": uuid_text(each.topic_id),
-                "partition": each.partition.partition,
-                "start_offset": each.start_offset,
-                "end_offset": each.end_offset,
-                "rows": each.rows,
+                "topic": partition.partition.topic,
+                "topic_id": uuid_text(partition.topic_id),
+                "partition": partition.partition.partition,
+                "start_offset": partition.start_offset,
+                "end_offset": partition.end_offset,
+                "rows": partition.rows,
             }
-            for each in result.partitions
+            for partition in result.partitions
         ],
     }

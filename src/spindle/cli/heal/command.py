@@ -9,22 +9,22 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
+from spindle.cli.execution.disk_full_guard import highest_fill
 from spindle.cli.execution.execution_file import locked, open_execution_file
 from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.filling_targets import highest_fill
 from spindle.cli.execution.interruption import undone_by_interrupt
-from spindle.cli.execution.steps import ExecutionStep, Tell, printing
+from spindle.cli.execution.progress_events import ProgressEvent, Reporter, printing
 from spindle.cli.failure import CommandFailed
 from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.heal.heal_run import HealRun, HealSettings
-from spindle.cli.heal.hours import HoursOfDay, HoursParameter
-from spindle.cli.heal.memory import open_memory
-from spindle.cli.history.looking_ahead import ahead_options
+from spindle.cli.heal.heal_state import open_memory
+from spindle.cli.heal.time_window import HoursOfDay, HoursParameter
 from spindle.cli.plan.plan_command import limit_options, limits_of
+from spindle.cli.sampling.plan_forecast import ahead_options
 from spindle.cli.sizes import parse_size
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.admin.cluster import describe_brokers
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 
 _MS: Final = 1000
 
@@ -98,7 +98,7 @@ def heal_command(
     fewer_racks: bool,
     capacity: int | None,
 ) -> None:
-    """Look at a cluster again and again, and move replicas out of what is full or has failed.
+    """Watch a cluster and move replicas off full or failed directories.
 
     It says what it finds, what it does and why. It does nothing while others move replicas. After a
     kill, the same command goes on. Ctrl-C stops its moves and removes its throttles.
@@ -117,40 +117,40 @@ def heal_command(
         capacity,
         dry_run,
     )
-    tell = printing(as_json=as_json)
+    report = printing(as_json=as_json)
     state.mkdir(parents=True, exist_ok=True)
     path = state / "round.json"
     with locked(path, "healing"):
         cluster_id = describe_brokers(client).cluster_id
         file = open_execution_file(path, cluster_id, "heal")
         fill = highest_fill(limits, capacity)
-        executor = RoundExecutor(client, file, limits, tell, highest_fill=fill)
+        executor = RoundExecutor(client, file, limits, report, highest_fill=fill)
         memory = open_memory(state / "memory.json", cluster_id)
-        run = HealRun(client, executor, memory, settings, tell)
+        run = HealRun(client, executor, memory, settings, report)
         if dry_run:
-            _loop(run, interval_ms, once, tell)
+            _loop(run, interval_ms, once, report)
             return
-        with undone_by_interrupt(run.cancel, path, tell, "the next spindle heal"):
-            _loop(run, interval_ms, once, tell)
+        with undone_by_interrupt(run.cancel, path, report, "the next spindle heal"):
+            _loop(run, interval_ms, once, report)
 
 
-def _loop(run: HealRun, interval_ms: int, once: bool, tell: Tell) -> None:
+def _loop(run: HealRun, interval_ms: int, once: bool, report: Reporter) -> None:
     """Look again and again; a failure ends only a single look."""
     while True:
         try:
-            run.look()
+            run.check_once()
         except CommandFailed as error:
             if once:
                 raise
-            _tell_failure(str(error), tell)
+            _report_failure(str(error), report)
         except FAILURES as error:
             if once:
                 raise
-            _tell_failure(failure(error).plainly, tell)
+            _report_failure(failure(error).plainly, report)
         if once:
             return
         time.sleep(interval_ms / _MS)
 
 
-def _tell_failure(reason: str, tell: Tell) -> None:
-    tell(ExecutionStep("failed", f"this look failed: {reason}", {"reason": reason}))
+def _report_failure(reason: str, report: Reporter) -> None:
+    report(ProgressEvent("failed", f"this look failed: {reason}", {"reason": reason}))

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Final
 
 from spindle.cli.durations import span_text
+from spindle.cli.execution.active_moves import moves_under_way
 from spindle.cli.execution.executor import PAUSE_S, RoundExecutor
-from spindle.cli.execution.moves_under_way import moves_under_way
-from spindle.cli.execution.plan_under_way import PlanUnderWay
 from spindle.cli.execution.planning import DeletionWait
-from spindle.cli.execution.steps import ExecutionStep, Remarks, Tell
-from spindle.cli.heal.hours import HoursOfDay
-from spindle.cli.heal.memory import HealMemory
-from spindle.cli.history.looking_ahead import look_ahead
+from spindle.cli.execution.progress_events import ProgressEvent, Remarks, Reporter
+from spindle.cli.execution.running_plan import PlanUnderWay
+from spindle.cli.heal.heal_state import HealMemory
+from spindle.cli.heal.time_window import HoursOfDay
 from spindle.cli.plan.snapshot import UNREADABLE, read_snapshot
+from spindle.cli.sampling.plan_forecast import look_ahead
 from spindle.cli.tools.reassignment_throttles import has_throttle
 from spindle.client.admin.partitions import list_reassignments
-from spindle.client.wire.cluster import WireClient
-from spindle.common.counted import counted
+from spindle.client.blocking.client import WireClient
 from spindle.common.sizes import size_text
+from spindle.common.text import count_noun
 from spindle.planner.healing import HealingLimits, heal
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -68,18 +68,18 @@ class HealRun:
         executor: RoundExecutor,
         memory: HealMemory,
         settings: HealSettings,
-        tell: Tell,
+        report: Reporter,
     ) -> None:
         self._client = client
         self._executor = executor
         self._memory = memory
         self._settings = settings
-        self._tell = tell
-        self._remarks = Remarks(tell)
+        self._report = report
+        self._remarks = Remarks(report)
         self._is_wait_reported = False
-        self._deletion_wait = DeletionWait(tell)
+        self._deletion_wait = DeletionWait(report)
 
-    def look(self) -> None:
+    def check_once(self) -> None:
         """Plan and move until there is nothing to do or no bytes are left today.
 
         Raises:
@@ -88,20 +88,20 @@ class HealRun:
         """
         self._end_moves()
         before: list[str] = []
-        while not self._is_occupied():
+        while not self._is_cluster_busy():
             plan = self._plan()
             if not plan.rounds:
                 return
             moves = _move_texts(plan)
             if moves == before:
-                text = "the same moves are due again: they wait for the next look"
-                self._tell(ExecutionStep("inVain", text, {"moves": moves}))
+                text = "the last round changed nothing; retrying at the next check"
+                self._report(ProgressEvent("inVain", text, {"moves": moves}))
                 return
             before = moves
             if self._settings.is_dry:
-                self._tell(PlanUnderWay(plan, self._settings.limits, 1.0).progress())
+                self._report(PlanUnderWay(plan, self._settings.limits, 1.0).progress())
                 for text in moves:
-                    self._tell(ExecutionStep("move", f"  {text}", {"move": text}))
+                    self._report(ProgressEvent("move", f"  {text}", {"move": text}))
                 return
             begun = self._move(plan)
             self._end_moves()
@@ -125,8 +125,8 @@ class HealRun:
                 held_back.append(move)
                 return False
             text = _move_text(plan, move)
-            self._tell(ExecutionStep("move", f"  {text}", {"move": text}))
-            self._memory.spend(move.size_bytes, _now_ms())
+            self._report(ProgressEvent("move", f"  {text}", {"move": text}))
+            self._memory.record_moved(move.size_bytes, _now_ms())
             begun += 1
             return True
 
@@ -163,14 +163,14 @@ class HealRun:
         while set(mine).intersection(self._throttled()) and time.monotonic() < deadline:
             time.sleep(PAUSE_S)
 
-    def _is_occupied(self) -> bool:
+    def _is_cluster_busy(self) -> bool:
         """Return whether others move replicas; throttles show a drain between two rounds."""
         described = self._client.describe_log_dirs()
         count = moves_under_way(list_reassignments(self._client), described).count
         throttled = [] if count else self._throttled()
         text = ""
         if count:
-            text = f"others move {counted(count, 'replica')}: nothing to do before they have ended"
+            text = f"another reassignment of {count_noun(count, 'replica')} is running; waiting"
         elif throttled:
             names = ", ".join(map(str, throttled))
             text = (
@@ -178,7 +178,7 @@ class HealRun:
                 "to do before they are removed"
             )
         if text:
-            self._tell(ExecutionStep("occupied", text, {"moves": count, "throttled": throttled}))
+            self._report(ProgressEvent("occupied", text, {"moves": count, "throttled": throttled}))
         return bool(text)
 
     def _throttled(self) -> list[int]:
@@ -195,16 +195,18 @@ class HealRun:
         remarks = list(snapshot.remarks)
         model = snapshot.model
         ahead = model
-        found = look_ahead(settings.history, settings.horizon_ms, snapshot, settings.capacity_bytes)
-        if found is not None:
-            ahead = found.at_horizon(model)
-            remarks += found.remarks()
+        result = look_ahead(
+            settings.history, settings.horizon_ms, snapshot, settings.capacity_bytes
+        )
+        if result is not None:
+            ahead = result.at_horizon(model)
+            remarks += result.remarks()
         failed = self._failed(model)
-        self._tell_reasons(model, ahead)
+        self._report_reasons(model, ahead)
         plan = heal(model, ahead, failed, settings.healing, settings.limits)
         if not settings.is_dry and self._deletion_wait.wait_once(snapshot, plan):
             return self._plan()
-        self._remarks.tell([*remarks, *plan.remarks])
+        self._remarks.report([*remarks, *plan.remarks])
         return plan
 
     def _may_begin(self) -> bool:
@@ -214,18 +216,18 @@ class HealRun:
             return True
         if not self._is_wait_reported:
             text = f"the moves wait: they start only between {hours}"
-            self._tell(ExecutionStep("outsideHours", text, {"between": str(hours)}))
+            self._report(ProgressEvent("outsideHours", text, {"between": str(hours)}))
         self._is_wait_reported = True
         return False
 
     def _failed(self, model: ClusterModel) -> list[int]:
         """Return the directories that have been offline for longer than the grace."""
         now_ms = _now_ms()
-        held = {place for each in model.partitions for place in each.directories}
+        held = {place for partition in model.partitions for place in partition.directories}
         offline = {
             number: failure_name(model, number)
-            for number, each in enumerate(model.directories)
-            if not each.is_online and number in held
+            for number, directory in enumerate(model.directories)
+            if not directory.is_online and number in held
         }
         self._memory.see_offline(offline.values(), now_ms, self._settings.interval_ms)
         failed = []
@@ -236,12 +238,12 @@ class HealRun:
             end = "its replicas are made elsewhere" if is_over else "waiting for its return"
             text = f"{name} was seen offline for {span_text(since_ms / _MS)}: {end}"
             facts = {"directory": name, "offlineMs": since_ms, "isEmptied": is_over}
-            self._tell(ExecutionStep("offline", text, facts))
+            self._report(ProgressEvent("offline", text, facts))
             if is_over:
                 failed.append(number)
         return failed
 
-    def _tell_reasons(self, model: ClusterModel, ahead: ClusterModel) -> None:
+    def _report_reasons(self, model: ClusterModel, ahead: ClusterModel) -> None:
         above = self._settings.healing.above_fill
         count = 0
         for now, later in zip(model.directories, ahead.directories, strict=True):
@@ -251,11 +253,11 @@ class HealRun:
                 text += f", and {later.fill:.1%} at the horizon" if when else ""
                 text += f": above {above:.0%}"
                 facts = {"directory": str(later), "fill": now.fill, "fillAhead": later.fill}
-                self._tell(ExecutionStep("tooFull", text, facts))
+                self._report(ProgressEvent("tooFull", text, facts))
                 count += 1
         if not count and not self._memory.offline_ms:
             text = f"all directories are below {above:.0%}"
-            self._tell(ExecutionStep("fine", text, {"directories": len(model.directories)}))
+            self._report(ProgressEvent("fine", text, {"directories": len(model.directories)}))
 
     def _can_afford(self, move: PlannedMove) -> bool:
         """Return whether today's bytes suffice for a move."""
@@ -270,37 +272,37 @@ class HealRun:
             f"{size_text(max(0, left))} of {size_text(most)} are left for today, and the smallest "
             f"move has {size_text(smallest)}"
         )
-        self._tell(ExecutionStep("spent", text, {"leftBytes": left, "smallestBytes": smallest}))
+        self._report(ProgressEvent("spent", text, {"leftBytes": left, "smallestBytes": smallest}))
 
 
 def failed_place(model: ClusterModel, number: int) -> str:
     """Return what has failed, for people: directories of a broker, or the broker that is silent."""
-    found = model.directories[number]
-    if found.path != UNREADABLE:
-        return str(found)
-    own = [model.directories[each] for each in model.directories_of(found.broker_id)]
-    failed = [str(each) for each in own if not each.is_online and each.path != UNREADABLE]
-    return ", ".join(failed) or f"broker {found.broker_id}"
+    directory = model.directories[number]
+    if directory.path != UNREADABLE:
+        return str(directory)
+    own = [model.directories[directory] for directory in model.directories_of(directory.broker_id)]
+    failed = [str(disk) for disk in own if not disk.is_online and disk.path != UNREADABLE]
+    return ", ".join(failed) or f"broker {directory.broker_id}"
 
 
 def failure_name(model: ClusterModel, number: int) -> str:
-    """Return a name for the failure of a directory; another failure begins a grace of its own.
+    """Key that identifies a failure; each key has its own grace period.
 
     No broker shows which replicas its failed directories had, and a broker that does not answer
     shows none. So the name has all failed directories, or says that the broker is silent.
     """
-    found = model.directories[number]
-    own = [model.directories[each] for each in model.directories_of(found.broker_id)]
-    if found.path != UNREADABLE:
-        return str(found)
+    directory = model.directories[number]
+    own = [model.directories[directory] for directory in model.directories_of(directory.broker_id)]
+    if directory.path != UNREADABLE:
+        return str(directory)
     if len(own) == 1:
-        return f"{found.broker_id}:(silent)"
-    return f"{found.broker_id}:{','.join(each.path for each in own if not each.is_online)}"
+        return f"{directory.broker_id}:(silent)"
+    return f"{directory.broker_id}:{','.join(disk.path for disk in own if not disk.is_online)}"
 
 
 def _move_texts(plan: PlacementPlan) -> list[str]:
     """Return all moves for people."""
-    return [_move_text(plan, move) for each in plan.rounds for move in each.moves]
+    return [_move_text(plan, move) for planned_round in plan.rounds for move in planned_round.moves]
 
 
 def _move_text(plan: PlacementPlan, move: PlannedMove) -> str:

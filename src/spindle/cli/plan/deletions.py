@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spindle.client.admin import configs
-from spindle.client.cluster import BrokerAddress
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fan_out import log_dirs_of
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.disks import disks_of_spindle
 from spindle.client.errors import UnsupportedByPeer
 from spindle.client.log_dirs import LogDirView
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.every_broker import log_dirs_of
 from spindle.common.errors import ApiError
 from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
@@ -69,9 +69,9 @@ def deleted_bytes_of(client: WireClient, broker: BrokerAddress) -> dict[str, int
         disks = disks_of_spindle(answer).disks
     except (UnsupportedByPeer, ApiError):
         return None
-    known = {each.path: each.deleted_bytes for each in disks if each.failure is None}
-    found = {path: size for path, size in known.items() if size is not None}
-    return found if len(found) == len(known) else None
+    known = {disk.path: disk.deleted_bytes for disk in disks if disk.failure is None}
+    result = {path: size for path, size in known.items() if size is not None}
+    return result if len(result) == len(known) else None
 
 
 def deletion_delay_ms(client: WireClient, broker_id: int) -> int:
@@ -81,10 +81,12 @@ def deletion_delay_ms(client: WireClient, broker_id: int) -> int:
         ClientError: the broker did not answer.
     """
     try:
-        found = configs.describe(client, ConfigResourceType.BROKER, str(broker_id), (_DELAY_KEY,))
+        reported_configs = configs.describe(
+            client, ConfigResourceType.BROKER, str(broker_id), (_DELAY_KEY,)
+        )
     except ApiError:
         return DEFAULT_DELAY_MS
-    values = [each.value for each in found if each.name == _DELAY_KEY]
+    values = [config.value for config in reported_configs if config.name == _DELAY_KEY]
     return int(values[0]) if values and values[0] else DEFAULT_DELAY_MS
 
 
@@ -106,11 +108,11 @@ class OwnDeletions:
 
     def bytes_of(self, place: Place) -> int:
         """Return the bytes that deleted replicas still use in a directory."""
-        return sum(each[2] for each in self._pending() if each[:2] == place)
+        return sum(deletion[2] for deletion in self._pending() if deletion[:2] == place)
 
     def _pending(self) -> list[tuple[int, str, int, int]]:
         now_ms = _now_ms()
-        return [each for each in self.entries if each[3] > now_ms]
+        return [entry for entry in self.entries if entry[3] > now_ms]
 
 
 def _now_ms() -> int:

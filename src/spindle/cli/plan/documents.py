@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from spindle.cli.history.forecasts import forecast_document
-from spindle.cli.history.looking_ahead import PlanOutlook
 from spindle.cli.plan.place import directory_names
 from spindle.cli.plan.snapshot import ClusterSnapshot
+from spindle.cli.sampling.forecasts import forecast_document
+from spindle.cli.sampling.plan_forecast import PlanOutlook
 from spindle.planner.leaders import leaders_of_plan, preferred_orders
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -49,7 +49,9 @@ def refusal_document(
             "limit": error.limit.value,
             "remedy": error.remedy,
         },
-        "directories": _directories(model, [each.kept_bytes for each in model.directories], ()),
+        "directories": _directories(
+            model, [directory.kept_bytes for directory in model.directories], ()
+        ),
     }
 
 
@@ -64,10 +66,10 @@ def plan_document(
     names = directory_names(plan.cluster)
     directories = _directories(plan.cluster, plan.used_bytes, plan.leaving)
     if outlook is not None:
-        for number, each in zip(names, directories, strict=True):
-            each["usedBytesAtHorizon"] = outlook.used_bytes[number]
-            each["fullBefore"] = forecast_document(outlook.full_before[number])
-            each["fullAfter"] = forecast_document(outlook.full_after[number])
+        for number, directory in zip(names, directories, strict=True):
+            directory["usedBytesAtHorizon"] = outlook.used_bytes[number]
+            directory["fullBefore"] = forecast_document(outlook.full_before[number])
+            directory["fullAfter"] = forecast_document(outlook.full_after[number])
     return {
         **head,
         "movedBytes": plan.moved_bytes,
@@ -85,11 +87,11 @@ def plan_document(
         ],
         "rounds": [
             {
-                "waitMs": each.wait_ms,
-                "durationMs": each.duration_ms,
-                "moves": [_move_document(plan, names, move) for move in each.moves],
+                "waitMs": planned_round.wait_ms,
+                "durationMs": planned_round.duration_ms,
+                "moves": [_move_document(plan, names, move) for move in planned_round.moves],
             }
-            for each in plan.rounds
+            for planned_round in plan.rounds
         ],
     }
 
@@ -110,17 +112,17 @@ def _directories(
     names = directory_names(model)
     return [
         {
-            "broker": each.broker_id,
+            "broker": directory.broker_id,
             "path": names[number],
-            "capacityBytes": each.capacity_bytes,
-            "usedBytesBefore": each.kept_bytes,
-            "deletedBytes": each.deleted_bytes,
+            "capacityBytes": directory.capacity_bytes,
+            "usedBytesBefore": directory.kept_bytes,
+            "deletedBytes": directory.deleted_bytes,
             "usedBytesAfter": after,
             "isEmptied": number in gone,
-            "isCordoned": each.is_cordoned,
-            "isOnline": each.is_online,
+            "isCordoned": directory.is_cordoned,
+            "isOnline": directory.is_online,
         }
-        for number, (each, after) in enumerate(zip(model.directories, used_bytes, strict=True))
+        for number, (directory, after) in enumerate(zip(model.directories, used_bytes, strict=True))
         if number in names
     ]
 

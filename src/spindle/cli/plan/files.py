@@ -52,13 +52,16 @@ def write_files(plan: PlacementPlan, folder: Path, max_fill: float) -> list[Path
 
 def round_texts(plan: PlacementPlan) -> list[str]:
     """Return the text of each round: all replicas of the partitions that it changes."""
-    places = {number: list(each.directories) for number, each in enumerate(plan.cluster.partitions)}
+    places = {
+        number: list(partition.directories)
+        for number, partition in enumerate(plan.cluster.partitions)
+    }
     texts = []
-    for each in plan.rounds:
-        for move in each.moves:
+    for planned_round in plan.rounds:
+        for move in planned_round.moves:
             places[move.partition][move.slot] = move.target
-        slots = {move.partition: [move.slot] for move in each.moves}
-        texts.append(_text(plan, places, slots, each.wait_ms))
+        slots = {move.partition: [move.slot] for move in planned_round.moves}
+        texts.append(_text(plan, places, slots, planned_round.wait_ms))
     return texts
 
 
@@ -74,11 +77,11 @@ def rollback_texts(plan: PlacementPlan, max_fill: float) -> list[str]:
     places = dict(enumerate(plan.places()))
     spaces = _Spaces(plan)
     texts = []
-    for each in reversed(plan.rounds):
-        for move in each.moves:
+    for planned_round in reversed(plan.rounds):
+        for move in planned_round.moves:
             places[move.partition][move.slot] = move.source
-        slots = {move.partition: [move.slot] for move in each.moves}
-        texts.append(_text(plan, places, slots, spaces.undo(each, max_fill)))
+        slots = {move.partition: [move.slot] for move in planned_round.moves}
+        texts.append(_text(plan, places, slots, spaces.undo(planned_round, max_fill)))
     return texts[::-1]
 
 
@@ -88,7 +91,7 @@ class _Spaces:
     def __init__(self, plan: PlacementPlan) -> None:
         self._directories = plan.cluster.directories
         self._kept = list(plan.used_bytes)
-        self._deleted = [each.deleted_bytes for each in plan.cluster.directories]
+        self._deleted = [directory.deleted_bytes for directory in plan.cluster.directories]
         for planned in plan.rounds:
             for move in planned.moves:
                 self._deleted[move.source] += move.size_bytes
@@ -105,7 +108,9 @@ class _Spaces:
             > max_fill * self._directories[number].capacity_bytes
             and self._deleted[number]
         ]
-        wait_ms = max((self._directories[each].deletion_delay_ms for each in short), default=0)
+        wait_ms = max(
+            (self._directories[directory].deletion_delay_ms for directory in short), default=0
+        )
         for number in short:
             self._deleted[number] = 0
         for move in planned.moves:
@@ -132,9 +137,11 @@ def _text(
     directories: dict[Replica, str] = {}
     for number, slots in changed.items():
         name = plan.cluster.partitions[number].name
-        found = [plan.cluster.directories[place] for place in places[number]]
-        replicas[name] = [each.broker_id for each in found]
+        log_directories = [plan.cluster.directories[place] for place in places[number]]
+        replicas[name] = [directory.broker_id for directory in log_directories]
         for slot in slots:
-            if found[slot].path != UNREADABLE:
-                directories[Replica(found[slot].broker_id, name)] = found[slot].path
+            if log_directories[slot].path != UNREADABLE:
+                directories[Replica(log_directories[slot].broker_id, name)] = log_directories[
+                    slot
+                ].path
     return plan_json(replicas, directories, wait_ms)

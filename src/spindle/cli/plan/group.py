@@ -29,7 +29,7 @@ plan = LazyGroup(
     },
     params=[],
     former={
-        "record": "spindle.cli.history.record_command:record_command",
-        "forecast": "spindle.cli.history.forecast_command:forecast_command",
+        "record": "spindle.cli.sampling.record_command:record_command",
+        "forecast": "spindle.cli.sampling.forecast_command:forecast_command",
     },
 )

@@ -43,12 +43,12 @@ def directory_names(cluster: ClusterModel) -> dict[int, str]:
     directories of the broker, shows these replicas.
     """
     directories = cluster.directories
-    names = {number: each.path for number, each in enumerate(directories)}
-    for number, each in enumerate(directories):
-        if each.path == UNREADABLE:
+    names = {number: directory.path for number, directory in enumerate(directories)}
+    for number, directory in enumerate(directories):
+        if directory.path == UNREADABLE:
             failed = [
                 other
-                for other in cluster.directories_of(each.broker_id)
+                for other in cluster.directories_of(directory.broker_id)
                 if other != number and not directories[other].is_online
             ]
             if failed:
@@ -66,27 +66,31 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
     Raises:
         CommandFailed: there is no such broker or directory.
     """
-    if broker_id not in [each.broker_id for each in cluster.brokers]:
-        known = ", ".join(str(each.broker_id) for each in cluster.brokers)
+    if broker_id not in [broker.broker_id for broker in cluster.brokers]:
+        known = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
         raise CommandFailed(f"there is no broker {broker_id}; there are {known}")
     own = cluster.directories_of(broker_id)
     plain = None if path is None else posixpath.normpath(path)
-    paths = {each: posixpath.normpath(cluster.directories[each].path) for each in own}
-    found = [each for each in own if plain is None or paths[each] == plain]
+    paths = {
+        directory: posixpath.normpath(cluster.directories[directory].path) for directory in own
+    }
+    result = [directory for directory in own if plain is None or paths[directory] == plain]
     if (
-        not found
+        not result
         and path is not None
-        and {cluster.directories[each].path for each in own} <= {UNREADABLE}
+        and {cluster.directories[directory].path for directory in own} <= {UNREADABLE}
     ):
         raise CommandFailed(
             f"broker {broker_id} does not report its log directories, because it does not answer: "
             f"start it, or empty the whole of it, as broker {broker_id} without a directory"
         )
-    if not found and path is not None:
-        shown = [cluster.directories[each].path for each in own]
-        known = ", ".join(each for each in shown if each != UNREADABLE) or "none"
+    if not result and path is not None:
+        shown = [cluster.directories[directory].path for directory in own]
+        known = ", ".join(name for name in shown if name != UNREADABLE) or "none"
         raise CommandFailed(f"broker {broker_id} has no log directory {path}; it has {known}")
-    if any(not cluster.directories[each].is_online for each in found):
+    if any(not cluster.directories[number].is_online for number in result):
         # A broker does not say which replicas a failed directory has.
-        found += [each for each in own if cluster.directories[each].path == UNREADABLE]
-    return sorted(set(found))
+        result += [
+            directory for directory in own if cluster.directories[directory].path == UNREADABLE
+        ]
+    return sorted(set(result))

@@ -15,26 +15,26 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import span_text
 from spindle.cli.failure import CommandFailed
-from spindle.cli.history.looking_ahead import ahead_options, look_ahead, plan_with
+from spindle.cli.html.html_option import HTML, write_page
+from spindle.cli.html.plan_page import plan_page
 from spindle.cli.numbers import FiniteRange, WholeRange
-from spindle.cli.pages.html_option import HTML, write_page
-from spindle.cli.pages.plan_page import plan_page
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
 from spindle.cli.plan.files import round_file_name, write_files
-from spindle.cli.plan.outlook_text import outlook_lines
+from spindle.cli.plan.forecast_text import outlook_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
 from spindle.cli.plan.snapshot import read_snapshot
+from spindle.cli.sampling.plan_forecast import ahead_options, look_ahead, plan_with
 from spindle.cli.sizes import parse_size
 from spindle.cli.terminal import Line, show
-from spindle.client.wire.cluster import WireClient
-from spindle.common.counted import counted
+from spindle.client.blocking.client import WireClient
+from spindle.common.text import count_noun
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
 from spindle.planner.plan import Infeasible, PlacementPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class PlanGoal:
     """The goal of a plan.
 
     Attributes:
@@ -124,7 +124,7 @@ def limits_of(
     return PlanLimits(spread / 100, max_fill / 100, throttle, parallel, not fewer_racks)
 
 
-def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
+def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
     """Turn a function that reads a command's own parameters into the body of the command.
 
     The function returns the goal. The command reads the cluster, makes the plan, and prints and
@@ -163,7 +163,7 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         except (Infeasible, ValueError) as error:
             if isinstance(error, Infeasible):
                 _deliver(refusal_document(head, snapshot.model, error), as_json, html)
-            notes = [line for each in snapshot.remarks for line in note_lines(each)]
+            notes = [line for remark in snapshot.remarks for line in note_lines(remark)]
             raise CommandFailed("\n".join([str(error), *notes])) from None
         written = [] if out is None else write_files(plan, out, limits.max_fill)
         _deliver(plan_document(head, plan, outlook), as_json, html)
@@ -180,7 +180,7 @@ def plan_command(make: Callable[..., Goal]) -> Callable[..., None]:
         if html is not None:
             click.echo(f"\nDrew {html}")
         if out is not None:
-            click.echo(f"\nWrote {counted(len(written), 'file')} to {out}")
+            click.echo(f"\nWrote {count_noun(len(written), 'file')} to {out}")
         if out is not None and plan.rounds:
             click.echo(_execution_text(client, out, throttle))
 

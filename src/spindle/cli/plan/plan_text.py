@@ -8,8 +8,8 @@ from spindle.cli.durations import duration_text
 from spindle.cli.plan.place import directory_names
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text, shortened, wrapped
-from spindle.common.counted import counted
 from spindle.common.sizes import size_text
+from spindle.common.text import count_noun
 from spindle.planner.leaders import leaders_of_plan
 from spindle.planner.limits import PlanLimits
 from spindle.planner.plan import PlacementPlan
@@ -18,11 +18,11 @@ _BARS: Final = (20, 10, 5, 0)
 """Blocks of a bar: as many as the terminal has room for."""
 _SHORT_NAMES: Final = (12, 9)
 """Characters of a path that the table keeps for the sake of bars, and in any case."""
-_FEWEST_COLUMNS: Final = (0, 1, 3, 4, 6)
+_MIN_COLUMNS: Final = (0, 1, 3, 4, 6)
 """The columns of the narrowest table: broker, directory, fill before and after, state."""
 _NOTE: Final = "note        "
-_MOST_ROUNDS: Final = 20
-_MOST_DIRECTORIES: Final = 40
+_MAX_ROUNDS: Final = 20
+_MAX_DIRECTORIES: Final = 40
 _MS: Final = 1000
 
 
@@ -42,9 +42,9 @@ def plan_lines(
             paths if that does not suffice. None sets no limit.
     """
     summary = [
-        part for each in _summary(goal, plan, limits) for part in wrapped(each, width, len(_NOTE))
+        part for line in _summary(goal, plan, limits) for part in wrapped(line, width, len(_NOTE))
     ]
-    notes = [line for each in (*remarks, *plan.remarks) for line in note_lines(each, width)]
+    notes = [line for name in (*remarks, *plan.remarks) for line in note_lines(name, width)]
     return [
         *map(Line, summary),
         *(Line(text, UNUSUAL) for text in notes),
@@ -59,8 +59,8 @@ def _summary(goal: str, plan: PlacementPlan, limits: PlanLimits) -> Iterator[str
     if not plan.rounds:
         yield "moves       none"
     else:
-        count = sum(len(each.moves) for each in plan.rounds)
-        moves, rounds = counted(count, "move"), counted(len(plan.rounds), "round")
+        count = sum(len(planned_round.moves) for planned_round in plan.rounds)
+        moves, rounds = count_noun(count, "move"), count_noun(len(plan.rounds), "round")
         yield f"moves       {moves} in {rounds}, {size_text(plan.moved_bytes)}"
         throttle = f"{size_text(limits.throttle_bytes_per_second)}/s for each broker"
         least = f"at least {duration_text(plan.duration_ms / _MS)}"
@@ -75,13 +75,15 @@ def _summary(goal: str, plan: PlacementPlan, limits: PlanLimits) -> Iterator[str
 def _leaders_text(plan: PlacementPlan) -> str:
     """Return how many partitions the brokers lead that the plan does not empty."""
     directories = plan.cluster.directories
-    stay = {each.broker_id for n, each in enumerate(directories) if n not in set(plan.leaving)}
+    stay = {
+        directory.broker_id for n, directory in enumerate(directories) if n not in set(plan.leaving)
+    }
     counts = [
-        [count for broker, count in found.items() if broker in stay]
-        for found in leaders_of_plan(plan)
+        [count for broker, count in entry.items() if broker in stay]
+        for entry in leaders_of_plan(plan)
     ]
-    texts = [f"{min(each, default=0)} to {max(each, default=0)}" for each in counts]
-    changed = counted(len(plan.preferred), "partition")
+    texts = [f"{min(count, default=0)} to {max(count, default=0)}" for count in counts]
+    changed = count_noun(len(plan.preferred), "partition")
     more = f"; another replica of {changed} comes first" if plan.preferred else ""
     where = " that stays" if plan.leaving else ""
     return f"{texts[0]} for each broker{where} before, {texts[1]} after{more}"
@@ -104,20 +106,20 @@ def note_lines(remark: str, width: int | None = None) -> list[str]:
 def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> list[Line]:
     """Return the table of directories: all of them, or those that change most."""
     changes = [
-        abs(after - each.kept_bytes)
-        for each, after in zip(plan.cluster.directories, plan.used_bytes, strict=True)
+        abs(after - directory.kept_bytes)
+        for directory, after in zip(plan.cluster.directories, plan.used_bytes, strict=True)
     ]
     names = directory_names(plan.cluster)
     ranked = sorted(names, key=lambda number: (-changes[number], number))
-    numbers = sorted(ranked[:_MOST_DIRECTORIES])
+    numbers = sorted(ranked[:_MAX_DIRECTORIES])
     head, *rows = _fitting_table(plan, numbers, width)
     styles = [_style(plan, limits, number) for number in numbers]
     lines = [Line(head, QUIET), *map(Line, rows, styles)]
-    if len(names) > _MOST_DIRECTORIES:
-        left = len(names) - _MOST_DIRECTORIES
+    if len(names) > _MAX_DIRECTORIES:
+        left = len(names) - _MAX_DIRECTORIES
         lines.append(
             Line(
-                f"... and {counted(left, 'directory', 'directories')} that change less; --html "
+                f"... and {count_noun(left, 'directory', 'directories')} that change less; --html "
                 "FILE draws all of them",
                 QUIET,
             )
@@ -126,22 +128,22 @@ def _fill_lines(plan: PlacementPlan, limits: PlanLimits, width: int | None) -> l
 
 
 def _style(plan: PlacementPlan, limits: PlanLimits, number: int) -> str:
-    each = plan.cluster.directories[number]
-    is_over = plan.used_bytes[number] > limits.max_fill * each.capacity_bytes
-    if not each.is_online or (each.capacity_bytes and is_over):
+    directory = plan.cluster.directories[number]
+    is_over = plan.used_bytes[number] > limits.max_fill * directory.capacity_bytes
+    if not directory.is_online or (directory.capacity_bytes and is_over):
         return BAD
-    return UNUSUAL if each.is_cordoned and number not in plan.leaving else ""
+    return UNUSUAL if directory.is_cordoned and number not in plan.leaving else ""
 
 
 def _fitting_table(plan: PlacementPlan, numbers: Sequence[int], width: int | None) -> list[str]:
     if width is None:
         return _directory_table(plan, numbers)
-    longest = max((len(directory_names(plan.cluster)[each]) for each in numbers), default=0)
+    longest = max((len(directory_names(plan.cluster)[number]) for number in numbers), default=0)
     for name_width, blocks in product((longest, *_SHORT_NAMES), _BARS):
         room = width - max(map(len, _directory_table(plan, numbers, blocks, name_width)))
         if room >= 0:
             return _directory_table(plan, numbers, blocks, name_width + room)
-    return _directory_table(plan, numbers, _BARS[-1], _SHORT_NAMES[-1], _FEWEST_COLUMNS)
+    return _directory_table(plan, numbers, _BARS[-1], _SHORT_NAMES[-1], _MIN_COLUMNS)
 
 
 def _directory_table(
@@ -154,14 +156,14 @@ def _directory_table(
     head = ("BROKER", "DIRECTORY", "CAPACITY", "BEFORE", "AFTER", "CHANGE", "STATE")
     rows, names = [], directory_names(plan.cluster)
     for number in numbers:
-        each, after = plan.cluster.directories[number], plan.used_bytes[number]
+        directory, after = plan.cluster.directories[number], plan.used_bytes[number]
         row = (
-            str(each.broker_id),
+            str(directory.broker_id),
             names[number] if name_width is None else shortened(names[number], name_width),
-            size_text(each.capacity_bytes) if each.capacity_bytes else "-",
-            bar_text(each.kept_bytes, each.capacity_bytes, blocks),
-            bar_text(after, each.capacity_bytes, blocks),
-            _change_text(after - each.kept_bytes),
+            size_text(directory.capacity_bytes) if directory.capacity_bytes else "-",
+            bar_text(directory.kept_bytes, directory.capacity_bytes, blocks),
+            bar_text(after, directory.capacity_bytes, blocks),
+            _change_text(after - directory.kept_bytes),
             _state_text(plan, number),
         )
         rows.append([row[column] for column in columns])
@@ -184,11 +186,11 @@ def _change_text(change_bytes: int) -> str:
 
 
 def _state_text(plan: PlacementPlan, number: int) -> str:
-    each = plan.cluster.directories[number]
+    directory = plan.cluster.directories[number]
     words = {
         "emptied": number in plan.leaving,
-        "cordoned": each.is_cordoned,
-        "offline": not each.is_online,
+        "cordoned": directory.is_cordoned,
+        "offline": not directory.is_online,
     }
     return ", ".join(word for word, is_so in words.items() if is_so)
 
@@ -205,13 +207,13 @@ def _round_lines(plan: PlacementPlan, width: int | None) -> list[Line]:
 def _round_table(plan: PlacementPlan, blocks: int) -> list[str]:
     head = ("ROUND", "MOVES", "BYTES", "AT LEAST", *(("TIME",) if blocks else ()))
     rounds, total_ms = plan.rounds, max(1, plan.duration_ms)
-    size = -(-len(rounds) // _MOST_ROUNDS)
+    size = -(-len(rounds) // _MAX_ROUNDS)
     rows, start_ms = [], 0
     for first in range(0, len(rounds), size):
         group = rounds[first : first + size]
         last = first + len(group)
-        duration_ms = sum(each.duration_ms for each in group)
-        moves = [move for each in group for move in each.moves]
+        duration_ms = sum(planned_round.duration_ms for planned_round in group)
+        moves = [move for planned_round in group for move in planned_round.moves]
         # A short round is as wide as a block.
         block = 1 / max(1, blocks)
         start, part = min(start_ms / total_ms, 1 - block), max(duration_ms / total_ms, block)

@@ -11,19 +11,19 @@ from spindle.cli.plan.deletions import BrokerSpace, OwnDeletions, space_of
 from spindle.cli.tools.failures import failure
 from spindle.client.admin.cluster import ClusterNode, describe_brokers
 from spindle.client.admin.partitions import list_reassignments
-from spindle.client.cluster import ClusterView
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fan_out import ask_every_broker
+from spindle.client.cluster_metadata import ClusterView
 from spindle.client.log_dirs import LogDirView
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.every_broker import ask_every_broker
-from spindle.common.counted import counted, first_names
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
+from spindle.common.text import count_noun, join_first
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 
 UNREADABLE: Final = "(unreadable)"
 """The path of replicas whose directory no broker tells."""
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 _FEW_BYTES: Final = 0.01
 """The share of a directory's capacity that is too small to matter for a plan."""
 _OWN_SIZES: Final = "; --capacity gives each a size of its own"
@@ -76,18 +76,18 @@ def read_snapshot(
     nodes = describe_brokers(client).nodes
     under_way = list(list_reassignments(client))
     view = client.metadata()
-    found = ask_every_broker(client, nodes, space_of)
-    spaces = {b: each for b, each in found.items() if not isinstance(each, Exception)}
+    every_broker = ask_every_broker(client, nodes, space_of)
+    spaces = {b: space for b, space in every_broker.items() if not isinstance(space, Exception)}
     answers: dict[int, Sequence[LogDirView] | str] = {
-        broker: failure(each).plainly if isinstance(each, Exception) else each.views
-        for broker, each in found.items()
+        broker: failure(space).plainly if isinstance(space, Exception) else space.views
+        for broker, space in every_broker.items()
     }
     if is_for_plan:
-        moving = [each for views in answers.values() for each in copied_inside(views)]
+        moving = [partition for views in answers.values() for partition in copied_inside(views)]
         refuse_moving([*under_way, *moving])
     snapshot = snapshot_of(nodes, view, answers, capacity_bytes, spaces, own)
     if not is_for_plan:
-        snapshot.remarks = [each.removesuffix(_OWN_SIZES) for each in snapshot.remarks]
+        snapshot.remarks = [remark.removesuffix(_OWN_SIZES) for remark in snapshot.remarks]
     return snapshot
 
 
@@ -98,9 +98,9 @@ def copied_inside(views: Sequence[LogDirView] | str) -> list[TopicPartition]:
     """
     if isinstance(views, str):
         return []
-    found = [item for view in views for item in view.replicas.items()]
-    held = {where for where, replica in found if not replica.is_future}
-    return [where for where, replica in found if replica.is_future and where in held]
+    result = [item for view in views for item in view.replicas.items()]
+    held = {where for where, replica in result if not replica.is_future}
+    return [where for where, replica in result if replica.is_future and where in held]
 
 
 def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
@@ -111,10 +111,11 @@ def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
     """
     if not partitions:
         return
-    found = sorted(set(partitions))
-    names = ", ".join(map(str, found[:_MOST_NAMED]))
+    topic_partitions = sorted(set(partitions))
+    names = ", ".join(map(str, topic_partitions[:_MAX_NAMED]))
     raise ReplicasMoving(
-        f"replicas of {counted(len(found), 'partition')} are moving already ({names}): wait for "
+        f"replicas of {count_noun(len(topic_partitions), 'partition')} are moving already "
+        f"({names}): wait for "
         "their end, or cancel them, and plan again"
     )
 
@@ -131,8 +132,8 @@ def hidden_topics(
         where.topic
         for answer in answers.values()
         if not isinstance(answer, str)
-        for each in answer
-        for where in each.replicas
+        for log_dir in answer
+        for where in log_dir.replicas
     }
     return sorted(held.difference(view.topics))
 
@@ -144,7 +145,7 @@ def _hidden_remarks(
     if not hidden:
         return []
     return [
-        f"brokers hold {counted(len(hidden), 'topic')} that the metadata does not show, such as "
+        f"brokers hold {count_noun(len(hidden), 'topic')} that the metadata does not show, such as "
         f"{hidden[0]}: their replicas are not planned. They were deleted a moment ago, or this "
         "user lacks DESCRIBE on them"
     ]
@@ -170,9 +171,11 @@ def snapshot_of(
             into the capacity.
     """
     racks = {node.node_id: node.rack or None for node in nodes}
-    replicas = [each for topic in view.topics.values() for each in topic.partitions.values()]
-    for each in replicas:
-        racks |= {broker: None for broker in each.replicas if broker not in racks}
+    replicas = [
+        partition for topic in view.topics.values() for partition in topic.partitions.values()
+    ]
+    for partition in replicas:
+        racks |= {broker: None for broker in partition.replicas if broker not in racks}
     directories: list[DirectoryModel] = []
     places: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
     remarks = [] if capacity_bytes is not None else _shared_space(answers)
@@ -183,15 +186,15 @@ def snapshot_of(
         if isinstance(answer, str):
             silent.append(f"broker {broker} does not report its directories: {answer}")
             answer = ()
-        for found in answer:
-            for where, replica in found.replicas.items():
+        for log_dir in answer:
+            for where, replica in log_dir.replicas.items():
                 if replica.is_future:
                     continue
                 places[broker, where] = (len(directories), replica.size_bytes)
-            directory = _directory(broker, found, capacity_bytes)
+            directory = _directory(broker, log_dir, capacity_bytes)
             space = (spaces or {}).get(broker)
             if space is not None and capacity_bytes is None:
-                directory = _with_deletions(directory, found, space, own or OwnDeletions())
+                directory = _with_deletions(directory, log_dir, space, own or OwnDeletions())
                 if space.deleted_bytes is None and _is_unexplained(directory, space.views):
                     unexplained.append(directory)
             directories.append(directory)
@@ -210,7 +213,7 @@ def snapshot_of(
 
 def _refuse_small_capacity(capacity_bytes: int, directories: Sequence[DirectoryModel]) -> None:
     """Refuse a capacity that a directory cannot have: fills above 100 % would be planned."""
-    known = [each for each in directories if each.path != UNREADABLE]
+    known = [directory for directory in directories if directory.path != UNREADABLE]
     largest = max(known, key=lambda each: each.used_bytes, default=None)
     if largest is not None and largest.used_bytes > capacity_bytes:
         raise CommandFailed(
@@ -252,17 +255,17 @@ def _with_deletions(
 def _is_unexplained(model: DirectoryModel, views: Sequence[LogDirView]) -> bool:
     if _seems_shared(views):
         return False
-    others = model.kept_bytes - sum(_held_bytes(each) for each in views if each.path == model.path)
+    others = model.kept_bytes - sum(_held_bytes(view) for view in views if view.path == model.path)
     return model.is_online and others > _FEW_BYTES * model.capacity_bytes > 0
 
 
 def _deletion_remarks(directories: Sequence[DirectoryModel]) -> list[str]:
-    found = [each for each in directories if each.deleted_bytes]
-    if not found:
+    log_directories = [directory for directory in directories if directory.deleted_bytes]
+    if not log_directories:
         return []
-    total = size_text(sum(each.deleted_bytes for each in found))
-    most = max(found, key=lambda each: each.deleted_bytes)
-    span = span_text(max(each.deletion_delay_ms for each in found) / 1000)
+    total = size_text(sum(directory.deleted_bytes for directory in log_directories))
+    most = max(log_directories, key=lambda each: each.deleted_bytes)
+    span = span_text(max(directory.deletion_delay_ms for directory in log_directories) / 1000)
     return [
         f"deleted files still use {total} ({size_text(most.deleted_bytes)} in {most}), for up to "
         f"{span} after their deletion: fills do not count them, and copies wait for that space"
@@ -282,7 +285,7 @@ def _shared_space(answers: Mapping[int, Sequence[LogDirView] | str]) -> list[str
     ]
     if not shared:
         return []
-    names = first_names(shared, _MOST_NAMED)
+    names = join_first(shared, _MAX_NAMED)
     return [
         f"log directories seem to share a file system (brokers {names}): each counts as "
         f"if it had the whole of it{_OWN_SIZES}"
@@ -295,7 +298,7 @@ def _seems_shared(answer: Sequence[LogDirView]) -> bool:
     Two disks of one size may be equally full. But one file system has the replicas of both, so
     directories whose replicas have more than the used bytes are apart. Empty ones do not matter.
     """
-    known = [each for each in answer if each.total_bytes > 0 and each.usable_bytes >= 0]
+    known = [log_dir for log_dir in answer if log_dir.total_bytes > 0 and log_dir.usable_bytes >= 0]
     return any(_is_one_space(one, other) for one, other in combinations(known, 2))
 
 
@@ -321,29 +324,29 @@ def _partitions(
     unreadable: dict[int, int] = {}
     partitions = []
     for name, topic in sorted(view.topics.items()):
-        for number, each in topic.partitions.items():
+        for number, partition in topic.partitions.items():
             where = TopicPartition(name, number)
-            known = {b: places[b, where] for b in each.replicas if (b, where) in places}
+            known = {b: places[b, where] for b in partition.replicas if (b, where) in places}
             largest = max((size for _, size in known.values()), default=0)
-            _, usual = known.get(each.leader, (0, largest))
-            for broker in each.replicas:
+            _, usual = known.get(partition.leader, (0, largest))
+            for broker in partition.replicas:
                 if broker not in known and broker not in unreadable:
                     unreadable[broker] = len(directories)
                     directories.append(DirectoryModel(broker, UNREADABLE, 0, 0, is_online=False))
-            found = [known.get(b) or (unreadable[b], usual) for b in each.replicas]
+            result = [known.get(b) or (unreadable[b], usual) for b in partition.replicas]
             partitions.append(
                 PartitionModel(
                     where,
-                    tuple(place for place, _ in found),
-                    tuple(size for _, size in found),
-                    leader=each.leader,
+                    tuple(place for place, _ in result),
+                    tuple(size for _, size in result),
+                    leader=partition.leader,
                 )
             )
     for place in unreadable.values():
         held = sum(
             size
-            for each in partitions
-            for at, size in zip(each.directories, each.size_bytes, strict=True)
+            for partition in partitions
+            for at, size in zip(partition.directories, partition.size_bytes, strict=True)
             if at == place
         )
         directories[place] = replace(directories[place], used_bytes=held)

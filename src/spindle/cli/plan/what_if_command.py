@@ -4,13 +4,13 @@ import click
 
 from spindle.cli.examples import examples
 from spindle.cli.plan.place import find_directories, parse_place
-from spindle.cli.plan.plan_command import SPREAD, Goal, plan_command
+from spindle.cli.plan.plan_command import SPREAD, PlanGoal, plan_command
 from spindle.cli.sizes import size_of
-from spindle.planner.changes import ClusterChanges
+from spindle.planner.goals import what_if
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
 from spindle.planner.plan import PlacementPlan
-from spindle.planner.plans import what_if
+from spindle.planner.what_if import ClusterChanges
 
 
 @click.command(
@@ -42,7 +42,7 @@ def what_if_command(
     directories: tuple[str, ...],
     removed: tuple[int, ...],
     retired: tuple[str, ...],
-) -> Goal:
+) -> PlanGoal:
     """Plan for a cluster with more or fewer brokers and directories.
 
     All replicas leave what is removed, and the other directories are balanced. At least one
@@ -50,9 +50,9 @@ def what_if_command(
     """
     if not (added or directories or removed or retired):
         raise click.UsageError("name at least one broker or directory to add or to remove")
-    brokers = [BrokerModel(*parse_place(each)) for each in added]
-    new = [_directory(each) for each in directories]
-    gone = [parse_place(each) for each in retired]
+    brokers = [BrokerModel(*parse_place(directory)) for directory in added]
+    new = [_directory(directory) for directory in directories]
+    gone = [parse_place(directory) for directory in retired]
 
     def make(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
         places = [number for place in gone for number in find_directories(cluster, *place)]
@@ -60,17 +60,17 @@ def what_if_command(
         return what_if(cluster, changes, limits)
 
     parts = [
-        *(f"with broker {each}" for each in added),
-        *(f"with directory {each}" for each in directories),
-        *(f"without broker {each}" for each in removed),
-        *(f"without directory {each}" for each in retired),
+        *(f"with broker {directory}" for directory in added),
+        *(f"with directory {directory}" for directory in directories),
+        *(f"without broker {directory}" for directory in removed),
+        *(f"without directory {directory}" for directory in retired),
     ]
     steps = [
         *(["add what is new"] if added or directories else []),
-        *(f"spindle drain {each}" for each in (*removed, *retired)),
+        *(f"spindle drain {item}" for item in (*removed, *retired)),
         "spindle balance",
     ]
-    return Goal(f"balance the cluster {', '.join(parts)}", make, ", then ".join(steps))
+    return PlanGoal(f"balance the cluster {', '.join(parts)}", make, ", then ".join(steps))
 
 
 def _directory(text: str) -> DirectoryModel:

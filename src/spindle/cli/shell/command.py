@@ -82,10 +82,10 @@ def _complete_words(shell: Shell) -> None:
 
     def complete(prefix: str, number: int) -> str | None:
         if readline.get_begidx() == 0:
-            found = [f"{name} " for name in COMMANDS if name.startswith(prefix)]
+            result = [f"{name} " for name in COMMANDS if name.startswith(prefix)]
         else:
-            found = completions(shell.root, prefix, shell.working_directory)
-        return found[number] if number < len(found) else None
+            result = completions(shell.root, prefix, shell.working_directory)
+        return result[number] if number < len(result) else None
 
     readline.set_completer_delims(" ")
     readline.set_completer(complete)

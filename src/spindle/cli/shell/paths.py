@@ -10,7 +10,7 @@ _TOKEN: Final = re.compile(r"\\(.)|(.)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
-class Match(NamedTuple):
+class PathMatch(NamedTuple):
     """A node and the names that lead to it."""
 
     names: tuple[str, ...]
@@ -37,12 +37,12 @@ def components(path: str, working_directory: str) -> list[str]:
     return names
 
 
-def matches(root: Directory, path: str, working_directory: str) -> list[Match]:
+def matches(root: Directory, path: str, working_directory: str) -> list[PathMatch]:
     """Return the nodes that match a path or pattern, in order."""
-    return list(_matches(Match((), root), components(path, working_directory)))
+    return list(_matches(PathMatch((), root), components(path, working_directory)))
 
 
-def _matches(start: Match, patterns: list[str]) -> Iterator[Match]:
+def _matches(start: PathMatch, patterns: list[str]) -> Iterator[PathMatch]:
     if not patterns:
         yield start
         return
@@ -58,7 +58,7 @@ def _matches(start: Match, patterns: list[str]) -> Iterator[Match]:
     else:
         names = [name for name in children if pattern.fullmatch(name)]
     for name in names:
-        yield from _matches(Match((*start.names, name), children[name]), rest)
+        yield from _matches(PathMatch((*start.names, name), children[name]), rest)
 
 
 def expression(pattern: str) -> re.Pattern[str] | None:
@@ -89,8 +89,8 @@ def expression(pattern: str) -> re.Pattern[str] | None:
 def completions(root: Directory, prefix: str, working_directory: str) -> list[str]:
     """Return the possible continuations of a path; directories end with a slash."""
     head, slash, last = prefix.rpartition("/")
-    found = matches(root, head + slash or ".", working_directory)
-    node = found[0].node if len(found) == 1 else None
+    result = matches(root, head + slash or ".", working_directory)
+    node = result[0].node if len(result) == 1 else None
     if not isinstance(node, Directory):
         return []
     return [

@@ -51,16 +51,16 @@ def read_image(path: Path) -> MetadataImage:
 
 def _read_snapshot(path: Path) -> MetadataImage:
     """Read a snapshot of any name; the name of a bootstrap snapshot holds no offset."""
-    found = parse_snapshot_file_name(path.name) or OffsetAndEpoch(0, 0)
+    snapshot_id = parse_snapshot_file_name(path.name) or OffsetAndEpoch(0, 0)
     loader = MetadataLoader()
-    _load_snapshot(loader, found, path)
+    _load_snapshot(loader, snapshot_id, path)
     return loader.image
 
 
 def _read_folder(folder: Path, last_segment: int | None) -> MetadataImage:
     """Read everything up to the end of a segment, or to the end of the log."""
     names = os.listdir(folder)
-    snapshots = [found for found in map(parse_snapshot_file_name, names) if found is not None]
+    snapshots = [name for name in map(parse_snapshot_file_name, names) if name is not None]
     segments = sorted(
         int(name.removesuffix(_SEGMENT))
         for name in names
@@ -69,7 +69,7 @@ def _read_folder(folder: Path, last_segment: int | None) -> MetadataImage:
     if last_segment is not None:
         later = [base for base in segments if base > last_segment]
         segments = [base for base in segments if base <= last_segment]
-        snapshots = [found for found in snapshots if not later or found.offset <= later[0]]
+        snapshots = [snapshot for snapshot in snapshots if not later or snapshot.offset <= later[0]]
     if not segments and not snapshots:
         raise ValueError(f"{folder} holds no metadata log")
     loader = MetadataLoader()
@@ -80,12 +80,12 @@ def _read_folder(folder: Path, last_segment: int | None) -> MetadataImage:
         start = newest.offset
     for base in segments:
         path = folder / f"{base:020d}{_SEGMENT}"
-        found = [batch for batch in _batches(path) if batch.last_offset >= start]
-        if found and found[0].base_offset > start:
+        committed_batches = [batch for batch in _batches(path) if batch.last_offset >= start]
+        if committed_batches and committed_batches[0].base_offset > start:
             raise CorruptLog(str(path), 0, f"what is before it ends at offset {start}")
-        start = found[-1].last_offset + 1 if found else start
+        start = committed_batches[-1].last_offset + 1 if committed_batches else start
         try:
-            loader.load_batches(found)
+            loader.load_batches(committed_batches)
         except ProtocolViolation as error:
             raise CorruptLog(str(path), 0, str(error)) from None
     return loader.image

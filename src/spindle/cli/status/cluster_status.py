@@ -5,8 +5,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from spindle.cli.disks.broker_poll import BrokerReport, Survey
 from spindle.cli.disks.state_text import hangs, health_text, silence_text
-from spindle.cli.disks.survey import BrokerReport, Survey
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.cli.tools.reassignment_throttles import has_throttle
 from spindle.client.admin.cluster import (
@@ -16,13 +16,13 @@ from spindle.client.admin.cluster import (
     describe_quorum,
 )
 from spindle.client.admin.partitions import Reassignment, list_reassignments
-from spindle.client.cluster import ClusterView, PartitionView
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import ClusterView, PartitionView
 from spindle.client.disks import DiskView
-from spindle.client.wire.cluster import WireClient
-from spindle.common.counted import counted
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
+from spindle.common.text import count_noun
 
 FULL: Final = 0.9
 """The used share of a file system above which a directory needs attention."""
@@ -62,8 +62,8 @@ class Status(NamedTuple):
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionView]]:
         """Yield all partitions."""
         for topic in self.view.topics.values():
-            for number, each in topic.partitions.items():
-                yield TopicPartition(topic.name, number), each
+            for number, partition in topic.partitions.items():
+                yield TopicPartition(topic.name, number), partition
 
     def disks_of(self, node_id: int) -> Sequence[DiskView]:
         """Return the directories of a broker; empty if it did not answer."""
@@ -76,17 +76,17 @@ class Status(NamedTuple):
     def moving(self) -> list[TopicPartition]:
         """The replicas that move between directories of their brokers, a partition for each."""
         return [
-            each.partition
+            move.partition
             for report in self.reports
             if report.disks is not None
-            for each in report.disks.moves
+            for move in report.disks.moves
         ]
 
     @property
     def leaderless(self) -> list[TopicPartition]:
         """The partitions that no live broker leads."""
-        live = {each.node_id for each in self.cluster.nodes if not each.is_fenced}
-        return [where for where, each in self.partitions() if each.leader not in live]
+        live = {node.node_id for node in self.cluster.nodes if not node.is_fenced}
+        return [where for where, item in self.partitions() if item.leader not in live]
 
     @property
     def leaderless_on_lost_disks(self) -> dict[TopicPartition, tuple[int, ...]]:
@@ -94,13 +94,13 @@ class Status(NamedTuple):
 
         Its log directory is offline, or was replaced. The values are those brokers.
         """
-        live = {each.node_id for each in self.cluster.nodes if not each.is_fenced}
+        live = {node.node_id for node in self.cluster.nodes if not node.is_fenced}
         return {
-            where: each.isr
-            for where, each in self.partitions()
-            if each.leader not in live
-            and each.isr
-            and live.intersection(each.offline_replicas).issuperset(each.isr)
+            where: item.isr
+            for where, item in self.partitions()
+            if item.leader not in live
+            and item.isr
+            and live.intersection(item.offline_replicas).issuperset(item.isr)
         }
 
     @property
@@ -108,8 +108,8 @@ class Status(NamedTuple):
         """The partitions with replicas that are not in sync, apart from those that a move adds."""
         return [
             where
-            for where, each in self.partitions()
-            if set(each.replicas).difference(each.isr, self._adding(where))
+            for where, item in self.partitions()
+            if set(item.replicas).difference(item.isr, self._adding(where))
         ]
 
     def _adding(self, where: TopicPartition) -> Collection[int]:
@@ -121,19 +121,19 @@ class Status(NamedTuple):
 
         Cordons and moves are intended, so they are no problems.
         """
-        found = [
+        problems = [
             Problem(f"leaderless {where}", "partitions without a leader", f"{where} has no leader")
             for where in self.leaderless
         ]
         for report in self.reports:
-            found += _broker_problems(report)
+            problems += _broker_problems(report)
         if isinstance(self.quorum, str):
-            found.append(
+            problems.append(
                 Problem(
                     "quorum", "unknown quorum", f"the quorum cannot be described: {self.quorum}"
                 )
             )
-        found += [
+        problems += [
             Problem(
                 f"under-replicated {where}",
                 "under-replicated partitions",
@@ -141,7 +141,7 @@ class Status(NamedTuple):
             )
             for where in self.under_replicated
         ]
-        return found
+        return problems
 
 
 def _broker_problems(report: BrokerReport) -> Iterator[Problem]:
@@ -155,8 +155,8 @@ def _broker_problems(report: BrokerReport) -> Iterator[Problem]:
         yield Problem(f"silent {node.node_id}", kind, text)
         return
     for disk in report.disks.disks:
-        for each in _disk_problems(disk, f"{node.node_id}:{disk.path}"):
-            yield each._replace(broker_id=node.node_id)
+        for problem in _disk_problems(disk, f"{node.node_id}:{disk.path}"):
+            yield problem._replace(broker_id=node.node_id)
 
 
 def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
@@ -175,7 +175,7 @@ def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
         yield Problem(f"full {place}", f"directories above {FULL:.0%}", text)
     if disk.stray_count:
         text = (
-            f"{place} has {counted(disk.stray_count, 'stray log')} with "
+            f"{place} has {count_noun(disk.stray_count, 'stray log')} with "
             f"{size_text(disk.stray_bytes)}: the metadata places their replicas elsewhere; look "
             "at the folders with the suffix -stray, and delete what you do not need"
         )

@@ -6,14 +6,14 @@ import click
 from click.core import ParameterSource
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.survey import Survey
+from spindle.cli.disks.broker_poll import Survey
 from spindle.cli.examples import examples
 from spindle.cli.repetition import COUNT, interval_option
 from spindle.cli.status.cluster_status import take_status, with_left_throttles
 from spindle.cli.status.notification import Targets
 from spindle.cli.status.screen import status_document, status_lines
 from spindle.cli.status.watch import NEEDS_ATTENTION, watch_status
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 
 
 @click.command(
@@ -62,9 +62,9 @@ def status(
                 "--interval, --count, --notify-command and --notify-url need --watch"
             )
         with Survey(client) as survey:
-            found = with_left_throttles(client, take_status(client, survey))
+            result = with_left_throttles(client, take_status(client, survey))
         click.echo(
-            json.dumps(status_document(found)) if as_json else "\n".join(status_lines(found))
+            json.dumps(status_document(result)) if as_json else "\n".join(status_lines(result))
         )
-        return NEEDS_ATTENTION if found.problems() else 0
+        return NEEDS_ATTENTION if result.problems() else 0
     return watch_status(client, targets, interval_s, count, as_json=as_json)

@@ -40,16 +40,16 @@ def changes_of(
         before, now: problems with `key`, `kind` and `text`, by key.
         cluster_id: empty if it is unknown.
     """
-    raised = [each for key, each in now.items() if key not in before]
-    cleared = [each for key, each in before.items() if key not in now]
+    raised = [problem for key, problem in now.items() if key not in before]
+    cleared = [problem for key, problem in before.items() if key not in now]
     if not raised and not cleared:
         return None
     return {
         "clusterId": cluster_id,
         "timeMs": time_ms,
-        "raised": [_shown(each) for each in raised],
-        "cleared": [_shown(each) for each in cleared],
-        "problems": [_shown(each) for each in now.values()],
+        "raised": [_shown(problem) for problem in raised],
+        "cleared": [_shown(problem) for problem in cleared],
+        "problems": [_shown(problem) for problem in now.values()],
     }
 
 
@@ -61,14 +61,14 @@ def merged(earlier: Document | None, later: Document) -> Document:
     """Merge two documents; problems that appeared and ended in between are left out."""
     if earlier is None:
         return later
-    raised = {each["key"]: each for each in earlier["raised"]}
-    cleared = {each["key"]: each for each in earlier["cleared"]}
-    for each in later["raised"]:
-        if cleared.pop(each["key"], None) is None:
-            raised[each["key"]] = each
-    for each in later["cleared"]:
-        if raised.pop(each["key"], None) is None:
-            cleared[each["key"]] = each
+    raised = {problem["key"]: problem for problem in earlier["raised"]}
+    cleared = {problem["key"]: problem for problem in earlier["cleared"]}
+    for problem in later["raised"]:
+        if cleared.pop(problem["key"], None) is None:
+            raised[problem["key"]] = problem
+    for problem in later["cleared"]:
+        if raised.pop(problem["key"], None) is None:
+            cleared[problem["key"]] = problem
     return {**later, "raised": list(raised.values()), "cleared": list(cleared.values())}
 
 
@@ -100,7 +100,7 @@ class Targets:
                 is_right = is_right and (parts.port is None or parts.port > 0)
             except ValueError:
                 is_right = False
-            if not is_right or any(each <= " " or each == "\x7f" for each in url):
+            if not is_right or any(item <= " " or item == "\x7f" for item in url):
                 raise click.UsageError(
                     "--notify-url must be an http:// or https:// URL with a host"
                 )
@@ -143,19 +143,19 @@ class Notifier:
         traceback: TracebackType | None,
     ) -> None:
         deadline = time.monotonic() + _SHUTDOWN_S
-        for each in self._senders:
-            each.stop()
-        for each in self._senders:
-            each.join(max(0.0, deadline - time.monotonic()))
+        for sender in self._senders:
+            sender.stop()
+        for sender in self._senders:
+            sender.join(max(0.0, deadline - time.monotonic()))
 
     def send(self, document: Document) -> None:
         """Queue a document for each target; do not wait."""
-        for each in self._senders:
-            each.send(document)
+        for sender in self._senders:
+            sender.send(document)
 
     def failures(self) -> list[str]:
         """Return a line about each failure since the last call."""
-        return [line for each in self._senders for line in each.failures()]
+        return [line for sender in self._senders for line in sender.failures()]
 
 
 class _Sender:
@@ -177,8 +177,8 @@ class _Sender:
 
     def failures(self) -> list[str]:
         with self._changed:
-            found, self._failures = self._failures, []
-        return found
+            result, self._failures = self._failures, []
+        return result
 
     def stop(self) -> None:
         with self._changed:

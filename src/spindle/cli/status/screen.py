@@ -8,8 +8,8 @@ from spindle.cli.table import table_lines
 from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, BETWEEN_DIRECTORIES
 from spindle.client.admin.cluster import QuorumDescription
 from spindle.client.disks import DiskView
-from spindle.common.counted import counted, first_names
 from spindle.common.sizes import size_text
+from spindle.common.text import count_noun, join_first
 
 _MAX_SHOWN: Final = 10
 _MAX_NAMED: Final = 5
@@ -23,27 +23,27 @@ _COUNTED_ONLY: Final = (
 def status_lines(found: Status) -> list[str]:
     """Return the screen of `spindle status`."""
     head = ("BROKER", "ADDRESS", "RACK", "STATE", "REPLICAS", "LEADS", "DIRECTORIES", "FREE")
-    replicas = [each for _, each in found.partitions()]
+    replicas = [view for _, view in found.partitions()]
     rows = [
         (
             str(node.node_id),
             f"{node.host}:{node.port}",
             node.rack or "-",
             "fenced" if node.is_fenced else "serving",
-            str(sum(node.node_id in each.replicas for each in replicas)),
-            str(sum(node.node_id == each.leader for each in replicas)),
+            str(sum(node.node_id in replica.replicas for replica in replicas)),
+            str(sum(node.node_id == replica.leader for replica in replicas)),
             _directories_text(found.disks_of(node.node_id)),
             _free_text(found.disks_of(node.node_id)),
         )
         for node in found.cluster.nodes
     ]
     problems = found.problems()
-    shown = [each.text for each in problems if each.kind not in _COUNTED_ONLY]
+    shown = [problem.text for problem in problems if problem.kind not in _COUNTED_ONLY]
     more = len(shown) - _MAX_SHOWN
     return [
         f"cluster     {found.cluster.cluster_id}",
         f"controller  {_quorum_text(found.quorum)}",
-        f"topics      {len(found.view.topics)} with {counted(len(replicas), 'partition')}",
+        f"topics      {len(found.view.topics)} with {count_noun(len(replicas), 'partition')}",
         f"attention   {_attention(problems)}",
         *(f"            {text}" for text in shown[:_MAX_SHOWN]),
         *([f"            and {more} more (--json shows all)"] if more > 0 else []),
@@ -67,7 +67,7 @@ def _operation_lines(found: Status) -> list[str]:
         bool(disk.cordons) for node in found.cluster.nodes for disk in found.disks_of(node.node_id)
     )
     return [
-        *([f"cordoned    {counted(cordoned, 'directory', 'directories')}"] if cordoned else []),
+        *([f"cordoned    {count_noun(cordoned, 'directory', 'directories')}"] if cordoned else []),
         *([f"moves       {_moves_text(found)}"] if found.reassigned or found.moving else []),
         *(_throttle_lines(found.throttled) if found.throttled else []),
     ]
@@ -82,7 +82,7 @@ def _throttle_lines(brokers: Sequence[int]) -> Iterator[str]:
     """Yield how to remove throttles of moves that have ended."""
     indent = " " * 12
     noun, verb = ("broker", "has") if len(brokers) == 1 else ("brokers", "have")
-    names = first_names(brokers, _MAX_NAMED)
+    names = join_first(brokers, _MAX_NAMED)
     yield f"throttles   {noun} {names} {verb} throttles for moves, but nothing moves"
     yield f"{indent}If no command that moves replicas runs, give the one that was killed again, or:"
     keys = ",".join((*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES))
@@ -94,8 +94,8 @@ def _throttle_lines(brokers: Sequence[int]) -> Iterator[str]:
 
 def _attention(problems: Sequence[Problem]) -> str:
     counts: dict[str, int] = {}
-    for each in problems:
-        counts[each.kind] = counts.get(each.kind, 0) + 1
+    for problem in problems:
+        counts[problem.kind] = counts.get(problem.kind, 0) + 1
     return ", ".join(f"{name}: {count}" for name, count in counts.items()) or "nothing"
 
 
@@ -105,7 +105,7 @@ def _explanations(found: Status) -> Iterator[str]:
     fenced = [str(node.node_id) for node in found.cluster.nodes if node.is_fenced]
     if fenced:
         noun, verb = ("broker", "has") if len(fenced) == 1 else ("brokers", "have")
-        who = f"{noun} {first_names(fenced, _MAX_NAMED)} {verb}"
+        who = f"{noun} {join_first(fenced, _MAX_NAMED)} {verb}"
         yield f"{indent}{who} no session with the controller: stopped, cut off, or starting."
         yield (
             f"{indent}A broker that restarts after a kill registers when its old session ends: "
@@ -115,7 +115,7 @@ def _explanations(found: Status) -> Iterator[str]:
     if on_lost_disks:
         brokers = sorted({node_id for replicas in on_lost_disks.values() for node_id in replicas})
         noun = "broker" if len(brokers) == 1 else "brokers"
-        partitions, names = (first_names(e, _MAX_NAMED) for e in (list(on_lost_disks), brokers))
+        partitions, names = (join_first(e, _MAX_NAMED) for e in (list(on_lost_disks), brokers))
         yield (
             f"{indent}{partitions}: {noun} {names} would lead, "
             "but the replica is on no directory that is online; "
@@ -124,7 +124,7 @@ def _explanations(found: Status) -> Iterator[str]:
     waiting = [where for where in found.leaderless if where not in on_lost_disks]
     if waiting:
         yield (
-            f"{indent}{first_names(waiting, _MAX_NAMED)}: a leader is elected when a "
+            f"{indent}{join_first(waiting, _MAX_NAMED)}: a leader is elected when a "
             "broker returns that has all records or was the last leader."
         )
 
@@ -132,20 +132,20 @@ def _explanations(found: Status) -> Iterator[str]:
 def _directories_text(disks: Sequence[DiskView]) -> str:
     if not disks:
         return "-"
-    offline = sum(each.failure is not None for each in disks)
+    offline = sum(disk.failure is not None for disk in disks)
     return f"{len(disks)}, {offline} offline" if offline else str(len(disks))
 
 
 def _free_text(disks: Sequence[DiskView]) -> str:
     """Return the free bytes of the fullest directory, which limits the broker first."""
-    known = [each.usable_bytes for each in disks if each.failure is None and each.usable_bytes >= 0]
+    known = [disk.usable_bytes for disk in disks if disk.failure is None and disk.usable_bytes >= 0]
     return size_text(min(known)) if known else "-"
 
 
 def status_document(found: Status) -> dict[str, Any]:
     """Return the same facts as a JSON document."""
     quorum = None if isinstance(found.quorum, str) else found.quorum
-    replicas = [each for _, each in found.partitions()]
+    replicas = [view for _, view in found.partitions()]
     return {
         "clusterId": found.cluster.cluster_id,
         "controllerId": quorum.leader_id if quorum else None,
@@ -153,7 +153,7 @@ def status_document(found: Status) -> dict[str, Any]:
         "voters": [voter.node_id for voter in quorum.voters] if quorum else None,
         "topics": len(found.view.topics),
         "partitions": len(replicas),
-        "problems": [each._asdict() for each in found.problems()],
+        "problems": [problem._asdict() for problem in found.problems()],
         "partitionsWithoutLeader": list(map(str, found.leaderless)),
         "movingReplicas": list(map(str, found.moving)),
         "reassignedPartitions": list(map(str, found.reassigned)),
@@ -166,13 +166,13 @@ def status_document(found: Status) -> dict[str, Any]:
                 "port": node.port,
                 "rack": node.rack,
                 "fenced": node.is_fenced,
-                "replicas": sum(node.node_id in each.replicas for each in replicas),
-                "leads": sum(node.node_id == each.leader for each in replicas),
+                "replicas": sum(node.node_id in replica.replicas for replica in replicas),
+                "leads": sum(node.node_id == replica.leader for replica in replicas),
                 "offlineDirectories": [
-                    each.path for each in found.disks_of(node.node_id) if each.failure is not None
+                    disk.path for disk in found.disks_of(node.node_id) if disk.failure is not None
                 ],
                 "cordonedDirectories": [
-                    each.path for each in found.disks_of(node.node_id) if each.cordons
+                    disk.path for disk in found.disks_of(node.node_id) if disk.cordons
                 ],
             }
             for node in found.cluster.nodes

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import click
 
-from spindle.cli.disks.survey import Survey
+from spindle.cli.disks.broker_poll import Survey
 from spindle.cli.status.cluster_status import Problem, Status, take_status
 from spindle.cli.status.notification import Notifier, Targets, changes_of
 from spindle.cli.tools.failures import FAILURES, failure
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.printable import printable
 
 NEEDS_ATTENTION: Final = 3
@@ -29,9 +29,9 @@ def watch_status(
             while True:
                 due_s = time.monotonic() + interval_s
                 try:
-                    found = take_status(client, survey)
-                    now = _with_unconfirmed(found, before)
-                    cluster_id = found.cluster.cluster_id
+                    status = take_status(client, survey)
+                    now = _with_unconfirmed(status, before)
+                    cluster_id = status.cluster.cluster_id
                 except FAILURES as error:
                     text = f"the cluster cannot be asked: {failure(error).plainly}"
                     # The earlier problems may have ended or not, so they stay.
@@ -55,9 +55,9 @@ def watch_status(
 
 def _with_unconfirmed(found: Status, before: Mapping[str, Problem]) -> dict[str, Problem]:
     """Return the present problems, and earlier ones of brokers that do not respond now."""
-    silent = {each.node.node_id for each in found.reports if each.disks is None}
-    kept = {key: each for key, each in before.items() if each.broker_id in silent}
-    return {**kept, **{each.key: each for each in found.problems()}}
+    silent = {report.node.node_id for report in found.reports if report.disks is None}
+    kept = {key: problem for key, problem in before.items() if problem.broker_id in silent}
+    return {**kept, **{problem.key: problem for problem in found.problems()}}
 
 
 def _print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None:
@@ -69,5 +69,5 @@ def _print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None
         click.echo(f"{clock}  nothing needs attention")
         return
     for sign, kind in (("+", "raised"), ("-", "cleared")):
-        for each in document[kind]:
-            click.echo(printable(f"{clock}  {sign} {each['text']}"))
+        for item in document[kind]:
+            click.echo(printable(f"{clock}  {sign} {item['text']}"))

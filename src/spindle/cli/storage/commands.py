@@ -6,8 +6,8 @@ import time
 
 import click
 
-from spindle.cli.dialect import Dialect, dialect_of
 from spindle.cli.examples import examples
+from spindle.cli.output_mode import Dialect, dialect_of
 from spindle.cli.property_file import load_node_config
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.common.filesystem import OsFileSystem
@@ -191,10 +191,10 @@ def feature_dependencies(features: tuple[str, ...], as_json: bool) -> None:
     """Show what feature levels depend on."""
     from spindle.cli.storage.dependencies import dependencies_of, dependency_lines
 
-    found = [dependencies_of(text) for text in features]
+    result = [dependencies_of(text) for text in features]
     if as_json:
-        click.echo(json.dumps({f"{f.name}={f.level}": dict(f.requires) for f in found}))
+        click.echo(json.dumps({f"{f.name}={f.level}": dict(f.requires) for f in result}))
         return
-    for feature in found:
+    for feature in result:
         for line in dependency_lines(feature):
             click.echo(line)

@@ -48,15 +48,15 @@ def _inspect(file_system: FileSystem, directory: str, info: StorageInfo) -> None
         info.problems.append(f"{directory} is not formatted.")
         return
     try:
-        found = parse_meta_properties(file_system.read_bytes(path), path)
+        meta_properties = parse_meta_properties(file_system.read_bytes(path), path)
     except ConfigError as error:
         info.problems.append(f"Error loading {path}: {error}")
         return
     if info.metadata is None:
-        info.metadata = found
-    elif found.cluster_id != info.metadata.cluster_id:
+        info.metadata = meta_properties
+    elif meta_properties.cluster_id != info.metadata.cluster_id:
         info.problems.append("Mismatched cluster IDs between storage directories.")
-    elif found.node_id != info.metadata.node_id:
+    elif meta_properties.node_id != info.metadata.node_id:
         info.problems.append("Mismatched node IDs between storage directories.")
 
 

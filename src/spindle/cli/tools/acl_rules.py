@@ -43,7 +43,7 @@ class Pattern(NamedTuple):
         )
 
 
-class Rule(NamedTuple):
+class AclLine(NamedTuple):
     """The part of an ACL that is not its resource."""
 
     principal: str
@@ -59,7 +59,7 @@ class Rule(NamedTuple):
 
 
 _CLUSTER: Final = Pattern(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL)
-RulesByPattern = dict[Pattern, dict[Rule, None]]
+RulesByPattern = dict[Pattern, dict[AclLine, None]]
 
 
 def pattern_type(options: Options) -> PatternType:
@@ -69,26 +69,26 @@ def pattern_type(options: Options) -> PatternType:
         UsageError: there is no such type.
     """
     text = options.text("resource-pattern-type", "literal")
-    found = PatternType.__members__.get(text.strip().upper(), PatternType.UNKNOWN)
-    if found is PatternType.UNKNOWN:
+    member = PatternType.__members__.get(text.strip().upper(), PatternType.UNKNOWN)
+    if member is PatternType.UNKNOWN:
         raise UsageError(
             f"Cannot parse argument '{text}' of option resource-pattern-type",
             f"--resource-pattern-type {text}: it must be literal, prefixed, any or match",
         )
-    return found
+    return member
 
 
 def patterns(options: Options) -> list[Pattern]:
     """Return the resources that the options name."""
     kind = pattern_type(options)
-    found = {
+    result = {
         Pattern(resource_type, name.strip(), kind): None
         for option, resource_type in _RESOURCES
         for name in options.all(option)
     }
     if kind is PatternType.LITERAL and (options.has("cluster") or options.has("idempotent")):
-        found[_CLUSTER] = None
-    return list(found)
+        result[_CLUSTER] = None
+    return list(result)
 
 
 def rules_to_add(options: Options) -> RulesByPattern:
@@ -102,12 +102,12 @@ def rules_to_add(options: Options) -> RulesByPattern:
         raise UsageError(
             f"A '--resource-pattern-type' value of '{kind.name}' is not valid when adding acls."
         )
-    found = rules_of(options)
-    if not all(found.values()):
+    rules = rules_of(options)
+    if not all(rules.values()):
         raise UsageError(
             "You must specify one of: --allow-principal, --deny-principal when trying to add ACLs."
         )
-    return found
+    return rules
 
 
 def rules_of(options: Options) -> RulesByPattern:
@@ -120,36 +120,36 @@ def rules_of(options: Options) -> RulesByPattern:
     named = patterns(options)
     if not named:
         raise UsageError(_NO_RESOURCE)
-    found: RulesByPattern = {}
+    rules: RulesByPattern = {}
     if not options.has("producer") and not options.has("consumer"):
         asked = options.all("operation") or ["All"]
-        _join(found, named, _rules(options, [_operation(text) for text in asked]))
+        _join(rules, named, _rules(options, [_operation(text) for text in asked]))
     if options.has("producer"):
         write = (Operation.WRITE, Operation.DESCRIBE)
-        _join(found, _of(named, ResourceType.TOPIC), _rules(options, (*write, Operation.CREATE)))
-        _join(found, _of(named, ResourceType.TRANSACTIONAL_ID), _rules(options, write))
+        _join(rules, _of(named, ResourceType.TOPIC), _rules(options, (*write, Operation.CREATE)))
+        _join(rules, _of(named, ResourceType.TRANSACTIONAL_ID), _rules(options, write))
         if options.has("idempotent"):
-            _join(found, [_CLUSTER], _rules(options, [Operation.IDEMPOTENT_WRITE]))
+            _join(rules, [_CLUSTER], _rules(options, [Operation.IDEMPOTENT_WRITE]))
     if options.has("consumer"):
         read = (Operation.READ, Operation.DESCRIBE)
-        _join(found, _of(named, ResourceType.TOPIC), _rules(options, read))
-        _join(found, _of(named, ResourceType.GROUP), _rules(options, [Operation.READ]))
-    _check_operations(found, options)
-    return found
+        _join(rules, _of(named, ResourceType.TOPIC), _rules(options, read))
+        _join(rules, _of(named, ResourceType.GROUP), _rules(options, [Operation.READ]))
+    _check_operations(rules, options)
+    return rules
 
 
 def _of(named: Iterable[Pattern], resource_type: ResourceType) -> list[Pattern]:
     return [pattern for pattern in named if pattern.resource_type is resource_type]
 
 
-def _join(found: RulesByPattern, named: Iterable[Pattern], rules: Iterable[Rule]) -> None:
+def _join(found: RulesByPattern, named: Iterable[Pattern], rules: Iterable[AclLine]) -> None:
     for pattern in named:
         found.setdefault(pattern, {}).update(dict.fromkeys(rules))
 
 
-def _rules(options: Options, operations: Sequence[Operation]) -> list[Rule]:
+def _rules(options: Options, operations: Sequence[Operation]) -> list[AclLine]:
     return [
-        Rule(principal, host, operation, permission)
+        AclLine(principal, host, operation, permission)
         for word, permission in (("allow", Permission.ALLOW), ("deny", Permission.DENY))
         for principal in principals(options, f"{word}-principal")
         for operation in operations

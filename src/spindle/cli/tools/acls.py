@@ -9,8 +9,8 @@ import click
 
 from spindle.authorization.operations import Operation, PatternType, Permission, ResourceType
 from spindle.cli.tools.acl_rules import (
+    AclLine,
     Pattern,
-    Rule,
     RulesByPattern,
     patterns,
     rules_of,
@@ -31,7 +31,7 @@ from spindle.cli.tools.options import (
 )
 from spindle.cli.tools.principals import principals
 from spindle.client.admin.acls import AclQuery, create_acls, delete_acls, describe_acls
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.metadata.security import AccessControlEntry
 
 DECLARATION: Final = Declaration(
@@ -146,8 +146,8 @@ def _check_consumer(options: Options) -> None:
 
 def _add(client: WireClient, wanted: RulesByPattern) -> None:
     for pattern, rules in wanted.items():
-        found = describe_acls(client, AclQuery(*pattern))
-        existing = {_rule(acl): None for acl in found}
+        acls = describe_acls(client, AclQuery(*pattern))
+        existing = {_rule(acl): None for acl in acls}
         for rule in rules:
             if rule in existing:
                 click.echo(f"Acl (pattern={pattern}, entry={rule}) already exists.")
@@ -184,19 +184,19 @@ def _is_confirmed(options: Options, question: str) -> bool:
 
 def _list(client: WireClient, options: Options) -> None:
     queries = [AclQuery(*pattern) for pattern in patterns(options)] or [AclQuery()]
-    found: RulesByPattern = {}
+    result: RulesByPattern = {}
     for query in queries:
         for acl in describe_acls(client, query):
-            found.setdefault(_pattern(acl), {})[_rule(acl)] = None
+            result.setdefault(_pattern(acl), {})[_rule(acl)] = None
     if options.has("json"):
-        click.echo(json.dumps(_document(found, principals(options, "principal"))))
+        click.echo(json.dumps(_document(result, principals(options, "principal"))))
         return
     wanted = principals(options, "principal")
     if not wanted:
-        _print(found)
+        _print(result)
     for principal in wanted:
         click.echo(f"ACLs for principal `{principal}`")
-        _print(_of_principal(found, principal))
+        _print(_of_principal(result, principal))
 
 
 def _of_principal(found: RulesByPattern, principal: str) -> RulesByPattern:
@@ -231,7 +231,7 @@ def _document(found: RulesByPattern, wanted: Iterable[str]) -> list[dict[str, st
     ]
 
 
-def _acl(pattern: Pattern, rule: Rule) -> AccessControlEntry:
+def _acl(pattern: Pattern, rule: AclLine) -> AccessControlEntry:
     return AccessControlEntry(
         pattern.resource_type,
         pattern.name,
@@ -243,7 +243,7 @@ def _acl(pattern: Pattern, rule: Rule) -> AccessControlEntry:
     )
 
 
-def _query(pattern: Pattern, rule: Rule) -> AclQuery:
+def _query(pattern: Pattern, rule: AclLine) -> AclQuery:
     return AclQuery(
         pattern.resource_type,
         pattern.name,
@@ -261,8 +261,10 @@ def _pattern(acl: AccessControlEntry) -> Pattern:
     )
 
 
-def _rule(acl: AccessControlEntry) -> Rule:
-    return Rule(acl.principal, acl.host, Operation(acl.operation), Permission(acl.permission_type))
+def _rule(acl: AccessControlEntry) -> AclLine:
+    return AclLine(
+        acl.principal, acl.host, Operation(acl.operation), Permission(acl.permission_type)
+    )
 
 
 acls = ToolCommand("acls", DECLARATION, _run)

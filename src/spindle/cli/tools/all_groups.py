@@ -10,7 +10,7 @@ from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed, UsageError, executing
 from spindle.cli.tools.groups_text import listing_json, titled
-from spindle.cli.tools.java_order import in_map_order, string_hash
+from spindle.cli.tools.hashmap_order import in_map_order, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -24,7 +24,7 @@ from spindle.client.admin.groups import CONSUMER_PROTOCOLS, GroupListing, list_a
 
 _HEAD: Final = ("GROUP", "TYPE", "PROTOCOL")
 _TYPES: Final = ("classic", "consumer", "share", "streams")
-_LEAST_WIDTH: Final = 20
+_MIN_WIDTH: Final = 20
 
 DECLARATION: Final = Declaration(
     "List the groups of every type.",
@@ -49,19 +49,19 @@ def _run(options: Options) -> None:
         with connect_as(options) as client:
             listed = list_all_groups(client)
         groups = [
-            each
-            for each in in_map_order(listed, lambda group: string_hash(group.group_id))
-            if _is_wanted(options, each)
+            listing
+            for listing in in_map_order(listed, lambda group: string_hash(group.group_id))
+            if _is_wanted(options, listing)
         ]
     if options.has("json"):
-        click.echo(json.dumps([listing_json(each) for each in groups]))
+        click.echo(json.dumps([listing_json(group) for group in groups]))
         return
-    rows = [(each.group_id, titled(each.group_type), each.protocol_type) for each in groups]
+    rows = [(group.group_id, titled(group.group_type), group.protocol_type) for group in groups]
     if not options.is_kafka:
         for line in table_lines(_HEAD, sorted(rows)):
             click.echo(line)
         return
-    width = max([_LEAST_WIDTH, *(len(cell) for row in rows for cell in row)])
+    width = max([_MIN_WIDTH, *(len(cell) for row in rows for cell in row)])
     click.echo(" ".join(f"{title:<{width}}" for title in _HEAD))
     for row in rows:
         click.echo("".join(f"{cell:<{width}} " for cell in row))

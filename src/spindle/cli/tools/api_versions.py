@@ -14,7 +14,7 @@ from spindle.cli.tools.options import (
     Declaration,
     Options,
 )
-from spindle.client.cluster import BrokerAddress
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.versions import ApiVersionRange, PeerVersions
 from spindle.protocol.api import APIS
 
@@ -62,14 +62,14 @@ DECLARATION: Final = Declaration(
 def _run(options: Options) -> int:
     options.require("bootstrap-server")
     with connect_as(options) as client:
-        found = []
+        result = []
         for _, broker in sorted(client.metadata(()).brokers.items()):
             versions = client.retrying(lambda b=broker: client.versions(b))  # type: ignore[misc]
-            found.append((broker, versions))
+            result.append((broker, versions))
     if options.has("json"):
-        click.echo(json.dumps([_document(broker, versions) for broker, versions in found]))
+        click.echo(json.dumps([_document(broker, versions) for broker, versions in result]))
         return 0
-    for broker, versions in found:
+    for broker, versions in result:
         click.echo("\n".join(broker_lines(broker, versions)))
     return 0
 
@@ -116,7 +116,7 @@ def _document(broker: BrokerAddress, versions: PeerVersions) -> dict[str, Any]:
         "host": broker.host,
         "port": broker.port,
         "rack": broker.rack,
-        "apis": {name: list(each) for name, each in served.items() if each is not None},
+        "apis": {name: list(versions) for name, versions in served.items() if versions is not None},
     }
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.options import Options
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.config.properties import read_properties
 
 _MISSING_FILE = "java.nio.file.NoSuchFileException"

@@ -53,19 +53,19 @@ LIST_ENDPOINTS: Final = Declaration(
 
 
 def _show_id(options: Options) -> None:
-    found = _describe(options, include_fenced=False)
+    description = _describe(options, include_fenced=False)
     if options.has("json"):
-        click.echo(json.dumps(_document(options, found)))
+        click.echo(json.dumps(_document(options, description)))
     else:
-        click.echo(f"Cluster ID: {found.cluster_id}")
+        click.echo(f"Cluster ID: {description.cluster_id}")
 
 
 def _list_endpoints(options: Options) -> None:
-    found = _describe(options, include_fenced=options.has("include-fenced-brokers"))
+    description = _describe(options, include_fenced=options.has("include-fenced-brokers"))
     if options.has("json"):
-        click.echo(json.dumps(_document(options, found)))
+        click.echo(json.dumps(_document(options, description)))
     else:
-        click.echo("\n".join(endpoint_lines(found.nodes, _kind(options))))
+        click.echo("\n".join(endpoint_lines(description.nodes, _kind(options))))
 
 
 def _unregister(options: Options) -> None:

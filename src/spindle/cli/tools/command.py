@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 import click
 from click.core import ParameterSource
 
-from spindle.cli.dialect import KAFKA_VERSION, Dialect, dialect_of
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
+from spindle.cli.output_mode import KAFKA_VERSION, Dialect, dialect_of
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.cli.tools.failures import (
     FAILURES,
@@ -60,7 +60,7 @@ class ToolCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Kafka's tools ignore words that belong to no option.
         ctx.allow_extra_args = dialect_of(ctx) is Dialect.KAFKA
-        words = _spread(args, self.params)
+        words = _repeat_option_names(args, self.params)
         note_words(self, ctx, words)
         left = super().parse_args(ctx, words)
         prefer_given_servers(ctx)
@@ -69,7 +69,7 @@ class ToolCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         options = Options(ctx)
         if options.is_kafka:
-            # `spindle.cli.home.kafka_dialect` words the failures.
+            # `spindle.cli.kafka_home.kafka_mode` words the failures.
             return self._body(options) or 0
         try:
             return self._body(options) or 0
@@ -102,11 +102,11 @@ class ToolGroup(SuggestingGroup):
             name,
             params=[*declaration.options, _version_option(version_names)],
             help=declaration.summary,
-            commands={str(each.name): each for each in commands},
+            commands={str(command.name): command for command in commands},
             no_args_is_help=True,
         )
-        for each in commands:
-            each.params[:0] = declaration.options
+        for command in commands:
+            command.params[:0] = declaration.options
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         return _help_option(super().get_help_option(ctx), dialect_of(ctx))
@@ -122,21 +122,21 @@ def prefer_given_servers(context: click.Context) -> None:
     """Forget a `--bootstrap-server` of the environment where the words name controllers."""
     if not context.params.get("bootstrap_controller"):
         return
-    each: click.Context | None = context
-    while each is not None:
-        source = each.get_parameter_source("bootstrap_server")
+    ancestor: click.Context | None = context
+    while ancestor is not None:
+        source = ancestor.get_parameter_source("bootstrap_server")
         if source is ParameterSource.ENVIRONMENT:
-            each.params["bootstrap_server"] = ()
-        each = each.parent
+            ancestor.params["bootstrap_server"] = ()
+        ancestor = ancestor.parent
 
 
-def _spread(words: Sequence[str], params: Sequence[click.Parameter]) -> list[str]:
+def _repeat_option_names(words: Sequence[str], params: Sequence[click.Parameter]) -> list[str]:
     """Repeat an option that takes several words before each of them."""
     names = {
         name
-        for each in params
-        if isinstance(each, Option) and each.takes_several
-        for name in each.opts
+        for parameter in params
+        if isinstance(parameter, Option) and parameter.takes_several
+        for name in parameter.opts
     }
     spread: list[str] = []
     current = ""

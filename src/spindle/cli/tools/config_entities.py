@@ -56,9 +56,9 @@ def entities_of(options: Options) -> Entities:
     """Return the entities that the options name."""
     types = options.all("entity-type")
     names = [
-        DEFAULT_NAME if each.name == "entity-default" else each.value or DEFAULT_NAME
-        for each in options.given
-        if each.name in ("entity-name", "entity-default")
+        DEFAULT_NAME if option.name == "entity-default" else option.value or DEFAULT_NAME
+        for option in options.given
+        if option.name in ("entity-name", "entity-default")
     ]
     for flag, kind in ENTITY_FLAGS:
         if options.has(flag):

@@ -15,7 +15,7 @@ from spindle.client.admin import quotas, scram
 from spindle.client.admin.quotas import CLIENT_ID, IP, USER, QuotaEntry, QuotaFilter
 from spindle.client.admin.refusals import exception_class, refusal_text
 from spindle.client.admin.scram import DescribedScramUser, NewCredential
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.security.scram import DEFAULT_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS
 
 _ENTITY: Final = {USERS: USER, CLIENTS: CLIENT_ID, IPS: IP}
@@ -76,7 +76,7 @@ def alter_principal(
     unknown = [key for key in deletions if key not in known]
     if unknown:
         raise ToolFailed(f"Invalid config(s): {','.join(unknown)}")
-    entity = {each.entity_type: each.name for each in filters}
+    entity = {quota_filter.entity_type: quota_filter.name for quota_filter in filters}
     quotas.alter_quotas(client, entity, _numbers(additions), deletions)
 
 

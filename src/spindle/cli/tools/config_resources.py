@@ -19,8 +19,8 @@ from spindle.client.admin import configs
 from spindle.client.admin.configs import ReportedConfig, ReportedSource
 from spindle.client.admin.groups import list_groups
 from spindle.client.admin.topics import list_topics
+from spindle.client.blocking.client import WireClient
 from spindle.client.errors import UnsupportedByPeer
-from spindle.client.wire.cluster import WireClient
 from spindle.config.resources import ConfigResourceType
 
 _KINDS: Final = {
@@ -52,15 +52,15 @@ def describe_resources(
         return
     names = _all_names(client, entity_type) if name is None else [name]
     documents = []
-    for each in names:
+    for item in names:
         entries = shown_entries(
-            configs.describe(client, _KINDS[entity_type], each),
-            None if describe_all else _own_source(entity_type, each),
+            configs.describe(client, _KINDS[entity_type], item),
+            None if describe_all else _own_source(entity_type, item),
         )
         if as_json:
-            documents.append(entity_json(entity_type, each, entries))
+            documents.append(entity_json(entity_type, item, entries))
             continue
-        click.echo(title(entity_type, each, describe_all=describe_all))
+        click.echo(title(entity_type, item, describe_all=describe_all))
         for entry in entries:
             click.echo(entry_line(entry))
     if as_json:
@@ -132,7 +132,7 @@ def shown_entries(
 ) -> list[ReportedConfig]:
     """Return the settings from one source, or all if it is None, in the order of their names."""
     return sorted(
-        (each for each in entries if source is None or each.source is source),
+        (entry for entry in entries if source is None or entry.source is source),
         key=lambda each: each.name,
     )
 

@@ -12,7 +12,7 @@ import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.consumption import Consumption, Start
+from spindle.cli.tools.consumption import Consumption, StartPosition
 from spindle.cli.tools.failures import UsageError, executing
 from spindle.cli.tools.kafka_log import log_line
 from spindle.cli.tools.line_reader import key_values
@@ -24,8 +24,8 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.cli.tools.record_format import DEFAULT_FORMATTER, RecordFormat, check_formatter
+from spindle.client.blocking.client import WireClient
 from spindle.client.offsets import EARLIEST, LATEST
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 
@@ -226,7 +226,7 @@ def _format_properties(options: Options) -> dict[str, str]:
     return properties
 
 
-def _start(options: Options, topics: Sequence[str], properties: dict[str, str]) -> Start:
+def _start(options: Options, topics: Sequence[str], properties: dict[str, str]) -> StartPosition:
     reset = properties.get("auto.offset.reset")
     if options.has("from-beginning") and reset not in (None, "earliest"):
         raise UsageError(
@@ -240,7 +240,7 @@ def _start(options: Options, topics: Sequence[str], properties: dict[str, str]) 
     number = options.integer("partition")
     if number is not None:
         only = TopicPartition(topics[0], number)
-    return Start(
+    return StartPosition(
         topics=topics,
         pattern=options.one("include"),
         partition=only,

@@ -9,7 +9,7 @@ import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.consumption import Consumption, Start
+from spindle.cli.tools.consumption import Consumption, StartPosition
 from spindle.cli.tools.failures import UsageError
 from spindle.cli.tools.line_reader import key_values
 from spindle.cli.tools.options import (
@@ -65,7 +65,7 @@ def _run(options: Options) -> None:
     properties = properties_of(options.one("command-config") or options.one("consumer.config"))
     properties |= key_values(options.all("command-property"))
     topic = options.one("topic")
-    start = Start(
+    start = StartPosition(
         [] if topic is None else [topic],
         options.one("include"),
         None,

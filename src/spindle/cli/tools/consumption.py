@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from spindle.cli.tools.topic_filter import is_internal, topic_filter
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.group_member import BlockingGroupMember
+from spindle.client.blocking.reader import ConsumedRecord, FetchOffsetOutOfRange, Reader
 from spindle.client.errors import ClientError
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.group_member import BlockingGroupMember
-from spindle.client.wire.reader import ConsumedRecord, OffsetLost, Reader
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 
@@ -20,7 +20,7 @@ _PAUSE_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartPosition:
     """The partitions to read and the first offset; `offset`, `reset` may be EARLIEST or LATEST.
 
     Attributes:
@@ -45,7 +45,7 @@ class Consumption:
     def __init__(
         self,
         client: WireClient,
-        start: Start,
+        start: StartPosition,
         group_id: str | None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
@@ -100,11 +100,11 @@ class Consumption:
             return
         try:
             self._fetched.extend(reader.poll())
-        except OffsetLost as lost:
-            found = self._positions([lost.partition], self._start.reset)
-            reader.positions |= found
+        except FetchOffsetOutOfRange as lost:
+            result = self._positions([lost.partition], self._start.reset)
+            reader.positions |= result
             if self._tell is not None:
-                where = ", ".join(map(str, found.values()))
+                where = ", ".join(map(str, result.values()))
                 self._tell(f"{lost}; the consumer goes on at offset {where}")
 
     def _open(self) -> Reader:
@@ -158,7 +158,7 @@ class Consumption:
         return [
             TopicPartition(name, number)
             for name in self._topics()
-            for number in self._client.awaited_topic(name).partitions
+            for number in self._client.wait_for_topic(name).partitions
         ]
 
     def _positions(
@@ -167,5 +167,5 @@ class Consumption:
         wanted = list(partitions)
         if where >= 0 or not wanted:
             return dict.fromkeys(wanted, where)
-        found = self._client.list_offsets(dict.fromkeys(wanted, where))
-        return {partition: each.offset for partition, each in found.items()}
+        offsets = self._client.list_offsets(dict.fromkeys(wanted, where))
+        return {partition: offset.offset for partition, offset in offsets.items()}

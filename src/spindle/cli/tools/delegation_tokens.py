@@ -153,7 +153,7 @@ def _describe(options: Options) -> None:
     with connect_as(options) as client:
         tokens = describe_tokens(client, owners)
     if options.has("json"):
-        click.echo(json.dumps([_entry(each) for each in tokens]))
+        click.echo(json.dumps([_entry(token) for token in tokens]))
         return
     click.echo(f"Total number of tokens : {len(tokens)}", nl=False)
     click.echo(tokens_table(tokens))
@@ -163,11 +163,13 @@ def tokens_table(tokens: Sequence[KnownToken]) -> str:
     """Return a heading and a line for each token, with an empty line before each."""
     rows = [
         (
-            *(each.token_id, b64encode(each.hmac).decode(), each.owner, each.requester),
-            _listed(each.renewers),
-            *map(_date, (each.issue_timestamp_ms, each.expiry_timestamp_ms, each.max_timestamp_ms)),
+            *(token.token_id, b64encode(token.hmac).decode(), token.owner, token.requester),
+            _listed(token.renewers),
+            *map(
+                _date, (token.issue_timestamp_ms, token.expiry_timestamp_ms, token.max_timestamp_ms)
+            ),
         )
-        for each in tokens
+        for token in tokens
     ]
     lines = [" ".join(map(str.ljust, row, _WIDTHS)) for row in (_HEADINGS, *rows)]
     return "".join(f"\n{line}\n" for line in lines)[:-1]

@@ -8,7 +8,7 @@ import click
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
-from spindle.cli.tools.java_order import in_map_order, partition_hash
+from spindle.cli.tools.hashmap_order import in_map_order, partition_hash
 from spindle.cli.tools.json_file import (
     COMMAND,
     entries,
@@ -55,7 +55,7 @@ def _run(options: Options) -> int:
             click.echo("Executing records delete operation")
         outcome = delete(client, offsets)
     if options.has("json"):
-        click.echo(json.dumps([_entry(p, each) for p, each in outcome.items()]))
+        click.echo(json.dumps([_entry(p, number) for p, number in outcome.items()]))
         return 0
     click.echo("Records delete operation completed:")
     for partition in in_map_order(outcome, partition_hash):

@@ -54,14 +54,14 @@ _INT32: Final = Struct(">i")
 _UUID_SIZE_BYTES: Final = 16
 
 
-class Shown(NamedTuple):
+class FormattedRecord(NamedTuple):
     """The texts of a record's key and value; None is left out."""
 
     key: str | None
     value: str | None
 
 
-Decoder: TypeAlias = Callable[[Record], Shown]
+Decoder: TypeAlias = Callable[[Record], FormattedRecord]
 
 
 class _Kind(NamedTuple):
@@ -112,21 +112,23 @@ TRANSACTION_KINDS: Final[Mapping[int, _Kind]] = {
 }
 
 
-def plain_text(record: Record) -> Shown:
+def plain_text(record: Record) -> FormattedRecord:
     """Return key and value as text."""
     key, value = record.key, record.value
-    return Shown(None if key is None else _text(key), None if value is None else _text(value))
+    return FormattedRecord(
+        None if key is None else _text(key), None if value is None else _text(value)
+    )
 
 
-def metadata_record(record: Record) -> Shown:
+def metadata_record(record: Record) -> FormattedRecord:
     """Return the JSON of a record of the metadata log; such records have no keys."""
     try:
-        return Shown(None, frame_json(*parse_frame(record.value or b"")))
+        return FormattedRecord(None, frame_json(*parse_frame(record.value or b"")))
     except CorruptRecords as error:
-        return Shown(None, f"Error at {record.offset}, skipping. {error}")
+        return FormattedRecord(None, f"Error at {record.offset}, skipping. {error}")
 
 
-def group_record(record: Record) -> Shown:
+def group_record(record: Record) -> FormattedRecord:
     """Return the JSON of a record of `__consumer_offsets`.
 
     Raises:
@@ -135,7 +137,7 @@ def group_record(record: Record) -> Shown:
     return _coordinator_record(record, GROUP_KINDS)
 
 
-def transaction_record(record: Record) -> Shown:
+def transaction_record(record: Record) -> FormattedRecord:
     """Return the JSON of a record of `__transaction_state`.
 
     Raises:
@@ -144,7 +146,7 @@ def transaction_record(record: Record) -> Shown:
     return _coordinator_record(record, TRANSACTION_KINDS)
 
 
-def share_group_record(record: Record) -> Shown:
+def share_group_record(record: Record) -> FormattedRecord:
     """Return the JSON of a record of `__share_group_state` (KIP-932).
 
     Raises:
@@ -153,7 +155,7 @@ def share_group_record(record: Record) -> Shown:
     return _coordinator_record(record, SHARE_KINDS)
 
 
-def _coordinator_record(record: Record, kinds: Mapping[int, _Kind]) -> Shown:
+def _coordinator_record(record: Record, kinds: Mapping[int, _Kind]) -> FormattedRecord:
     if record.key is None:
         raise ToolFailed(
             f"Failed to decode message at offset {record.offset} using the specified decoder "
@@ -164,11 +166,13 @@ def _coordinator_record(record: Record, kinds: Mapping[int, _Kind]) -> Shown:
         (number,) = _INT16.unpack_from(record.key)
         kind = kinds.get(number)
         if kind is None:
-            return Shown(f"Unknown record type {number} at offset {record.offset}, skipping.", None)
+            return FormattedRecord(
+                f"Unknown record type {number} at offset {record.offset}, skipping.", None
+            )
         key = compact({"type": str(number), "data": _key_fields(kind, record.key)})
-        return Shown(key, _value_text(kind.value, record.value))
+        return FormattedRecord(key, _value_text(kind.value, record.value))
     except (CorruptRecords, ProtocolViolation, StructError, UnicodeDecodeError) as error:
-        return Shown(f"Error at offset {record.offset}, skipping. {error}", None)
+        return FormattedRecord(f"Error at offset {record.offset}, skipping. {error}", None)
 
 
 def _key_fields(kind: _Kind, key: bytes) -> dict[str, Any]:

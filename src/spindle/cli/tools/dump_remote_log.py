@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from spindle.cli.tools.dump_records import Shown
+from spindle.cli.tools.dump_records import FormattedRecord
 from spindle.common.errors import CorruptRecords
 from spindle.common.uuids import uuid_text
 from spindle.protocol.message import Message
@@ -29,13 +29,13 @@ _PARTITION_STATES: Final = (
 )
 
 
-def remote_log_record(record: Record) -> Shown:
+def remote_log_record(record: Record) -> FormattedRecord:
     """Return the text of a record about segments in remote storage; its key is not shown."""
     try:
         message, _ = parse_frame(record.value or b"", REMOTE_LOG_TYPES)
-        return Shown(None, _TEXTS[type(message)](message))
+        return FormattedRecord(None, _TEXTS[type(message)](message))
     except CorruptRecords as error:
-        return Shown(None, f"Error at offset {record.offset}, skipping. {error}")
+        return FormattedRecord(None, f"Error at offset {record.offset}, skipping. {error}")
 
 
 def _segment(message: RemoteLogSegmentMetadataRecord) -> str:
@@ -80,7 +80,7 @@ def _content(
     message: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataSnapshotRecord,
 ) -> str:
     # Java keeps the epochs in a sorted map: the last entry of an epoch counts.
-    epochs = {each.leader_epoch: each.offset for each in message.segment_leader_epochs}
+    epochs = {epoch.leader_epoch: epoch.offset for epoch in message.segment_leader_epochs}
     if not epochs:
         raise CorruptRecords("the segment has no leader epochs")
     shown = ", ".join(f"{epoch}={offset}" for epoch, offset in sorted(epochs.items()))

@@ -12,7 +12,7 @@ from spindle.cli.storage.feature_flags import parse_feature, parse_release
 from spindle.cli.tools.bootstrap import connect_either
 from spindle.cli.tools.command import Body, ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
-from spindle.cli.tools.java_order import in_map_order, string_hash
+from spindle.cli.tools.hashmap_order import in_map_order, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_CONTROLLER,
     BOOTSTRAP_SERVER,
@@ -30,8 +30,8 @@ from spindle.client.admin.cluster import (
     update_features,
 )
 from spindle.client.admin.refusals import refusal_text
-from spindle.client.cluster import BrokerAddress
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.common.errors import ApiError, ConfigError
 from spindle.metadata.features import (
     FEATURES,
@@ -104,12 +104,12 @@ def _document(features: Sequence[FeatureLevels], epoch: int) -> dict[str, object
         "epoch": epoch,
         "features": [
             {
-                "feature": each.name,
-                "supportedMinVersion": each.first,
-                "supportedMaxVersion": each.last,
-                "finalizedVersionLevel": each.finalized,
+                "feature": feature.name,
+                "supportedMinVersion": feature.first,
+                "supportedMaxVersion": feature.last,
+                "finalizedVersionLevel": feature.finalized,
             }
-            for each in features
+            for feature in features
         ],
     }
 
@@ -134,10 +134,10 @@ def _show_dependencies(options: Options) -> None:
         raise UsageError("argument --feature is required", "--feature is missing")
     for text in options.all("feature"):
         try:
-            found = dependencies_of(text)
+            dependencies = dependencies_of(text)
         except CommandFailed as error:
             raise ToolFailed(str(error)) from None
-        for line in dependency_lines(found):
+        for line in dependency_lines(dependencies):
             click.echo(line)
 
 
@@ -223,7 +223,7 @@ def _wanted(options: Options, *, with_zero: bool) -> dict[str, int]:
 def _of_release(release: str, *, with_zero: bool) -> dict[str, int]:
     level = _release(release)
     levels = {feature.name: feature.default_level(level) for feature in FEATURES}
-    chosen = {name: each for name, each in levels.items() if each > 0 or with_zero}
+    chosen = {name: level for name, level in levels.items() if level > 0 or with_zero}
     return {METADATA_VERSION: level, **chosen}
 
 

@@ -19,8 +19,8 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.cli.tools.topic_filter import is_internal, topic_filter
+from spindle.client.blocking.client import WireClient
 from spindle.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 
@@ -84,15 +84,15 @@ def _run(options: Options) -> int:
                 "Could not match any topic-partitions with the specified filters",
                 plainly=_no_match(options),
             )
-        found = _offsets(client, partitions, time, is_kafka=options.is_kafka)
+        offsets = _offsets(client, partitions, time, is_kafka=options.is_kafka)
     if options.has("json"):
         document = [
             {"topic": topic, "partition": number, "offset": offset}
-            for (topic, number), offset in found.items()
+            for (topic, number), offset in offsets.items()
         ]
         click.echo(json.dumps(document))
     else:
-        for (topic, number), offset in found.items():
+        for (topic, number), offset in offsets.items():
             click.echo(f"{topic}:{number}:{offset}")
     return 0
 
@@ -120,14 +120,14 @@ def _partitions(
         if not (hide_internal and is_internal(name))
         for number in topic.partitions
     ]
-    return sorted((each for each in listed if is_meant(each)), key=str)
+    return sorted((entry for entry in listed if is_meant(entry)), key=str)
 
 
 def _offsets(
     client: WireClient, partitions: list[TopicPartition], time: int, *, is_kafka: bool
 ) -> dict[TopicPartition, int]:
     """Return the offsets by partition; report and leave out a partition whose leader refuses."""
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for partition in partitions:
         try:
             offset = client.list_offsets({partition: time})[partition].offset
@@ -139,8 +139,8 @@ def _offsets(
             )
             continue
         if offset != _UNKNOWN_OFFSET:
-            found[partition] = offset
-    return found
+            offsets[partition] = offset
+    return offsets
 
 
 def parse_time(text: str) -> int:

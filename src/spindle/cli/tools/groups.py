@@ -23,7 +23,7 @@ from spindle.cli.tools.groups_text import (
     reset_lines,
     state_lines,
 )
-from spindle.cli.tools.java_order import in_map_order, string_hash
+from spindle.cli.tools.hashmap_order import in_map_order, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -41,8 +41,8 @@ from spindle.client.admin.groups import (
     list_groups,
 )
 from spindle.client.admin.refusals import refusal_text
+from spindle.client.blocking.client import WireClient
 from spindle.client.offsets import LATEST
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.coordinator.consumer.subscriptions import check_regex
@@ -102,8 +102,8 @@ DECLARATION: Final = Declaration(
         Option("by-duration", "The position of some time ago: PnDTnHnMnS.", "duration"),
         Option("to-earliest", "The first records."),
         Option("to-latest", "Behind the last records."),
-        Option("to-current", "Where the group is."),
-        Option("shift-by", "So many records on, or back.", "count"),
+        Option("to-current", "The committed offset."),
+        Option("shift-by", "Shift by this many records (negative: back).", "count"),
         Option("members", "Describe the members."),
         Option("verbose", "Describe in more detail."),
         Option("offsets", "Describe positions and lag, which is what --describe does anyway."),
@@ -172,7 +172,7 @@ def _check(options: Options) -> None:
         raise UsageError("Option [delete-offsets] takes the following options: [group], [topic]")
     if options.has("reset-offsets"):
         for scenario in SCENARIOS:
-            options.forbid(scenario, *(each for each in SCENARIOS if each != scenario))
+            options.forbid(scenario, *(name for name in SCENARIOS if name != scenario))
     options.forbid("group", "all-groups", "list")
     options.forbid("topic", "list", "describe")
 
@@ -201,14 +201,14 @@ def _check_execution(options: Options) -> None:
 
 def _list(options: Options, client: WireClient) -> None:
     with_type, with_state = options.has("type"), options.has("state")
-    found = list_groups(
+    listings = list_groups(
         client,
         states=_chosen(options.one("state"), _STATES, "state"),
         types=_chosen(options.one("type"), _TYPES, "types"),
     )
-    groups = in_map_order(found, lambda group: string_hash(group.group_id))
+    groups = in_map_order(listings, lambda group: string_hash(group.group_id))
     if options.has("json"):
-        click.echo(json.dumps([listing_json(group) for group in found]))
+        click.echo(json.dumps([listing_json(group) for group in listings]))
     elif not groups and not options.is_kafka:
         click.echo("There are no groups.", err=True)
     elif with_type or with_state:
@@ -238,8 +238,8 @@ def _chosen(text: str | None, known: Sequence[str], what: str) -> list[str]:
 
 def _group_ids(options: Options, client: WireClient) -> list[str]:
     if options.has("all-groups"):
-        found = (group.group_id for group in list_groups(client))
-        return in_map_order(found, string_hash)
+        group_ids = (group.group_id for group in list_groups(client))
+        return in_map_order(group_ids, string_hash)
     return in_map_order(dict.fromkeys(options.all("group")), string_hash)
 
 
@@ -289,9 +289,9 @@ def end_offsets(
     if not wanted:
         return {}
     view = client.metadata(sorted({partition.topic for partition in wanted}))
-    led = [each for each in wanted if view.has_leader(each)]
-    found = client.list_offsets(dict.fromkeys(led, LATEST)) if led else {}
-    return {partition: each.offset for partition, each in found.items()}
+    led = [partition for partition in wanted if view.has_leader(partition)]
+    offsets = client.list_offsets(dict.fromkeys(led, LATEST)) if led else {}
+    return {partition: offset.offset for partition, offset in offsets.items()}
 
 
 def _delete(options: Options, client: WireClient) -> bool:
@@ -304,7 +304,7 @@ def _delete(options: Options, client: WireClient) -> bool:
         except ApiError as error:
             failed[group_id] = error
     if options.has("json"):
-        reasons = {group_id: refusal_text(each) for group_id, each in failed.items()}
+        reasons = {group_id: refusal_text(error) for group_id, error in failed.items()}
         click.echo(json.dumps({"deleted": done, "failed": reasons}))
     elif not failed:
         names = ", ".join(done)
@@ -388,8 +388,8 @@ def _validate(pattern: str) -> None:
         check_regex(pattern)
     except ApiError as error:
         text = (error.message or "").partition("regular expression: ")[2]
-        found = text.rpartition(": ")[0] or text.rstrip(".")
-        reason = _REGEX_REASONS.get(found, found)
+        result = text.rpartition(": ")[0] or text.rstrip(".")
+        reason = _REGEX_REASONS.get(result, result)
         click.echo(f"The regular expression `{pattern}` is invalid: {reason}.")
         return
     click.echo(f"The regular expression `{pattern}` is valid.")

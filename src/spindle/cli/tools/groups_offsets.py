@@ -9,7 +9,7 @@ import click
 from spindle.cli.tools.failures import ToolFailed
 from spindle.client.admin.groups import delete_offsets
 from spindle.client.admin.refusals import exception_text, refusal_text
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 

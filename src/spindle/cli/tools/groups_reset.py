@@ -11,13 +11,13 @@ from typing import Final
 import click
 
 from spindle.cli.tools.failures import ToolFailed, UsageError
-from spindle.cli.tools.java_order import in_map_order, partition_hash
+from spindle.cli.tools.hashmap_order import in_map_order, partition_hash
 from spindle.cli.tools.kafka_log import log_line
 from spindle.cli.tools.options import Options
 from spindle.client.admin.groups import committed_offsets
 from spindle.client.admin.refusals import exception_class
+from spindle.client.blocking.client import WireClient
 from spindle.client.offsets import EARLIEST, LATEST
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 
@@ -54,29 +54,29 @@ def new_positions(
     _check_partitions(client, wanted)
     if options.has("to-offset"):
         offset = options.integer("to-offset") or 0
-        found = _within_bounds(client, dict.fromkeys(wanted, offset))
+        within_bounds = _within_bounds(client, dict.fromkeys(wanted, offset))
     elif options.has("to-earliest"):
-        found = _offsets(client, dict.fromkeys(wanted, EARLIEST))
+        within_bounds = _offsets(client, dict.fromkeys(wanted, EARLIEST))
     elif options.has("to-latest"):
-        found = _offsets(client, dict.fromkeys(wanted, LATEST))
+        within_bounds = _offsets(client, dict.fromkeys(wanted, LATEST))
     elif options.has("shift-by"):
-        found = _shifted(client, group_id, wanted, options.integer("shift-by") or 0)
+        within_bounds = _shifted(client, group_id, wanted, options.integer("shift-by") or 0)
     elif options.has("to-datetime"):
-        found = _by_time(client, wanted, parse_date_time(options.text("to-datetime")))
+        within_bounds = _by_time(client, wanted, parse_date_time(options.text("to-datetime")))
     elif options.has("by-duration"):
         now_ms = int(time.time() * _MS)
         before_ms = parse_duration_ms(options.text("by-duration"))
-        found = _by_time(client, wanted, now_ms - before_ms)
+        within_bounds = _by_time(client, wanted, now_ms - before_ms)
     elif options.has("from-file"):
-        found = _from_file(client, options, group_id)
+        within_bounds = _from_file(client, options, group_id)
     elif options.has("to-current"):
-        found = _current(client, group_id, wanted)
+        within_bounds = _current(client, group_id, wanted)
     else:
         names = ", ".join(f"[{name}]" for name in SCENARIOS)
         raise UsageError(
             f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]"
         )
-    return {p: found[p] for p in in_map_order(found, partition_hash)}
+    return {p: within_bounds[p] for p in in_map_order(within_bounds, partition_hash)}
 
 
 def _check_partitions(client: WireClient, wanted: Iterable[TopicPartition]) -> None:
@@ -86,20 +86,20 @@ def _check_partitions(client: WireClient, wanted: Iterable[TopicPartition]) -> N
         ToolFailed: names them.
     """
     chosen = list(wanted)
-    view = client.metadata(sorted({each.topic for each in chosen})) if chosen else None
+    view = client.metadata(sorted({choice.topic for choice in chosen})) if chosen else None
     if view is None:
         return
     known = {
-        TopicPartition(topic.name, each.partition): each.leader
+        TopicPartition(topic.name, partition.partition): partition.leader
         for topic in view.topics.values()
-        for each in topic.partitions.values()
+        for partition in topic.partitions.values()
     }
-    missing = [each for each in chosen if each not in known]
+    missing = [choice for choice in chosen if choice not in known]
     if missing:
         text = ",".join(map(str, missing))
         unknown = exception_class(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise ToolFailed(f'The partitions "{text}" do not exist', unknown)
-    leaderless = [each for each in chosen if known[each] < 0]
+    leaderless = [choice for choice in chosen if known[choice] < 0]
     if leaderless:
         text = ",".join(map(str, leaderless))
         no_leader = exception_class(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -107,8 +107,8 @@ def _check_partitions(client: WireClient, wanted: Iterable[TopicPartition]) -> N
 
 
 def _offsets(client: WireClient, times: Mapping[TopicPartition, int]) -> Positions:
-    found = client.list_offsets(times) if times else {}
-    return {partition: each.offset for partition, each in found.items()}
+    offsets = client.list_offsets(times) if times else {}
+    return {partition: offset.offset for partition, offset in offsets.items()}
 
 
 def _within_bounds(client: WireClient, wanted: Positions) -> Positions:
@@ -153,14 +153,14 @@ def _current(client: WireClient, group_id: str, wanted: Iterable[TopicPartition]
 
 
 def _by_time(client: WireClient, wanted: Iterable[TopicPartition], time_ms: int) -> Positions:
-    found = _offsets(client, dict.fromkeys(wanted, time_ms))
-    late = [p for p in in_map_order(found, partition_hash) if found[p] == -1]
+    offsets = _offsets(client, dict.fromkeys(wanted, time_ms))
+    late = [p for p in in_map_order(offsets, partition_hash) if offsets[p] == -1]
     for partition in late:
         click.echo(
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
             "Falling back to latest known offset."
         )
-    return found | _offsets(client, dict.fromkeys(late, LATEST))
+    return offsets | _offsets(client, dict.fromkeys(late, LATEST))
 
 
 def _from_file(client: WireClient, options: Options, group_id: str) -> Positions:
@@ -208,8 +208,8 @@ def plan_lines(offsets: Mapping[str, Mapping[TopicPartition, int]], *, with_grou
     """Return offsets by group as lines that `parse_plan` reads, with a newline at the end."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    for group_id, each in offsets.items():
-        for (topic, partition), offset in each.items():
+    for group_id, entry in offsets.items():
+        for (topic, partition), offset in entry.items():
             fields = [topic, partition, offset]
             writer.writerow([group_id, *fields] if with_group else fields)
     return out.getvalue()

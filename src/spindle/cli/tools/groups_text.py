@@ -153,7 +153,7 @@ def assignment_text(partitions: Iterable[TopicPartition]) -> str:
     topics: dict[str, list[int]] = {}
     for name, partition in sorted(partitions):
         topics.setdefault(name, []).append(partition)
-    return ";".join(f"{name}:{','.join(map(str, each))}" for name, each in topics.items())
+    return ";".join(f"{name}:{','.join(map(str, topic))}" for name, topic in topics.items())
 
 
 def state_lines(group: GroupDescription, *, verbose: bool) -> list[str]:
@@ -211,8 +211,8 @@ def reset_lines(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> list[str
     rows = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
     rows += [
         [group_id, name, str(partition), str(offset)]
-        for group_id, each in offsets.items()
-        for (name, partition), offset in each.items()
+        for group_id, entry in offsets.items()
+        for (name, partition), offset in entry.items()
     ]
     groups = max(15, *(len(row[0]) for row in rows))
     topics = max(15, *(len(row[1]) for row in rows))
@@ -223,8 +223,8 @@ def reset_json(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> list[dict
     """Return the new offsets as a document."""
     return [
         {"group": group_id, "topic": topic, "partition": partition, "offset": offset}
-        for group_id, each in offsets.items()
-        for (topic, partition), offset in each.items()
+        for group_id, entry in offsets.items()
+        for (topic, partition), offset in entry.items()
     ]
 
 

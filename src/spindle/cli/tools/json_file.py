@@ -53,7 +53,7 @@ def entries(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
     if name not in document:
         raise ToolFailed(f"Missing {name} field", OPERATION)
     listed = document[name]
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
         raise ToolFailed(f"the field {name} is not a list of objects", OPERATION)
     return listed
 

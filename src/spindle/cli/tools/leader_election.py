@@ -109,13 +109,13 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     document = parse_document(text)
     if "partitions" not in document:
         raise ToolFailed('Replica election data is missing "partitions" field', OPERATION)
-    found = [partition_of(entry) for entry in entries(document, "partitions")]
-    twice = sorted({str(each) for each in found if found.count(each) > 1})
+    partitions = [partition_of(entry) for entry in entries(document, "partitions")]
+    twice = sorted({str(partition) for partition in partitions if partitions.count(partition) > 1})
     if twice:
         raise ToolFailed(
             f"Replica election data contains duplicate partitions: [{', '.join(twice)}]", OPERATION
         )
-    return found
+    return partitions
 
 
 def outcome_lines(

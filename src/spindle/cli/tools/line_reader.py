@@ -30,7 +30,7 @@ class LineFormat:
         Raises:
             ToolFailed: two separators are the same.
         """
-        found = cls(
+        result = cls(
             parse_key=_flag(properties, "parse.key"),
             key_separator=properties.get("key.separator", "\t"),
             parse_headers=_flag(properties, "parse.headers"),
@@ -41,15 +41,15 @@ class LineFormat:
             null_marker=properties.get("null.marker"),
         )
         separators = (
-            ("headers.delimiter", found.headers_delimiter),
-            ("headers.separator", found.headers_separator),
-            ("headers.key.separator", found.headers_key_separator),
+            ("headers.delimiter", result.headers_delimiter),
+            ("headers.separator", result.headers_separator),
+            ("headers.key.separator", result.headers_key_separator),
         )
         for number, (name, text) in enumerate(separators):
             for other, same in separators[number + 1 :]:
                 if text == same:
                     raise ToolFailed(f"{name} and {other} may not be equal", _KAFKA)
-        return found
+        return result
 
     def record(self, line: str, number: int, timestamp_ms: int) -> SimpleRecord:
         """Return the record of a line.
@@ -72,8 +72,8 @@ class LineFormat:
         return SimpleRecord(key, self._bytes(left), timestamp_ms, headers)
 
     def _split(self, text: str, separator: str, name: str, number: int) -> tuple[str | None, str]:
-        head, found, rest = text.partition(separator)
-        if found:
+        head, result, rest = text.partition(separator)
+        if result:
             return head, rest
         if self.ignore_error:
             return None, text
@@ -84,8 +84,8 @@ class LineFormat:
         if text == self.null_marker:
             return ()
         for pair in text.split(self.headers_separator):
-            name, found, value = pair.partition(self.headers_key_separator)
-            if found:
+            name, result, value = pair.partition(self.headers_key_separator)
+            if result:
                 headers.append((name, self._bytes(value)))
             elif self.ignore_error:
                 headers.append((name, None))

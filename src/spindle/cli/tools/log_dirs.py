@@ -10,7 +10,7 @@ from spindle.cli.table import table_lines
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
-from spindle.cli.tools.java_order import in_map_order, partition_hash, string_hash
+from spindle.cli.tools.hashmap_order import in_map_order, partition_hash, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -59,10 +59,10 @@ def _run(options: Options) -> None:
         asked = wanted or known
         if options.is_kafka:
             click.echo("Querying brokers for log directories information")
-        found = client.describe_log_dirs()
+        log_dirses = client.describe_log_dirs()
         if options.is_kafka:
             click.echo(f"Received log directory information from brokers {_listed(asked)}")
-    views = {broker: found[broker] for broker in asked if broker in found}
+    views = {broker: log_dirses[broker] for broker in asked if broker in log_dirses}
     if options.is_kafka:
         click.echo(json.dumps(document(views, topics), separators=(",", ":"), ensure_ascii=False))
     elif options.has("json"):
@@ -81,8 +81,8 @@ def directory_lines(
     """
     head = ("BROKER", "DIRECTORY", "STATE", "REPLICAS", "SIZE", "CAPACITY", "FREE")
     rows = []
-    for broker, each in views.items():
-        for view in sorted(each, key=lambda view: view.path):
+    for broker, log_dirs in views.items():
+        for view in sorted(log_dirs, key=lambda view: view.path):
             shown = [p for p in view.replicas if not topics or p.topic in topics]
             size_bytes = sum(view.replicas[p].size_bytes for p in shown)
             is_online = view.error is ErrorCode.NONE
@@ -113,17 +113,17 @@ def full_document(
 
     Sizes are in bytes, -1 where the broker does not tell.
     """
-    found = document(views, topics)
-    for broker in found["brokers"]:
+    full_document = document(views, topics)
+    for broker in full_document["brokers"]:
         by_path = {view.path: view for view in views[broker["broker"]]}
-        for each in broker["logDirs"]:
-            view = by_path[each["logDir"]]
-            each |= {
+        for log_dir in broker["logDirs"]:
+            view = by_path[log_dir["logDir"]]
+            log_dir |= {
                 "totalBytes": view.total_bytes,
                 "usableBytes": view.usable_bytes,
                 "isCordoned": view.is_cordoned,
             }
-    return found
+    return full_document
 
 
 def _broker_ids(text: str) -> list[int]:
@@ -141,8 +141,8 @@ def document(views: Mapping[int, Sequence[LogDirView]], topics: Collection[str])
     """
     return {
         "brokers": [
-            {"broker": broker, "logDirs": [_directory(view, topics) for view in _ordered(each)]}
-            for broker, each in views.items()
+            {"broker": broker, "logDirs": [_directory(view, topics) for view in _ordered(log_dirs)]}
+            for broker, log_dirs in views.items()
         ],
         "version": _FORMAT_VERSION,
     }

@@ -53,7 +53,7 @@ def _value(field: Field, value: Any, version: int) -> Any:
     if value is None:
         return None
     if field.is_array:
-        return [_single(field.type, each, version) for each in value]
+        return [_single(field.type, item, version) for item in value]
     return _single(field.type, value, version)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from spindle.cli.dialect import Dialect, dialect_of
+from spindle.cli.output_mode import Dialect, dialect_of
 from spindle.cli.tools.failures import UsageError, WrongOptions
 
 _WITHOUT_VALUE: Final = "\0"
@@ -60,7 +60,7 @@ class Option(click.Option):
                 settings |= {"is_flag": False, "flag_value": _WITHOUT_VALUE}
         if variable is not None:
             settings |= {"envvar": variable, "show_envvar": True}
-        words = [f"--{each}" for each in (name, *aliases)]
+        words = [f"--{item}" for item in (name, *aliases)]
         words += [f"-{short}"] if short else []
         identifier = name.replace("-", "_").replace(".", "_")
         super().__init__([identifier, *words], help=help, **settings)
@@ -69,7 +69,7 @@ class Option(click.Option):
         self.takes_several = takes_several
 
 
-class Given(NamedTuple):
+class ParsedOption(NamedTuple):
     """An option as it stood on the command line; the value of a flag is None."""
 
     name: str
@@ -117,8 +117,8 @@ def note_words(command: click.Command, context: click.Context, words: Sequence[s
     given = []
     for parameter in order:
         if isinstance(parameter, Option) and parameter.name is not None:
-            found = left[parameter.name].pop(0) if parameter.multiple else None
-            given.append(Given(parameter.title, found if isinstance(found, str) else None))
+            result = left[parameter.name].pop(0) if parameter.multiple else None
+            given.append(ParsedOption(parameter.title, result if isinstance(result, str) else None))
     context.meta[_GIVEN] = (*context.meta.get(_GIVEN, ()), *given)
     context.meta[_WORDS] = (*context.meta.get(_WORDS, ()), *words)
 
@@ -135,15 +135,15 @@ class Options:
 
     def __init__(self, context: click.Context) -> None:
         self.dialect = dialect_of(context)
-        self.given: tuple[Given, ...] = context.meta.get(_GIVEN, ())
+        self.given: tuple[ParsedOption, ...] = context.meta.get(_GIVEN, ())
         self.words: tuple[str, ...] = context.meta.get(_WORDS, ())
         self.loose_words: tuple[str, ...] = context.params.get(LOOSE_WORDS, ())
         self._declared: dict[str, Option] = {}
         self._values: dict[str, Sequence[str] | bool] = {}
-        for each in _lineage(context):
-            for parameter in each.command.params:
+        for ancestor in _lineage(context):
+            for parameter in ancestor.command.params:
                 if isinstance(parameter, Option) and parameter.name is not None:
-                    self._take(each, parameter, parameter.name)
+                    self._take(ancestor, parameter, parameter.name)
 
     def _take(self, context: click.Context, option: Option, name: str) -> None:
         """Note the value of an option; a group and its command may both have the option."""
@@ -277,10 +277,10 @@ class Options:
 
 def _lineage(context: click.Context) -> Iterable[click.Context]:
     chain: list[click.Context] = []
-    each: click.Context | None = context
-    while each is not None:
-        chain.append(each)
-        each = each.parent
+    ancestor: click.Context | None = context
+    while ancestor is not None:
+        chain.append(ancestor)
+        ancestor = ancestor.parent
     return reversed(chain)
 
 

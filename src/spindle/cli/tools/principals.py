@@ -10,12 +10,12 @@ def principals(options: Options, option: str) -> list[str]:
     Raises:
         ToolFailed: one of them is no principal.
     """
-    found = [text.strip() for text in options.all(option)]
-    for text in found:
+    result = [text.strip() for text in options.all(option)]
+    for text in result:
         kind, _, name = text.partition(":")
         if not (kind and name):
             raise ToolFailed(
                 f"expected a string in format principalType:principalName but got {text}",
                 plainly=f"--{option} {text}: write User:NAME",
             )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(result))

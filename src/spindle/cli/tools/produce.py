@@ -21,10 +21,10 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.producer import BlockingProducer
 from spindle.client.errors import ClientError
 from spindle.client.partitioning import partition_of_key
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.producer import BlockingProducer
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
@@ -198,7 +198,7 @@ def _run(options: Options) -> int:
     ) as client:
         producer = BlockingProducer(client, acks=_acks(options, properties), codec=_codec(options))
         is_new = not options.is_kafka and _is_missing(client, topic)
-        partitions = len(client.awaited_topic(topic).partitions)
+        partitions = len(client.wait_for_topic(topic).partitions)
         if is_new:
             noun = "partition" if partitions == 1 else "partitions"
             click.echo(f"{topic} did not exist: created with {partitions} {noun}", err=True)

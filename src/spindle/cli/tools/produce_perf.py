@@ -17,7 +17,7 @@ from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed, UsageError, WrongOptions
 from spindle.cli.tools.line_reader import key_values
 from spindle.cli.tools.options import BOOTSTRAP_SERVER, Declaration, Option, Options
-from spindle.client.wire.producer import BlockingProducer
+from spindle.client.blocking.producer import BlockingProducer
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord
 from spindle.protocol.records.compression import CODEC_NAMES
@@ -79,7 +79,7 @@ def _run(options: Options) -> None:
     servers = options.one("bootstrap-server")
     with connect(servers, properties, client_id="perf-producer-client") as client:
         producer = BlockingProducer(client, acks=acks, codec=codec)
-        partitions = len(client.awaited_topic(topic).partitions)
+        partitions = len(client.wait_for_topic(topic).partitions)
         batch_bytes = int(properties.get("batch.size", _BATCH_BYTES))
         per_batch = max(1, batch_bytes // len(values[0]))
         stats = Latencies()
@@ -149,7 +149,7 @@ class Latencies:
 
 
 def percentile_ms(samples: Sequence[tuple[float, int]], share: float) -> float:
-    """Return the latency in ms that a share of the records does not exceed.
+    """Return a latency percentile in ms.
 
     Args:
         samples: seconds, and how many records took them.
@@ -173,12 +173,12 @@ def _values(options: Options) -> list[bytes]:
         delimiter = options.text("payload-delimiter", "\\n")
         separator = delimiter.encode().decode("unicode_escape").encode()
         try:
-            found = [value for value in Path(file).read_bytes().split(separator) if value]
+            result = [value for value in Path(file).read_bytes().split(separator) if value]
         except OSError as error:
             raise ToolFailed(f"{file}: {error.strerror}") from None
-        if not found:
+        if not result:
             raise ToolFailed("File does not exist or empty file provided.")
-        return found
+        return result
     if options.has("payload-monotonic"):
         return [b"0"]
     size_bytes = options.integer("record-size") or 0

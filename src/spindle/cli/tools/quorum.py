@@ -166,14 +166,16 @@ def _time(time_ms: int, now_ms: int | None) -> str:
 
 
 def _replicas_text(quorum: QuorumDescription, replicas: Sequence[QuorumReplica]) -> str:
-    return f"[{', '.join(_replica_text(quorum, each) for each in replicas)}]"
+    return f"[{', '.join(_replica_text(quorum, replica) for replica in replicas)}]"
 
 
 def _replica_text(quorum: QuorumDescription, replica: QuorumReplica) -> str:
     parts = [f'"id": {replica.node_id}']
     if replica.directory_id != ZERO_UUID:
         parts.append(f'"directoryId": "{uuid_text(replica.directory_id)}"')
-    endpoints = [f'"{_endpoint(*each)}"' for each in quorum.endpoints.get(replica.node_id, ())]
+    endpoints = [
+        f'"{_endpoint(*endpoint)}"' for endpoint in quorum.endpoints.get(replica.node_id, ())
+    ]
     if endpoints:
         parts.append(f'"endpoints": [{", ".join(endpoints)}]')
     return "{" + ", ".join(parts) + "}"
@@ -187,14 +189,14 @@ def _document(cluster_id: str, quorum: QuorumDescription) -> dict[str, object]:
     def entries(replicas: Sequence[QuorumReplica]) -> list[dict[str, object]]:
         return [
             {
-                "id": each.node_id,
-                "directoryId": uuid_text(each.directory_id),
-                "endpoints": [_endpoint(*e) for e in quorum.endpoints.get(each.node_id, ())],
-                "logEndOffset": each.end_offset,
-                "lastFetchTimestamp": each.last_fetch_ms,
-                "lastCaughtUpTimestamp": each.last_caught_up_ms,
+                "id": replica.node_id,
+                "directoryId": uuid_text(replica.directory_id),
+                "endpoints": [_endpoint(*e) for e in quorum.endpoints.get(replica.node_id, ())],
+                "logEndOffset": replica.end_offset,
+                "lastFetchTimestamp": replica.last_fetch_ms,
+                "lastCaughtUpTimestamp": replica.last_caught_up_ms,
             }
-            for each in replicas
+            for replica in replicas
         ]
 
     return {
@@ -223,7 +225,7 @@ def _add(options: Options) -> None:
         # The file is that of the new controller, not that of this client.
         with connect(servers, {}, controllers=controllers) as client:
             add_voter(client, voter.node_id, voter.directory_id, voter.listeners)
-    endpoints = ", ".join(_endpoint(*each) for each in voter.listeners)
+    endpoints = ", ".join(_endpoint(*listener) for listener in voter.listeners)
     click.echo(
         f"{'DRY RUN of adding' if is_dry else 'Added'} controller {voter.node_id} with "
         f"directory id {uuid_text(voter.directory_id)} and endpoints: {endpoints}"

@@ -32,12 +32,12 @@ def joining_voter(properties: Mapping[str, str]) -> JoiningVoter:
     """
     directory = _metadata_directory(properties)
     ensemble = load_ensemble(OsFileSystem(), [directory])
-    found = ensemble.formatted.get(directory)
-    if found is None:
+    meta_properties = ensemble.formatted.get(directory)
+    if meta_properties is None:
         raise ToolFailed(f"Unable to read meta.properties from {directory}")
-    if found.directory_id is None:
+    if meta_properties.directory_id is None:
         raise ToolFailed(f"No directory id found in {directory}")
-    return JoiningVoter(_node_id(properties), found.directory_id, _listeners(properties))
+    return JoiningVoter(_node_id(properties), meta_properties.directory_id, _listeners(properties))
 
 
 def _node_id(properties: Mapping[str, str]) -> int:
@@ -66,14 +66,14 @@ def _listeners(properties: Mapping[str, str]) -> tuple[tuple[str, str, int], ...
         raise ToolFailed(f"controller.listener.names was not found. {_HINT}")
     endpoints: dict[str, Endpoint] = {}
     for key in ("listeners", "advertised.listeners"):
-        entries = [each.strip() for each in properties.get(key, "").split(",") if each.strip()]
-        protocols = {listener_name(each.partition("://")[0]): _PLAINTEXT for each in entries}
+        entries = [name.strip() for name in properties.get(key, "").split(",") if name.strip()]
+        protocols = {listener_name(entry.partition("://")[0]): _PLAINTEXT for entry in entries}
         for endpoint in parse_listeners(key, entries, protocols, distinct_ports=False):
             endpoints[endpoint.listener] = endpoint
-    found = []
+    result = []
     for name in names.split(","):
         known = endpoints.get(listener_name(name.strip()))
         if known is None:
             raise ToolFailed(f"Cannot find information about controller listener name: {name}")
-        found.append((known.listener, known.host or "localhost", known.port))
-    return tuple(found)
+        result.append((known.listener, known.host or "localhost", known.port))
+    return tuple(result)

@@ -20,7 +20,7 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.cli.tools.reassignment_moves import (
-    Places,
+    ReplicaPlaces,
     active_moves,
     await_deletions,
     current_replicas,
@@ -42,7 +42,7 @@ from spindle.client.admin.partitions import (
     list_reassignments,
 )
 from spindle.client.admin.refusals import refusal_text
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 
@@ -149,21 +149,21 @@ def _act(action: str, options: Options, client: WireClient) -> None:
 
 
 def _list(options: Options, client: WireClient) -> None:
-    found = list_reassignments(client)
+    reassignments = list_reassignments(client)
     if options.has("json"):
         document = [
             {
                 "topic": partition.topic,
                 "partition": partition.partition,
-                "replicas": list(each.replicas),
-                "adding": list(each.adding),
-                "removing": list(each.removing),
+                "replicas": list(reassignment.replicas),
+                "adding": list(reassignment.adding),
+                "removing": list(reassignment.removing),
             }
-            for partition, each in found.items()
+            for partition, reassignment in reassignments.items()
         ]
         click.echo(json.dumps(document))
         return
-    click.echo("\n".join(list_lines(found)))
+    click.echo("\n".join(list_lines(reassignments)))
 
 
 def list_lines(found: Mapping[TopicPartition, Reassignment]) -> list[str]:
@@ -171,10 +171,10 @@ def list_lines(found: Mapping[TopicPartition, Reassignment]) -> list[str]:
     if not found:
         return ["No partition reassignments found."]
     lines = ["Current partition reassignments:"]
-    for partition, each in found.items():
-        adding = f" adding: {_ids(each.adding)}." if each.adding else ""
-        removing = f" removing: {_ids(each.removing)}." if each.removing else ""
-        lines.append(f"{partition}: replicas: {_ids(each.replicas)}.{adding}{removing}")
+    for partition, reassignment in found.items():
+        adding = f" adding: {_ids(reassignment.adding)}." if reassignment.adding else ""
+        removing = f" removing: {_ids(reassignment.removing)}." if reassignment.removing else ""
+        lines.append(f"{partition}: replicas: {_ids(reassignment.replicas)}.{adding}{removing}")
     return lines
 
 
@@ -280,19 +280,19 @@ def _execute(options: Options, client: WireClient, plan: Plan) -> None:
 
 
 def _current(client: WireClient, plan: Plan) -> dict[TopicPartition, tuple[int, ...]]:
-    found = current_replicas(client, sorted({partition.topic for partition in plan.replicas}))
-    missing = [str(partition) for partition in plan.replicas if partition not in found]
+    result = current_replicas(client, sorted({partition.topic for partition in plan.replicas}))
+    missing = [str(partition) for partition in plan.replicas if partition not in result]
     if missing:
         raise ToolFailed(f"Unable to find partition: {', '.join(missing)}")
-    return {partition: found[partition] for partition in plan.replicas}
+    return {partition: result[partition] for partition in plan.replicas}
 
 
 def _verify(options: Options, client: WireClient, plan: Plan) -> None:
     under_way = list_reassignments(client)
     others = sorted({p.topic for p in plan.replicas if p not in under_way})
-    found = current_replicas(client, others, missing_ok=True)
-    click.echo("\n".join(status_lines(plan, under_way, found)))
-    places = places_of(client) if plan.directories else Places({}, {})
+    result = current_replicas(client, others, missing_ok=True)
+    click.echo("\n".join(status_lines(plan, under_way, result)))
+    places = places_of(client) if plan.directories else ReplicaPlaces({}, {})
     click.echo("\n".join(move_lines(plan.directories, places)))
     moving = active_moves(plan.directories, places)
     if not under_way and not moving and not options.has("preserve-throttles"):

@@ -13,7 +13,7 @@ from spindle.cli.tools.reassignment_plan import Plan, Replica
 from spindle.client.admin.partitions import move_replicas
 from spindle.client.admin.refusals import exception_text
 from spindle.client.admin.topics import describe_topics
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 
@@ -21,14 +21,14 @@ _PAUSE_S: Final = 0.1
 _MS: Final = 1000
 
 
-class Places(NamedTuple):
+class ReplicaPlaces(NamedTuple):
     """The directory of every replica, and the target directory of those that move."""
 
     directories: Mapping[Replica, str]
     futures: Mapping[Replica, str]
 
 
-def places_of(client: WireClient) -> Places:
+def places_of(client: WireClient) -> ReplicaPlaces:
     """Return the directories of all replicas.
 
     Raises:
@@ -39,10 +39,10 @@ def places_of(client: WireClient) -> Places:
     futures: dict[Replica, str] = {}
     for broker, views in client.describe_log_dirs().items():
         for view in views:
-            for partition, each in view.replicas.items():
-                into = futures if each.is_future else directories
+            for partition, replica in view.replicas.items():
+                into = futures if replica.is_future else directories
                 into[Replica(broker, partition)] = view.path
-    return Places(directories, futures)
+    return ReplicaPlaces(directories, futures)
 
 
 def current_replicas(
@@ -67,7 +67,7 @@ def current_replicas(
     }
 
 
-def active_moves(targets: Mapping[Replica, str], places: Places) -> dict[Replica, str]:
+def active_moves(targets: Mapping[Replica, str], places: ReplicaPlaces) -> dict[Replica, str]:
     """Return the replicas that move now, with the directory that they leave."""
     return {
         replica: places.directories[replica]
@@ -76,12 +76,12 @@ def active_moves(targets: Mapping[Replica, str], places: Places) -> dict[Replica
     }
 
 
-def move_lines(targets: Mapping[Replica, str], places: Places) -> list[str]:
+def move_lines(targets: Mapping[Replica, str], places: ReplicaPlaces) -> list[str]:
     """Return a line about the progress of each move."""
     return [_move_line(replica, target, places) for replica, target in targets.items()]
 
 
-def _move_line(replica: Replica, target: str, places: Places) -> str:
+def _move_line(replica: Replica, target: str, places: ReplicaPlaces) -> str:
     partition, broker = replica.partition, replica.broker
     current, future = places.directories.get(replica), places.futures.get(replica)
     if current is None:

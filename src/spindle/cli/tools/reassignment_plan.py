@@ -138,7 +138,7 @@ def parse_topics(text: str) -> list[str]:
 
 def _brokers(entry: dict[str, Any], partition: TopicPartition) -> tuple[int, ...]:
     brokers = entry.get("replicas")
-    if not isinstance(brokers, list) or not all(isinstance(each, int) for each in brokers):
+    if not isinstance(brokers, list) or not all(isinstance(broker, int) for broker in brokers):
         raise ToolFailed(f"the field replicas of partition {partition} is not a list of numbers")
     return tuple(brokers)
 
@@ -149,7 +149,7 @@ def _directories(
     paths = entry.get("log_dirs")
     if paths is None:
         return [ANY_DIRECTORY] * len(brokers)
-    if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise ToolFailed(f"the field log_dirs of partition {partition} is not a list of paths")
     if len(paths) != len(brokers):
         raise ToolFailed(

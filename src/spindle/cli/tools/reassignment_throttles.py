@@ -7,7 +7,7 @@ import click
 
 from spindle.cli.tools.reassignment_plan import Plan
 from spindle.client.admin import configs
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
 
@@ -90,9 +90,9 @@ def has_throttle(client: WireClient, broker: int) -> bool:
     """
     keys = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
     return any(
-        each.source is configs.ReportedSource.DYNAMIC_BROKER_CONFIG
-        for each in configs.describe(client, ConfigResourceType.BROKER, str(broker), keys)
-        if each.name in keys
+        config.source is configs.ReportedSource.DYNAMIC_BROKER_CONFIG
+        for config in configs.describe(client, ConfigResourceType.BROKER, str(broker), keys)
+        if config.name in keys
     )
 
 
@@ -128,7 +128,7 @@ def clear_throttles(client: WireClient, plan: Plan) -> None:
         ClientError: no broker could be asked.
     """
     alive = client.metadata(()).brokers
-    brokers = sorted({*alive, *(b for each in plan.replicas.values() for b in each)})
+    brokers = sorted({*alive, *(b for replica in plan.replicas.values() for b in replica)})
     names = ",".join(map(str, brokers))
     click.echo(f"Clearing broker-level throttles on broker{_plural(brokers)} {names}")
     topics = sorted({partition.topic for partition in plan.replicas})

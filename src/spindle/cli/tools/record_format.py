@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from spindle.cli.tools.failures import ToolFailed, UsageError
-from spindle.client.wire.reader import ConsumedRecord
+from spindle.client.blocking.reader import ConsumedRecord
 
 DEFAULT_FORMATTER: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 _FORMATTERS: Final = (

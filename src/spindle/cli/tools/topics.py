@@ -30,8 +30,8 @@ from spindle.client.admin.topics import (
     describe_topics,
     list_topics,
 )
+from spindle.client.blocking.client import WireClient
 from spindle.client.errors import UnsupportedByPeer
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, parse_uuid

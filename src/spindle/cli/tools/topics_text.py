@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spindle.cli.tools.java_order import in_map_order, string_hash
+from spindle.cli.tools.hashmap_order import in_map_order, string_hash
 from spindle.client.admin.configs import ReportedConfig, ReportedSource
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.admin.topics import PartitionDescription, TopicDescription
@@ -30,12 +30,12 @@ class DescribedTopic:
     def overrides(self) -> list[ReportedConfig]:
         """The settings that are not defaults."""
         ordered = in_map_order(self.entries, lambda each: string_hash(each.name))
-        return [each for each in ordered if each.source is not ReportedSource.DEFAULT_CONFIG]
+        return [entry for entry in ordered if entry.source is not ReportedSource.DEFAULT_CONFIG]
 
     @property
     def min_isr(self) -> int:
         """The number of replicas in sync that acks=all requires."""
-        return next((int(each.value or 1) for each in self.entries if each.name == _MIN_ISR), 1)
+        return next((int(entry.value or 1) for entry in self.entries if entry.name == _MIN_ISR), 1)
 
     def move_of(self, partition: PartitionDescription) -> Reassignment | None:
         """Return the reassignment of a partition; None if there is none."""
@@ -68,7 +68,7 @@ def summary_line(shown: DescribedTopic) -> str:
     if topic.topic_id != ZERO_UUID:
         words.append(f"TopicId: {uuid_text(topic.topic_id)}")
     factor = shown.replication_factor(topic.partitions[0]) if topic.partitions else 0
-    configs = ",".join(f"{each.name}={each.value}" for each in shown.overrides)
+    configs = ",".join(f"{override.name}={override.value}" for override in shown.overrides)
     words += [
         f"PartitionCount: {len(topic.partitions)}",
         f"ReplicationFactor: {factor}",
@@ -79,7 +79,7 @@ def summary_line(shown: DescribedTopic) -> str:
 
 def partition_lines(shown: DescribedTopic, reports: Sequence[str]) -> list[str]:
     """Return a line for each partition, or for each that one of the reports selects."""
-    return [_partition_line(shown, each) for each in _selected(shown, reports)]
+    return [_partition_line(shown, partition) for partition in _selected(shown, reports)]
 
 
 def topic_json(shown: DescribedTopic, reports: Sequence[str]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def topic_json(shown: DescribedTopic, reports: Sequence[str]) -> dict[str, Any]:
         "topicId": uuid_text(topic.topic_id),
         "internal": topic.is_internal,
         "partitionCount": len(topic.partitions),
-        "configs": {each.name: each.value for each in shown.overrides},
+        "configs": {override.name: override.value for override in shown.overrides},
         "partitions": [
             {
                 "partition": p.partition,

@@ -39,7 +39,7 @@ from spindle.client.admin.transactions import (
     list_transactions,
     terminate_transaction,
 )
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 
@@ -123,7 +123,7 @@ def _list(options: Options) -> None:
             raise ToolFailed(
                 f"--transactional-id-pattern {pattern}: this is no regular expression (RE2)"
             ) from error
-    _show(options, listing_table(listed), [listing_json(each) for each in listed])
+    _show(options, listing_table(listed), [listing_json(entry) for entry in listed])
 
 
 def _describe(options: Options) -> None:
@@ -144,7 +144,7 @@ def _describe_producers(options: Options) -> None:
     with _connected(options) as client, _doing(doing):
         _insist_on(client, options, partition)
         producers = describe_producers(client, [partition], broker_id)[partition]
-    _show(options, producer_table(producers), [producer_json(each) for each in producers])
+    _show(options, producer_table(producers), [producer_json(producer) for producer in producers])
 
 
 def _abort(options: Options) -> None:
@@ -183,10 +183,13 @@ def _marker_at(client: WireClient, partition: TopicPartition, start_offset: int)
     """
     with _doing(f"Failed to validate producer state for partition {partition}"):
         producers = describe_producers(client, [partition])[partition]
-    for each in producers:
-        if each.transaction_start_offset == start_offset:
+    for producer in producers:
+        if producer.transaction_start_offset == start_offset:
             return AbortMarker(
-                partition, each.producer_id, each.producer_epoch, max(0, each.coordinator_epoch)
+                partition,
+                producer.producer_id,
+                producer.producer_epoch,
+                max(0, producer.coordinator_epoch),
             )
     raise ToolFailed(
         f"Could not find any open transactions starting at offset {start_offset} on partition "
@@ -222,8 +225,12 @@ def _find_hanging(options: Options) -> None:
                 client, partitions, broker_id=broker_id, older_than_ms=now_ms - timeout_ms
             )
         with _doing(f"Failed to describe {len(opened)} transactions"):
-            found = find_hanging(client, opened)
-    _show(options, hanging_table(found, now_ms), [hanging_json(each) for each in found])
+            transactions = find_hanging(client, opened)
+    _show(
+        options,
+        hanging_table(transactions, now_ms),
+        [hanging_json(transaction) for transaction in transactions],
+    )
 
 
 def _partitions_to_search(
@@ -235,9 +242,9 @@ def _partitions_to_search(
         view = client.metadata(None if topic is None else [topic])
         topics = [view.topic(topic)] if topic is not None else list(view.topics.values())
     return [
-        TopicPartition(each.name, partition.partition)
-        for each in topics
-        for partition in each.partitions.values()
+        TopicPartition(topic.name, partition.partition)
+        for topic in topics
+        for partition in topic.partitions.values()
         if broker_id is None or broker_id in partition.replicas
     ]
 
@@ -250,13 +257,13 @@ def _insist_on(client: WireClient, options: Options, partition: TopicPartition) 
     """
     if options.is_kafka:
         return
-    found = client.metadata([partition.topic]).topics.get(partition.topic)
-    if found is None:
+    topic = client.metadata([partition.topic]).topics.get(partition.topic)
+    if topic is None:
         raise ToolFailed(f"no topic is called {partition.topic!r}")
-    if partition.partition not in found.partitions:
+    if partition.partition not in topic.partitions:
         raise ToolFailed(
             f"topic {partition.topic!r} has no partition {partition.partition}; "
-            f"it has {len(found.partitions)}"
+            f"it has {len(topic.partitions)}"
         )
 
 
@@ -329,11 +336,11 @@ def _doing(what: str, plainly: str | None = None) -> Iterator[None]:
     except ToolFailed:
         raise
     except FAILURES as error:
-        found = failure(error)
+        result = failure(error)
         raise ToolFailed(
-            f"{what}: {found.text}. Enable debug logging for additional detail.",
-            found.java_class,
-            f"{plainly or what}: {found.plainly}",
+            f"{what}: {result.text}. Enable debug logging for additional detail.",
+            result.java_class,
+            f"{plainly or what}: {result.plainly}",
         ) from error
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spindle.cli.table import tabbed_lines
-from spindle.cli.tools.java_order import in_map_order, partition_hash
+from spindle.cli.tools.hashmap_order import in_map_order, partition_hash
 from spindle.client.admin.hanging_transactions import OpenTransaction
 from spindle.client.admin.transactions import (
     ActiveProducer,
@@ -20,8 +20,8 @@ def listing_table(listed: Sequence[TransactionListing]) -> list[str]:
     """Return the table of transactional ids."""
     head = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
     rows = [
-        (each.transactional_id, str(each.coordinator_id), str(each.producer_id), each.state)
-        for each in listed
+        (entry.transactional_id, str(entry.coordinator_id), str(entry.producer_id), entry.state)
+        for entry in listed
     ]
     return tabbed_lines([head, *rows])
 
@@ -92,14 +92,16 @@ def producer_table(producers: Sequence[ActiveProducer]) -> list[str]:
     )
     rows = [
         (
-            str(each.producer_id),
-            str(each.producer_epoch),
-            str(each.coordinator_epoch),
-            str(each.last_sequence),
-            str(each.last_timestamp_ms),
-            _NONE if each.transaction_start_offset is None else str(each.transaction_start_offset),
+            str(producer.producer_id),
+            str(producer.producer_epoch),
+            str(producer.coordinator_epoch),
+            str(producer.last_sequence),
+            str(producer.last_timestamp_ms),
+            _NONE
+            if producer.transaction_start_offset is None
+            else str(producer.transaction_start_offset),
         )
-        for each in producers
+        for producer in producers
     ]
     return tabbed_lines([head, *rows])
 
@@ -130,16 +132,16 @@ def hanging_table(found: Sequence[OpenTransaction], now_ms: int) -> list[str]:
     )
     rows = [
         (
-            each.partition.topic,
-            str(each.partition.partition),
-            str(each.producer.producer_id),
-            str(each.producer.producer_epoch),
-            str(each.producer.coordinator_epoch),
-            str(each.producer.transaction_start_offset),
-            str(each.producer.last_timestamp_ms),
-            str((now_ms - each.producer.last_timestamp_ms) // _MINUTE_MS),
+            transaction.partition.topic,
+            str(transaction.partition.partition),
+            str(transaction.producer.producer_id),
+            str(transaction.producer.producer_epoch),
+            str(transaction.producer.coordinator_epoch),
+            str(transaction.producer.transaction_start_offset),
+            str(transaction.producer.last_timestamp_ms),
+            str((now_ms - transaction.producer.last_timestamp_ms) // _MINUTE_MS),
         )
-        for each in found
+        for transaction in found
     ]
     return tabbed_lines([head, *rows])
 

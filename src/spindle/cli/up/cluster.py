@@ -21,8 +21,8 @@ from spindle.cli.up.folder import (
     make_cluster,
     nodes_in_use,
 )
-from spindle.cli.up.greeting import event, greet, ready_event, spindle_command
-from spindle.cli.up.layout import Wishes
+from spindle.cli.up.layout import ClusterSpec
+from spindle.cli.up.start_summary import event, greet, ready_event, spindle_command
 from spindle.cli.up.supervisor import (
     STOPPED_BY_INTERRUPT,
     STOPPED_BY_TERMINATION,
@@ -48,7 +48,7 @@ class LocalCluster:
     as_json: bool
 
     def run(
-        self, wishes: Wishes, given: Collection[str], ports: Callable[[], list[int]], port: int
+        self, wishes: ClusterSpec, given: Collection[str], ports: Callable[[], list[int]], port: int
     ) -> int:
         """Create or find the cluster, run it, and remove it at the end; return the exit code.
 
@@ -163,7 +163,7 @@ class LocalCluster:
 
 def _check_wishes(
     nodes: Sequence[NodeFolder],
-    wishes: Wishes,
+    wishes: ClusterSpec,
     given: Collection[str],
     port: int,
     folder: Path,
@@ -174,14 +174,14 @@ def _check_wishes(
         CommandFailed: an option contradicts the folder.
     """
     brokers = [node for node in nodes if node.config.is_broker]
-    found = {
+    result = {
         "nodes": (wishes.nodes, len(brokers)),
         "controllers": (wishes.controllers, sum(not n.config.is_broker for n in nodes)),
         "dirs": (wishes.dirs, len(nodes[0].config.log_dirs)),
         "racks": (wishes.racks, len({n.config.rack for n in brokers if n.config.rack})),
         "port": (port, brokers[0].config.broker_listeners[0].port if brokers else 0),
     }
-    for name, (wish, real) in found.items():
+    for name, (wish, real) in result.items():
         if name in given and wish not in (real, 0 if name == "port" else real):
             raise CommandFailed(
                 f"--{name} {wish}: {folder} holds a cluster with {real}; leave the option out, or "

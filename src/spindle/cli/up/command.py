@@ -11,7 +11,7 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
 from spindle.cli.property_file import parse_overrides
 from spindle.cli.up.cluster import LocalCluster
-from spindle.cli.up.layout import Wishes
+from spindle.cli.up.layout import ClusterSpec
 from spindle.cli.up.ports import MAX_PORT, free_ports, obstacle
 
 _MAX_NODES: Final = 64
@@ -111,7 +111,7 @@ def up(
     exit code is 0 after an orderly stop. It is 1 if a node did not start or had to be killed, or
     if all nodes ended by themselves.
     """
-    wishes = Wishes(**numbers, overrides=parse_overrides(overrides))
+    wishes = ClusterSpec(**numbers, overrides=parse_overrides(overrides))
     if wishes.racks > wishes.nodes:
         raise click.UsageError(f"--racks {wishes.racks} is more than --nodes {wishes.nodes}")
     given = {
@@ -125,7 +125,7 @@ def up(
     )
 
 
-def cluster_ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
+def cluster_ports(wishes: ClusterSpec, first: int, *, is_wish: bool) -> list[int]:
     """Return the ports of a new cluster: those from `first` on, and others for those in use.
 
     Args:
@@ -153,4 +153,4 @@ def cluster_ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
     spare = dict(zip(taken, free_ports(len(taken)), strict=True))
     for busy, other in spare.items():
         click.echo(f"port {busy} {taken[busy]}: this cluster uses {other} instead", err=True)
-    return [spare.get(each, each) for each in wanted]
+    return [spare.get(number, number) for number in wanted]

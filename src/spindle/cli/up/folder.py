@@ -11,7 +11,7 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.property_file import load_node_config
 from spindle.cli.storage.format_options import FormatOptions, format_request
 from spindle.cli.storage.formatting import format_directories
-from spindle.cli.up.layout import LOG_FILE, PROPERTY_FILE, Wishes, node_properties
+from spindle.cli.up.layout import LOG_FILE, PROPERTY_FILE, ClusterSpec, node_properties
 from spindle.cli.up.ports import taken_ports
 from spindle.cli.up.security import new_security
 from spindle.common.errors import ConfigError
@@ -67,7 +67,7 @@ class NodeFolder:
         return f"{endpoint.host}:{endpoint.port}"
 
 
-def make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFolder]:
+def make_cluster(wishes: ClusterSpec, folder: Path, ports: list[int]) -> list[NodeFolder]:
     """Format the directories of a new cluster, then write its property files.
 
     The first node's file comes last: without it the folder holds no cluster.
@@ -90,7 +90,7 @@ def _private_files() -> Iterator[None]:
         os.umask(mask)
 
 
-def _make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFolder]:
+def _make_cluster(wishes: ClusterSpec, folder: Path, ports: list[int]) -> list[NodeFolder]:
     _check_path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,10 +106,11 @@ def _make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFo
         for path, properties in files.items()
     }
     for config in configs.values():
-        found = load_ensemble(OsFileSystem(), config.log_dirs)
-        if found.formatted:
+        ensemble = load_ensemble(OsFileSystem(), config.log_dirs)
+        if ensemble.formatted:
             raise CommandFailed(
-                f"{next(iter(found.formatted))} is formatted, but {folder} holds no cluster that "
+                f"{next(iter(ensemble.formatted))} is formatted, but {folder} holds no cluster "
+                "that "
                 "was made to the end; remove it, or take another folder"
             )
     nodes = [NodeFolder(path, config) for path, config in configs.items()]
@@ -211,7 +212,7 @@ def check_can_start(nodes: list[NodeFolder]) -> None:
         CommandFailed: a node runs already, or somebody listens on a port of it.
     """
     for node_id in nodes_in_use(nodes):
-        node = next(each for each in nodes if each.node_id == node_id)
+        node = next(node for node in nodes if node.node_id == node_id)
         where = node.client_address or node.controller_address
         raise CommandFailed(
             f"{node.property_file.parent}: node {node_id} of this cluster is running already, at "
@@ -249,7 +250,7 @@ def cluster_id(nodes: Sequence[NodeFolder]) -> str:
         CommandFailed: no directory of any node is formatted.
     """
     for node in nodes:
-        found = load_ensemble(OsFileSystem(), node.config.log_dirs).formatted.values()
-        for identity in found:
+        properties = load_ensemble(OsFileSystem(), node.config.log_dirs).formatted.values()
+        for identity in properties:
             return str(identity.cluster_id)
     raise CommandFailed(f"no log directory below {nodes[0].property_file.parent} is formatted")

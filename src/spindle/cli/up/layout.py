@@ -18,7 +18,7 @@ _ELECTION_TIMEOUT_MS: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ClusterSpec:
     """The user's choices for a new cluster.
 
     Attributes:
@@ -63,7 +63,7 @@ class Wishes:
 
 
 def node_properties(
-    wishes: Wishes, folder: Path, ports: Sequence[int]
+    wishes: ClusterSpec, folder: Path, ports: Sequence[int]
 ) -> dict[Path, dict[str, str]]:
     """Return the property files of a new cluster, by path.
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from spindle.runtime.node import Node
 
 READY: Final = b"r"
-LEFT: Final = b"l"
-LEFT_AS_LEADER: Final = b"L"
-GO: Final = b"g"
+BROKER_STOPPED: Final = b"l"
+BROKER_STOPPED_WAS_LEADER: Final = b"L"
+PROCEED: Final = b"g"
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that end the parent; a child ignores them until it has its own handlers."""
@@ -37,8 +37,9 @@ class NodeProcess:
 
     Attributes:
         pid: of the child.
-        life_fd: becomes readable with READY, with LEFT or LEFT_AS_LEADER when its broker has left
-            the cluster and only the quorum still has the node, with nothing when it has ended.
+        status_fd: becomes readable with READY, with LEFT or BROKER_STOPPED_WAS_LEADER when its
+            broker has left the cluster and only the quorum still has the node, with nothing when it
+            has ended.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class NodeProcess:
             OSError: the log cannot be written, or there can be no more processes.
         """
         log_fd = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self.life_fd, life_end = os.pipe()
+        self.status_fd, life_end = os.pipe()
         order_end, self._order_fd = os.pipe()
         # A signal that arrives before the child has replaced the parent's handlers would be lost.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -67,7 +68,7 @@ class NodeProcess:
             self.pid = os.fork()
             if self.pid == 0:
                 # A pipe that a sibling holds open would outlive the parent.
-                for fd in (self.life_fd, self._order_fd, *own_fds):
+                for fd in (self.status_fd, self._order_fd, *own_fds):
                     os.close(fd)
                 _run_child(config, brokers, run_node, before, log_fd, life_end, order_end)
         finally:
@@ -78,15 +79,15 @@ class NodeProcess:
     @property
     def fds(self) -> tuple[int, int]:
         """The parent's ends of the pipes."""
-        return self.life_fd, self._order_fd
+        return self.status_fd, self._order_fd
 
     def kill(self, number: int) -> None:
         """Send a signal. Must not be called after `wait`."""
         os.kill(self.pid, number)
 
-    def let_go(self) -> None:
+    def allow_exit(self) -> None:
         """Let the node leave the quorum."""
-        _tell(self._order_fd, GO)
+        _tell(self._order_fd, PROCEED)
 
     def wait(self) -> int:
         """Wait for the child; return its exit code, or the negative number of a signal."""
@@ -102,7 +103,7 @@ def _run_child(
     run_node: RunNode,
     signal_mask: Iterable[int],
     log_fd: int,
-    life_fd: int,
+    status_fd: int,
     order_fd: int,
 ) -> NoReturn:
     """Run the node and end the process: the callers on the stack belong to the parent."""
@@ -124,13 +125,16 @@ def _run_child(
         ).start()
 
         def on_ready(node: "Node") -> None:
-            async def before_leaving() -> None:
-                _tell(life_fd, LEFT_AS_LEADER if node.is_active_controller else LEFT)
+            async def before_quorum_stop() -> None:
+                _tell(
+                    status_fd,
+                    BROKER_STOPPED_WAS_LEADER if node.is_active_controller else BROKER_STOPPED,
+                )
                 await asyncio.to_thread(may_leave.wait)
 
-            node.before_leaving = before_leaving
+            node.before_quorum_stop = before_quorum_stop
             # Clients ask any node for the brokers, so a node that knows only some is not ready yet.
-            node.when_active(brokers, lambda: _tell(life_fd, READY))
+            node.when_active(brokers, lambda: _tell(status_fd, READY))
 
         code = run_node(config, on_ready)
     except BaseException:  # noqa: BLE001 - the end of this process in any case
@@ -150,5 +154,5 @@ def _tell(fd: int, news: bytes) -> None:
 def _obey(order_fd: int, may_leave: threading.Event) -> None:
     order = os.read(order_fd, 1)
     may_leave.set()
-    if order != GO:
+    if order != PROCEED:
         os.kill(os.getpid(), signal.SIGTERM)

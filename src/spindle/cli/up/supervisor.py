@@ -9,7 +9,14 @@ from types import FrameType
 from typing import Final
 
 from spindle.cli.up.folder import NodeFolder
-from spindle.cli.up.node_process import LEFT, LEFT_AS_LEADER, READY, SIGNALS, NodeProcess, RunNode
+from spindle.cli.up.node_process import (
+    BROKER_STOPPED,
+    BROKER_STOPPED_WAS_LEADER,
+    READY,
+    SIGNALS,
+    NodeProcess,
+    RunNode,
+)
 
 _STOP_S: Final = 60.0
 _WAIT_S: Final = 1.0
@@ -115,8 +122,8 @@ class Supervisor:
         while self._running:
             if self._running.keys() <= self._left:
                 for node_id in self._left - self._leading or self._leading:
-                    self._let_go(node_id)
-            self._take_news()
+                    self._allow_exit(node_id)
+            self._read_events()
             if is_clean and (self._signals or time.monotonic() > deadline_s):
                 is_clean = False
                 for _, process in self._running.values():
@@ -130,12 +137,12 @@ class Supervisor:
         os.close(self._signal_fd)
 
     def _watch(self) -> None:
-        self._take_news()
+        self._read_events()
         if self._signals:
             raise Stopped
 
-    def _take_news(self) -> None:
-        by_fd = {process.life_fd: node_id for node_id, (_, process) in self._running.items()}
+    def _read_events(self) -> None:
+        by_fd = {process.status_fd: node_id for node_id, (_, process) in self._running.items()}
         readable, _, _ = select.select([self._wake_fd, *by_fd], [], [], _WAIT_S)
         for fd in readable:
             news = os.read(fd, 64)
@@ -145,18 +152,18 @@ class Supervisor:
             if READY in news:
                 self._ready.add(node_id)
                 self._on_ready(self._running[node_id][0])
-            if LEFT in news or LEFT_AS_LEADER in news:
+            if BROKER_STOPPED in news or BROKER_STOPPED_WAS_LEADER in news:
                 self._left.add(node_id)
-                if LEFT_AS_LEADER in news:
+                if BROKER_STOPPED_WAS_LEADER in news:
                     self._leading.add(node_id)
                 if not self._is_stopping:
                     # A node that is stopped alone waits for no other node.
-                    self._let_go(node_id)
+                    self._allow_exit(node_id)
             if not news:
                 self._reap(node_id)
 
-    def _let_go(self, node_id: int) -> None:
-        self._running[node_id][1].let_go()
+    def _allow_exit(self, node_id: int) -> None:
+        self._running[node_id][1].allow_exit()
 
     def _reap(self, node_id: int) -> None:
         node, process = self._running.pop(node_id)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from spindle.authorization.operations import Operation, PatternType, Permission, ResourceType
 from spindle.client.admin.refusals import raise_refusal
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.metadata.security import AccessControlEntry
 from spindle.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from spindle.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse

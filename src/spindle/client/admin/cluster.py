@@ -6,9 +6,9 @@ from enum import IntEnum
 from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
-from spindle.client.cluster import BrokerAddress
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.errors import UnsupportedByPeer
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import METADATA_TOPIC
 from spindle.common.uuids import Uuid
@@ -163,8 +163,8 @@ def describe_quorum(client: WireClient) -> QuorumDescription:
         raise_refusal(answer.error_code, answer.error_message)
         if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer is not about one partition")
-        found = answer.topics[0].partitions[0]
-        raise_refusal(found.error_code, found.error_message)
+        partition = answer.topics[0].partitions[0]
+        raise_refusal(partition.error_code, partition.error_message)
         return answer
 
     answer = client.retrying(attempt)
@@ -176,7 +176,9 @@ def describe_quorum(client: WireClient) -> QuorumDescription:
         _replicas(quorum.current_voters),
         _replicas(quorum.observers),
         {
-            node.node_id: tuple((each.name, each.host, each.port) for each in node.listeners)
+            node.node_id: tuple(
+                (listener.name, listener.host, listener.port) for listener in node.listeners
+            )
             for node in answer.nodes
         },
     )
@@ -270,7 +272,7 @@ def finalized_level(client: WireClient, feature: str) -> int:
         ClientError: no broker could be asked.
     """
     features, _ = describe_features(client)
-    return next((each.finalized for each in features if each.name == feature), 0)
+    return next((levels.finalized for levels in features if levels.name == feature), 0)
 
 
 def update_features(

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
+from spindle.client.blocking.client import WireClient
 from spindle.client.configs import describe_configs_request
-from spindle.client.wire.cluster import WireClient
 from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
@@ -46,7 +46,7 @@ class ReportedSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReportedSynonym:
-    """A value of a key; it applies if the synonyms before it have none."""
+    """A fallback value; used if no earlier synonym is set."""
 
     name: str
     value: str | None
@@ -87,7 +87,7 @@ def describe(
     entries: list[ReportedConfig] = []
     for result in client.retrying(attempt).results:
         raise_refusal(result.error_code, result.error_message)
-        entries += [_entry(each) for each in result.configs]
+        entries += [_entry(config) for config in result.configs]
     return entries
 
 
@@ -168,4 +168,4 @@ def list_resources(client: WireClient, kind: ConfigResourceType) -> list[str]:
         )
     )
     raise_refusal(answer.error_code)
-    return sorted(each.resource_name for each in answer.config_resources)
+    return sorted(resource.resource_name for resource in answer.config_resources)

@@ -5,8 +5,8 @@ from enum import IntEnum
 from typing import TypeVar
 
 from spindle.client.admin.refusals import raise_refusal
-from spindle.client.cluster import BrokerAddress
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -34,9 +34,9 @@ def find_coordinator(
     request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
     answer = client.ask(request, FindCoordinatorResponse)
     raise_refusal(answer.error_code, answer.error_message)
-    for found in answer.coordinators:
-        raise_refusal(found.error_code, found.error_message)
-        return BrokerAddress(found.node_id, found.host, found.port)
+    for coordinator in answer.coordinators:
+        raise_refusal(coordinator.error_code, coordinator.error_message)
+        return BrokerAddress(coordinator.node_id, coordinator.host, coordinator.port)
     return BrokerAddress(answer.node_id, answer.host, answer.port)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spindle.client.admin.configs import ReportedConfig, ReportedSource, alter, describe
+from spindle.client.blocking.client import WireClient
 from spindle.client.errors import ClientError
 from spindle.client.log_dirs import describe_log_dirs_request, log_dir_views
-from spindle.client.wire.cluster import WireClient
 from spindle.config.broker_keys.spindle import CORDON_NOTES
 from spindle.config.cordon_notes import CordonNote, kept_notes, notes_text, parse_notes
 from spindle.config.log_dir_paths import EVERY_DIRECTORY, cordon_entries
@@ -70,7 +70,7 @@ def cordon(client: WireClient, broker_id: int, wanted: CordonNote) -> bool:
         else (*known.entries, *([] if before else [entry]))
     )
     note = replace(wanted, path=entry)
-    others = tuple(each for each in kept_notes(known.notes, entries) if each.path != entry)
+    others = tuple(note for note in kept_notes(known.notes, entries) if note.path != entry)
     is_noted = any((note.reason, note.owner, note.until_ms))
     if is_noted and CORDON_NOTES not in described:
         raise CordonRefused(
@@ -103,7 +103,7 @@ def uncordon(client: WireClient, broker_id: int, path: str) -> None:
         raise CordonRefused(
             f"no operator has cordoned {shown_path(path)} of broker {broker_id}{others}"
         )
-    entries = tuple(each for each in known.entries if each != entry)
+    entries = tuple(name for name in known.entries if name != entry)
     _write(client, broker_id, described, Cordons(entries, kept_notes(known.notes, entries)))
 
 
@@ -124,12 +124,12 @@ def shown_path(path: str) -> str:
 
 def _own_configs(client: WireClient, broker_id: int) -> Mapping[str, ReportedConfig]:
     keys = (_CORDONED, CORDON_NOTES)
-    found = describe(client, ConfigResourceType.BROKER, str(broker_id), keys)
-    return {each.name: each for each in found if not each.is_sensitive}
+    configs = describe(client, ConfigResourceType.BROKER, str(broker_id), keys)
+    return {config.name: config for config in configs if not config.is_sensitive}
 
 
 def _cordons(described: Mapping[str, ReportedConfig]) -> Cordons:
-    texts = {name: each.value or "" for name, each in described.items()}
+    texts = {name: description.value or "" for name, description in described.items()}
     entries = cordon_entries(texts.get(_CORDONED, ""))
     return Cordons(entries, kept_notes(parse_notes(texts.get(CORDON_NOTES, "")), entries))
 

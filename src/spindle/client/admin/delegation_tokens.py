@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spindle.client.admin.refusals import raise_refusal
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -56,7 +56,7 @@ def create_token(
         owner_principal_name=owner_name if owner else None,
         renewers=[
             CreateDelegationTokenRequest.CreatableRenewers(principal_type=kind, principal_name=name)
-            for kind, _, name in (each.partition(":") for each in renewers)
+            for kind, _, name in (renewer.partition(":") for renewer in renewers)
         ],
         max_lifetime_ms=max_lifetime_ms,
     )
@@ -120,7 +120,7 @@ def describe_tokens(client: WireClient, owners: Sequence[str]) -> list[KnownToke
     request = DescribeDelegationTokenRequest(
         owners=[
             owner(principal_type=kind, principal_name=name)
-            for kind, _, name in (each.partition(":") for each in owners)
+            for kind, _, name in (owner.partition(":") for owner in owners)
         ]
         or None
     )
@@ -132,7 +132,9 @@ def describe_tokens(client: WireClient, owners: Sequence[str]) -> list[KnownToke
             bytes(token.hmac),
             f"{token.principal_type}:{token.principal_name}",
             f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
-            tuple(f"{each.principal_type}:{each.principal_name}" for each in token.renewers),
+            tuple(
+                f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers
+            ),
             token.issue_timestamp,
             token.expiry_timestamp,
             token.max_timestamp,

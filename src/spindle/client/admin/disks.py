@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
-from spindle.client.admin.refusals import refusal
-from spindle.client.wire.cluster import WireClient
+from spindle.client.admin.refusals import optional_error
+from spindle.client.blocking.client import WireClient
 from spindle.common.ids import TopicPartition
-from spindle.disks.alteration import (
+from spindle.disks.alter_disks import (
     AlteredDirectory,
     DirectoryAction,
     DirectoryInUse,
@@ -45,11 +45,11 @@ def alter_disks(
     request = AlterDisksRequest(action=action, path=path, accepted_losses=list(losses.values()))
     answer = client.ask_spindle(broker, request, AlterDisksResponse, wait_ms=_WAIT_MS)
     replicas = {
-        TopicPartition(topic.name, each.partition_index): ReplicaState(each.state)
+        TopicPartition(topic.name, partition.partition_index): ReplicaState(partition.state)
         for topic in answer.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
-    error = refusal(answer.error_code, answer.error_message)
+    error = optional_error(answer.error_code, answer.error_message)
     if error is not None:
         raise DirectoryInUse(answer.path, replicas, error.message or "") if replicas else error
     return AlteredDirectory(answer.path, answer.directory_id, answer.was_formatted, replicas)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spindle.client.admin.coordinators import coordinated
-from spindle.client.admin.refusals import raise_refusal, refusal
-from spindle.client.cluster import BrokerAddress
-from spindle.client.wire.cluster import WireClient
+from spindle.client.admin.refusals import optional_error, raise_refusal
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
@@ -97,8 +97,8 @@ def list_groups(
         ApiError: a broker refused.
         ClientError: a broker could not be asked, or is too old for the filters.
     """
-    found = list_all_groups(client, states=states, types=types)
-    return [group for group in found if group.protocol_type in CONSUMER_PROTOCOLS]
+    all_groups = list_all_groups(client, states=states, types=types)
+    return [group for group in all_groups if group.protocol_type in CONSUMER_PROTOCOLS]
 
 
 def list_all_groups(
@@ -148,7 +148,7 @@ def describe_group(client: WireClient, group_id: str) -> GroupDescription:
                 ConsumerGroupDescribeResponse,
                 broker=coordinator,
             ).groups[0]
-            error = refusal(answer.error_code, answer.error_message)
+            error = optional_error(answer.error_code, answer.error_message)
             if error is None:
                 return _new_protocol(answer, coordinator)
             if error.code not in _NOT_OF_THIS_KIND:
@@ -266,10 +266,12 @@ def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition,
         raise_refusal(group.error_code)
         offsets = {}
         for topic in group.topics:
-            for each in topic.partitions:
-                raise_refusal(each.error_code)
-                offsets[TopicPartition(topic.name, each.partition_index)] = GroupOffset(
-                    each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+            for partition in topic.partitions:
+                raise_refusal(partition.error_code)
+                offsets[TopicPartition(topic.name, partition.partition_index)] = GroupOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.metadata or "",
                 )
         return dict(sorted(offsets.items()))
 
@@ -313,8 +315,8 @@ def commit_offsets(
             request, OffsetCommitResponse, broker=coordinator, last_version=_LAST_VERSION_BY_NAME
         )
         for topic in answer.topics:
-            for each in topic.partitions:
-                raise_refusal(each.error_code)
+            for partition in topic.partitions:
+                raise_refusal(partition.error_code)
 
     coordinated(client, group_id, ask)
 
@@ -338,9 +340,11 @@ def delete_offsets(
         answer = client.ask(request, OffsetDeleteResponse, broker=coordinator)
         raise_refusal(answer.error_code)
         return {
-            TopicPartition(topic.name, each.partition_index): refusal(each.error_code)
+            TopicPartition(topic.name, partition.partition_index): optional_error(
+                partition.error_code
+            )
             for topic in answer.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     return coordinated(client, group_id, ask)

@@ -14,7 +14,7 @@ from spindle.client.admin.transactions import (
     describe_transaction,
     list_transactions,
 )
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 
@@ -46,17 +46,17 @@ def long_transactions(
         ApiError: a partition was refused.
         ClientError: a broker could not be asked.
     """
-    found = []
+    long_transactions = []
     for start in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
         batch = partitions[start : start + _PARTITIONS_PER_REQUEST]
         for partition, producers in describe_producers(client, batch, broker_id).items():
-            found += [
-                OpenTransaction(partition, each)
-                for each in producers
-                if each.transaction_start_offset is not None
-                and each.last_timestamp_ms < older_than_ms
+            long_transactions += [
+                OpenTransaction(partition, producer)
+                for producer in producers
+                if producer.transaction_start_offset is not None
+                and producer.last_timestamp_ms < older_than_ms
             ]
-    return found
+    return long_transactions
 
 
 def hanging(
@@ -72,11 +72,11 @@ def hanging(
     """
     descriptions = {name: describe(name) for name in dict.fromkeys(ids.values())}
     left = []
-    for each in opened:
-        description = descriptions.get(ids.get(each.producer.producer_id, ""))
+    for opened_log in opened:
+        description = descriptions.get(ids.get(opened_log.producer.producer_id, ""))
         # A coordinator names the partitions that still get its marker.
-        if description is None or each.partition not in description.partitions:
-            left.append(each)
+        if description is None or opened_log.partition not in description.partitions:
+            left.append(opened_log)
     return left
 
 
@@ -89,9 +89,9 @@ def find_hanging(client: WireClient, opened: Sequence[OpenTransaction]) -> list[
     """
     if not opened:
         return []
-    producers = {each.producer.producer_id for each in opened}
+    producers = {opened_log.producer.producer_id for opened_log in opened}
     listed = list_transactions(client, producer_ids=sorted(producers))
-    ids = {each.producer_id: each.transactional_id for each in listed}
+    ids = {entry.producer_id: entry.transactional_id for entry in listed}
 
     def describe(transactional_id: str) -> TransactionDescription | None:
         try:

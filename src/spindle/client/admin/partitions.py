@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from spindle.client.admin.refusals import raise_refusal, refusal
-from spindle.client.wire.cluster import WireClient
+from spindle.client.admin.refusals import optional_error, raise_refusal
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.alter_partition_reassignments import (
@@ -65,14 +65,14 @@ def list_reassignments(
     )
     answer = client.retrying(lambda: client.ask(request, ListPartitionReassignmentsResponse))
     raise_refusal(answer.error_code, answer.error_message)
-    found = {
+    reassignments = {
         TopicPartition(topic.name, p.partition_index): Reassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
         )
         for topic in answer.topics
         for p in topic.partitions
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(reassignments.items()))
 
 
 def alter_reassignments(
@@ -112,7 +112,7 @@ def alter_reassignments(
     )
     raise_refusal(answer.error_code, answer.error_message)
     return {
-        TopicPartition(topic.name, p.partition_index): refusal(p.error_code, p.error_message)
+        TopicPartition(topic.name, p.partition_index): optional_error(p.error_code, p.error_message)
         for topic in answer.responses
         for p in topic.partitions
     }
@@ -141,7 +141,7 @@ def elect_leaders(
     answer = client.retrying(lambda: client.ask(request, ElectLeadersResponse))
     raise_refusal(answer.error_code)
     return {
-        TopicPartition(topic.topic, p.partition_id): refusal(p.error_code, p.error_message)
+        TopicPartition(topic.topic, p.partition_id): optional_error(p.error_code, p.error_message)
         for topic in answer.replica_election_results
         for p in topic.partition_result
     }
@@ -178,7 +178,7 @@ def move_replicas(
         return client.ask(request, AlterReplicaLogDirsResponse, broker=broker)
 
     return {
-        TopicPartition(topic.topic_name, p.partition_index): refusal(p.error_code)
+        TopicPartition(topic.topic_name, p.partition_index): optional_error(p.error_code)
         for topic in client.retrying(attempt).results
         for p in topic.partitions
     }

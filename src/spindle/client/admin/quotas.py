@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -51,8 +51,12 @@ def describe_quotas(client: WireClient, filters: Sequence[QuotaFilter]) -> list[
     component = DescribeClientQuotasRequest.ComponentData
     request = DescribeClientQuotasRequest(
         components=[
-            component(entity_type=each.entity_type, match_type=_match(each), match=each.name)
-            for each in filters
+            component(
+                entity_type=quota_filter.entity_type,
+                match_type=_match(quota_filter),
+                match=quota_filter.name,
+            )
+            for quota_filter in filters
         ],
         strict=True,
     )

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from spindle.client.admin.refusals import refusal
-from spindle.client.wire.cluster import WireClient
+from spindle.client.admin.refusals import optional_error
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.rebuild_replicas import (
@@ -32,13 +32,13 @@ def rebuild_replicas(
         topic.partitions.append(index)
     request = RebuildReplicasRequest(is_cancellation=is_cancellation, topics=list(topics.values()))
     answer = client.ask_spindle(broker, request, RebuildReplicasResponse)
-    error = refusal(answer.error_code, answer.error_message)
+    error = optional_error(answer.error_code, answer.error_message)
     if error is not None:
         raise error
     return {
-        TopicPartition(topic.name, each.partition_index): refusal(
-            each.error_code, each.error_message
+        TopicPartition(topic.name, partition.partition_index): optional_error(
+            partition.error_code, partition.error_message
         )
         for topic in answer.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from spindle.client.admin.refusals import refusal
-from spindle.client.wire.cluster import WireClient
+from spindle.client.admin.refusals import optional_error
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -49,7 +49,7 @@ def _delete(client: WireClient, partition: TopicPartition, offset: int) -> LowWa
     )
     answer = client.ask(request, DeleteRecordsResponse, broker=leader)
     result = answer.topics[0].partitions[0]
-    error = refusal(result.error_code)
+    error = optional_error(result.error_code)
     if error is not None:
         raise error
     return result.low_watermark

@@ -113,7 +113,7 @@ _TEXTS: Final = {
 }
 
 
-def refusal(number: int, message: str | None = None) -> ApiError | None:
+def optional_error(number: int, message: str | None = None) -> ApiError | None:
     """Return the refusal for a code and a text from the wire, None for success."""
     if number == 0:
         return None
@@ -127,7 +127,7 @@ def raise_refusal(number: int, message: str | None = None) -> None:
     Raises:
         ApiError: the code is not that of success.
     """
-    error = refusal(number, message)
+    error = optional_error(number, message)
     if error is not None:
         raise error
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spindle.client.admin.refusals import raise_refusal, refusal
-from spindle.client.wire.cluster import WireClient
+from spindle.client.admin.refusals import optional_error, raise_refusal
+from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError
 from spindle.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -52,7 +52,7 @@ def describe_users(client: WireClient, names: Sequence[str]) -> list[DescribedSc
         DescribedScramUser(
             result.user,
             tuple((_mechanism_text(c.mechanism), c.iterations) for c in result.credential_infos),
-            refusal(result.error_code, result.error_message),
+            optional_error(result.error_code, result.error_message),
         )
         for result in answer.results
     ]
@@ -79,20 +79,20 @@ def alter_user(
     """
     request = AlterUserScramCredentialsRequest(
         deletions=[
-            AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=each)
-            for each in deletions
+            AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=deletion)
+            for deletion in deletions
         ],
         upsertions=[
             AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
                 name=user,
-                mechanism=each.mechanism,
-                iterations=each.iterations,
-                salt=each.salt,
+                mechanism=addition.mechanism,
+                iterations=addition.iterations,
+                salt=addition.salt,
                 salted_password=salted_password(
-                    each.mechanism, each.password, each.salt, each.iterations
+                    addition.mechanism, addition.password, addition.salt, addition.iterations
                 ),
             )
-            for each in additions
+            for addition in additions
         ],
     )
     answer = client.retrying(lambda: client.ask(request, AlterUserScramCredentialsResponse))

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spindle.client.admin.refusals import raise_refusal, refusal
-from spindle.client.cluster import TopicView
-from spindle.client.wire.cluster import WireClient
+from spindle.client.admin.refusals import optional_error, raise_refusal
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import TopicView
 from spindle.common.errors import ApiError
 from spindle.common.uuids import Uuid
 from spindle.protocol.messages.create_partitions import (
@@ -78,7 +78,7 @@ def describe_topics(
     served = client.retrying(client.versions).served(_DESCRIBE_TOPIC_PARTITIONS)
     if served is None:
         return _describe_from_metadata(client, names)
-    found: dict[str, TopicDescription] = {}
+    descriptions: dict[str, TopicDescription] = {}
     refused: dict[str, ApiError] = {}
     cursor: DescribeTopicPartitionsRequest.Cursor | None = None
     while True:
@@ -94,13 +94,13 @@ def describe_topics(
         )
         for topic in answer.topics:
             name = topic.name or ""
-            error = refusal(topic.error_code)
+            error = optional_error(topic.error_code)
             if error is not None:
                 refused[name] = error
             else:
-                found[name] = _joined(found.get(name), topic)
+                descriptions[name] = _joined(descriptions.get(name), topic)
         if answer.next_cursor is None:
-            return [found[name] for name in sorted(found)], refused
+            return [descriptions[name] for name in sorted(descriptions)], refused
         cursor = DescribeTopicPartitionsRequest.Cursor(
             topic_name=answer.next_cursor.topic_name,
             partition_index=answer.next_cursor.partition_index,
@@ -133,7 +133,7 @@ def _describe_from_metadata(
     client: WireClient, names: Sequence[str]
 ) -> tuple[list[TopicDescription], dict[str, ApiError]]:
     view = client.metadata(sorted(names))
-    found = [
+    descriptions = [
         TopicDescription(
             topic.name,
             topic.topic_id,
@@ -147,8 +147,8 @@ def _describe_from_metadata(
         )
         for _, topic in sorted(view.topics.items())
     ]
-    refused = {name: refusal(code) for name, code in view.refused.items()}
-    return found, {name: error for name, error in refused.items() if error is not None}
+    refused = {name: optional_error(code) for name, code in view.refused.items()}
+    return descriptions, {name: error for name, error in refused.items() if error is not None}
 
 
 def create_topic(client: WireClient, topic: NewTopic, *, validate_only: bool = False) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spindle.client.admin.coordinators import CoordinatorKind, coordinated
-from spindle.client.admin.refusals import refusal, refusal_text
-from spindle.client.cluster import BrokerAddress, ClusterView
-from spindle.client.wire.cluster import WireClient
+from spindle.client.admin.refusals import optional_error, refusal_text
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress, ClusterView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.describe_producers import (
@@ -139,9 +139,9 @@ def list_transactions(
                 )
             listed += [
                 TransactionListing(
-                    each.transactional_id, node_id, each.producer_id, each.transaction_state
+                    state.transactional_id, node_id, state.producer_id, state.transaction_state
                 )
-                for each in answer.transaction_states
+                for state in answer.transaction_states
             ]
         return listed
 
@@ -171,7 +171,9 @@ def describe_transaction(client: WireClient, transactional_id: str) -> Transacti
             state.transaction_state,
             state.transaction_timeout_ms,
             start_ms if start_ms >= 0 else None,
-            tuple(TopicPartition(each.topic, n) for each in state.topics for n in each.partitions),
+            tuple(
+                TopicPartition(topic.topic, n) for topic in state.topics for n in topic.partitions
+            ),
         )
 
     return coordinated(client, transactional_id, ask, CoordinatorKind.TRANSACTION)
@@ -224,23 +226,23 @@ def describe_producers(
     """
 
     def attempt() -> dict[TopicPartition, list[ActiveProducer]] | ApiError:
-        found: dict[TopicPartition, list[ActiveProducer]] = {}
-        view = client.current_view(sorted({each.topic for each in partitions}))
+        attempt: dict[TopicPartition, list[ActiveProducer]] = {}
+        view = client.current_view(sorted({partition.topic for partition in partitions}))
         for broker, wanted in _by_broker(view, partitions, broker_id):
             answer = client.ask(
                 _producers_request(wanted), DescribeProducersResponse, broker=broker
             )
             for topic in answer.topics:
-                for each in topic.partitions:
-                    partition = TopicPartition(topic.name, each.partition_index)
-                    error = refusal(each.error_code, each.error_message)
+                for item in topic.partitions:
+                    partition = TopicPartition(topic.name, item.partition_index)
+                    error = optional_error(item.error_code, item.error_message)
                     if error is not None:
                         refused = _about_producers(partition, error, broker_id)
                         if broker_id is None or not _is_no_replica(error):
                             raise refused
                         return refused  # this broker does not get the replica by waiting
-                    found[partition] = [_active(state) for state in each.active_producers]
-        return found
+                    attempt[partition] = [_active(state) for state in item.active_producers]
+        return attempt
 
     outcome = client.retrying(attempt)
     if isinstance(outcome, ApiError):
@@ -317,8 +319,8 @@ def abort_transaction(client: WireClient, marker: AbortMarker) -> None:
         answer = client.ask(request, WriteTxnMarkersResponse, broker=leader)
         for written in answer.markers:
             for named in written.topics:
-                for each in named.partitions:
-                    error = refusal(each.error_code)
+                for partition in named.partitions:
+                    error = optional_error(partition.error_code)
                     if error is not None:
                         raise _about_marker(marker, error)
 

@@ -31,10 +31,10 @@ class LoginRequest(NamedTuple):
     first_version: int = 0
 
 
-LoginCourse: TypeAlias = Generator[LoginRequest, Message, int]
+LoginFlow: TypeAlias = Generator[LoginRequest, Message, int]
 
 
-def sasl_login(mechanism: str, exchange: SaslExchange) -> LoginCourse:
+def sasl_login(mechanism: str, exchange: SaslExchange) -> LoginFlow:
     """Log in.
 
     Returns:

@@ -3,7 +3,7 @@
 import secrets
 from typing import Final
 
-from spindle.client.security.login import LoginCourse, sasl_login
+from spindle.client.security.login import LoginFlow, sasl_login
 from spindle.client.security.mechanisms import (
     SaslExchange,
     mechanism_of,
@@ -26,7 +26,7 @@ class LoginSource:
         self._login = login
         self._tokens = TokenSource(login) if isinstance(login, TokenLogin) else None
 
-    def course(self) -> LoginCourse:
+    def flow(self) -> LoginFlow:
         """Return the course of a login. Tokens may be read or asked for, which blocks.
 
         Raises:

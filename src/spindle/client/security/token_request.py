@@ -4,7 +4,7 @@ from base64 import b64encode
 from urllib.parse import quote, urlencode
 
 from spindle.client.security.token_settings import TokenEndpoint
-from spindle.security.http_exchange import exchange
+from spindle.security.http_client import exchange
 
 
 def post(endpoint: TokenEndpoint) -> tuple[int, bytes]:

@@ -21,8 +21,8 @@ from spindle.client.security.token_settings import (
     UnsecuredToken,
 )
 from spindle.common.errors import ConfigError
+from spindle.security.bounded_read import read_small_file
 from spindle.security.secret import Secret
-from spindle.security.small_files import read_small_file
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _USED_SHARE: Final = 0.8

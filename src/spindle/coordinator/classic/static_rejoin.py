@@ -28,7 +28,7 @@ from spindle.coordinator.coordinator_result import (
 from spindle.protocol.messages.join_group import JoinGroupRequest
 
 SKIP_ASSIGNMENT_FROM_VERSION: Final = 9
-"""Since this version JoinGroup can tell a returning static leader to keep the assignment."""
+"""Since this version JoinGroup can have a returning static leader keep the assignment."""
 
 
 def rejoin_static_member(

@@ -132,7 +132,7 @@ def _topics_by_readers(members: Sequence[Subscriber]) -> list[tuple[tuple[str, .
     topics: dict[tuple[str, ...], list[Uuid]] = {}
     for topic_id in sorted(readers):
         topics.setdefault(tuple(readers[topic_id]), []).append(topic_id)
-    return sorted(topics.items(), key=lambda found: len(found[0]))
+    return sorted(topics.items(), key=lambda entry: len(entry[0]))
 
 
 def _partitions(group: AssignorInput, topic_ids: Collection[Uuid]) -> list[TopicPartitionId]:
@@ -167,7 +167,7 @@ def _grouped(held: Mapping[str, Sequence[TopicPartitionId]]) -> Assignment:
         by_topic: dict[Uuid, set[int]] = {}
         for topic_id, partition in partitions:
             by_topic.setdefault(topic_id, set()).add(partition)
-        assignment[member_id] = {t: frozenset(found) for t, found in by_topic.items()}
+        assignment[member_id] = {t: frozenset(indexes) for t, indexes in by_topic.items()}
     return assignment
 
 

@@ -67,8 +67,8 @@ def write_assignment(partitions: Partitions, topics: TopicsImage, metadata: byte
         version = ConsumerProtocolAssignment.FIRST_VERSION
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
-            _NAMED(topic=topics.by_id[topic_id].name, partitions=sorted(found))
-            for topic_id, found in partitions.items()
+            _NAMED(topic=topics.by_id[topic_id].name, partitions=sorted(indexes))
+            for topic_id, indexes in partitions.items()
             if topic_id in topics.by_id
         ]
     )
@@ -88,9 +88,9 @@ def _version_of(data: bytes, last_version: int) -> int:
 def _by_id(
     named: Sequence[tuple[str, Sequence[int]]], topics: TopicsImage
 ) -> dict[Uuid, frozenset[int]]:
-    found: dict[Uuid, frozenset[int]] = {}
+    owned: dict[Uuid, frozenset[int]] = {}
     for name, partitions in named:
         topic = topics.by_name.get(name)
         if topic is not None and partitions:
-            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | frozenset(partitions)
-    return found
+            owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()) | frozenset(partitions)
+    return owned

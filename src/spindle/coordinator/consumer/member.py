@@ -52,7 +52,7 @@ class ConsumerMember:
         epoch, previous_epoch: the epoch that it must send, and the one before. A member whose
             answer was lost still sends the latter.
         assigned: partitions that it may read.
-        revoking: partitions that it has been told to give up.
+        revoking: partitions that it has to give up.
         classic: settings of a member that uses the classic protocol, None for the others.
     """
 

@@ -1,7 +1,7 @@
 """The signal that ends a compaction pass whose log is truncated, renamed or deleted."""
 
 
-class CleaningSignal:
+class CleaningAbort:
     """Shared by a log and the compaction pass over it.
 
     The directory's thread calls `abort` before it takes a file away; the pass, on a thread of its

@@ -86,7 +86,7 @@ class BatchFilter:
     def _filter_marker(self, batch: ScannedBatch) -> Bytes | None:
         """Keep a marker until its transaction has no batch left and its horizon has passed."""
         header = batch.header
-        is_done = self._transactions.is_marker_of_nothing(header, batch.data)
+        is_done = self._transactions.is_marker_without_batches(header, batch.data)
         horizon_ms = header.delete_horizon_ms
         if header.record_count == 0:
             return None

@@ -25,7 +25,7 @@ from spindle.log.formats.index_entries import (
     TIME_ENTRY,
 )
 from spindle.log.formats.names import CLEANED_SUFFIX
-from spindle.log.handles import FileHandles
+from spindle.log.open_files import FileHandles
 from spindle.log.segments.segment import ScannedBatch, Segment
 from spindle.protocol.records.batch import HEADER_BYTES, check_crc, read_header
 from spindle.protocol.records.compression import (
@@ -40,7 +40,7 @@ from spindle.protocol.records.record import (
 )
 
 _OPEN_FILES: Final = 16
-_LEAST_READ_BYTES: Final = 64 * 1024
+_MIN_READ_BYTES: Final = 64 * 1024
 
 
 class CleaningSettings(NamedTuple):
@@ -112,7 +112,7 @@ class Cleaning:
         self._handles = FileHandles(file_system, _OPEN_FILES)
         self._now_ms = now_ms
         self.settings = settings
-        self._chunk_bytes = max(settings.buffer_bytes // 2, _LEAST_READ_BYTES)
+        self._chunk_bytes = max(settings.buffer_bytes // 2, _MIN_READ_BYTES)
         self._buffer = DecompressionBuffer()
         self._transactions = CleanedTransactions(plan.aborted)
         self._known_end = plan.dirty.first_dirty_offset
@@ -252,7 +252,7 @@ class Cleaning:
                     return at, True
                 check_crc(batch.data, 0, header)
                 if header.is_control:
-                    transactions.is_marker_of_nothing(header, batch.data)
+                    transactions.is_marker_without_batches(header, batch.data)
                 elif not transactions.is_aborted(header) and not self._note_keys(keys, batch):
                     return at, True
                 self._known_end = header.next_offset

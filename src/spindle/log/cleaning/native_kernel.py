@@ -31,7 +31,7 @@ CHECKSUMS: Final = Path(__file__).with_name("_kernel.checksums")
 """The CRC-32 of the source and that of the library, one in each line."""
 
 _SLOT_BYTES: Final = 24
-_MOST_GROWTH_OF_A_RECORD: Final = 16
+_MAX_RECORD_GROWTH: Final = 16
 _INT64: Final = ctypes.c_int64
 _POINTER: Final = ctypes.c_void_p
 
@@ -102,8 +102,8 @@ def load_library() -> ctypes.CDLL | None:
         return None
     try:
         files = (SOURCE, LIBRARY)
-        found = "".join(f"{zlib.crc32(file.read_bytes())}\n" for file in files)
-        if CHECKSUMS.read_bytes() != found.encode():
+        value = "".join(f"{zlib.crc32(file.read_bytes())}\n" for file in files)
+        if CHECKSUMS.read_bytes() != value.encode():
             log.warning(
                 "%s is damaged or of another version: compaction runs without it, at a fraction of "
                 "the rate, and audits start more slowly; install Spindle again",
@@ -222,7 +222,7 @@ class NativeKeyMap:
             rules.now_ms,
             rules.new_horizon_ms,
         )
-        room = len(data) + count * _MOST_GROWTH_OF_A_RECORD
+        room = len(data) + count * _MAX_RECORD_GROWTH
         out, is_kept = self._out, self._is_kept
         if len(out) <= room:
             out = bytearray(room + 1)

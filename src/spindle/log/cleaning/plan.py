@@ -6,7 +6,7 @@ as it is: in the active segment, in an open transaction, or younger than `min.co
 
 from typing import NamedTuple
 
-from spindle.log.cleaning.abort import CleaningSignal
+from spindle.log.cleaning.abort import CleaningAbort
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -57,7 +57,7 @@ class CleaningPlan(NamedTuple):
     log: Log
     path: str
     config: LogConfig
-    signal: CleaningSignal
+    signal: CleaningAbort
     dirty: DirtyRange
     sources: list[SourceSegment]
     aborted: list[AbortedTransaction]

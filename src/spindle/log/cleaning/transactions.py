@@ -42,7 +42,7 @@ class CleanedTransactions:
         self._ongoing_aborted[producer_id] = (ongoing[0], True)
         return True
 
-    def is_marker_of_nothing(self, header: BatchHeader, data: memoryview) -> bool:
+    def is_marker_without_batches(self, header: BatchHeader, data: memoryview) -> bool:
         """Read a control batch; return whether no batch of its transaction was read."""
         self._begin_up_to(header.last_offset)
         records = decode_bounded(data, 0, header)

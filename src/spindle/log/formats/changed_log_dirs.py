@@ -65,9 +65,9 @@ def read_changed_log_dirs(file_system: FileSystem, metadata_log_dir: str) -> Cha
         lists = [content["added"], content["retired"]]
         if not all(isinstance(entries, list) for entries in lists):
             raise ValueError("the paths are not in a list")
-        if not all(isinstance(each, str) for entries in lists for each in entries):
+        if not all(isinstance(entry, str) for entries in lists for entry in entries):
             raise ValueError("a path is not a text")
-        if not all(each.startswith("/") for entries in lists for each in entries):
+        if not all(entry.startswith("/") for entries in lists for entry in entries):
             raise ValueError("a path is not absolute")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(

@@ -39,10 +39,10 @@ def decode_epoch_checkpoint(path: str, content: bytes) -> list[tuple[int, int]]:
 
 
 def _is_torn(content: bytes) -> bool:
-    found = _BEGINNING.fullmatch(content)
-    if found is None:
+    match = _BEGINNING.fullmatch(content)
+    if match is None:
         return False
-    count, entries = found.groups()
+    count, entries = match.groups()
     if not entries or not entries.endswith(b"\n"):
         return True
     return entries.count(b"\n") - 1 < int(count)

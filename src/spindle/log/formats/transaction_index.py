@@ -24,6 +24,10 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     last_stable_offset: int
 
+    def overlaps(self, start_offset: int, end_offset: int) -> bool:
+        """Return whether it has records, or its marker, in [start_offset, end_offset)."""
+        return self.last_offset >= start_offset and self.first_offset < end_offset
+
     def precedes_none_below(self, end_offset: int) -> bool:
         """Return whether all transactions that end after this one begin at `end_offset` or later.
 

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple, NoReturn
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry, follows
-from spindle.log.producers.verification import Verification
+from spindle.log.producers.verification import VerificationGuard
 from spindle.protocol.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 from spindle.protocol.records.control import EndTransactionMarker
 from spindle.protocol.records.validation import AppendOrigin
 
 _EPOCH_BUMPS_FROM: Final = 2
 """The transaction version since which each transaction has an epoch of its own (KIP-890)."""
-_LARGEST_EPOCH: Final = 2**15 - 1
+_MAX_EPOCH: Final = 2**15 - 1
 
 
 class CompletedTransaction(NamedTuple):
@@ -28,7 +28,7 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-class ProducerAppend:
+class ProducerAppendInfo:
     """The changes of one producer in one append, on a copy of its entry."""
 
     __slots__ = (
@@ -47,7 +47,7 @@ class ProducerAppend:
         before: ProducerStateEntry | None,
         origin: AppendOrigin,
         where: object,
-        verification: Verification | None,
+        verification: VerificationGuard | None,
     ) -> None:
         self._before = before
         self._origin = origin
@@ -134,14 +134,14 @@ class ProducerAppend:
     def _check_bumped_epoch(self, producer_epoch: int, offset: int) -> None:
         """Refuse a marker whose epoch is not higher than that of the records that it would end.
 
-        A marker that is repeated after its transaction has ended has an equal epoch. So has one at
-        the largest epoch, which cannot be bumped.
+        A marker that is repeated after its transaction has ended has an equal epoch. A marker at
+        the largest epoch also has an equal epoch, because it cannot be bumped.
         """
         known = self.entry.producer_epoch
         if producer_epoch > known:
             return
         is_open = self.entry.current_transaction_first_offset is not None
-        if producer_epoch == known and (not is_open or producer_epoch == _LARGEST_EPOCH):
+        if producer_epoch == known and (not is_open or producer_epoch == _MAX_EPOCH):
             return
         raise ApiError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -150,7 +150,7 @@ class ProducerAppend:
         )
 
     def _check_first_of_transaction(
-        self, verification: Verification, header: BatchHeader, offset: int
+        self, verification: VerificationGuard, header: BatchHeader, offset: int
     ) -> None:
         """Refuse a batch that overtakes another one which is still to be verified."""
         sequence = header.base_sequence

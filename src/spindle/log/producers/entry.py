@@ -19,7 +19,7 @@ _SEQUENCES: Final = 2**31
 
 
 class BatchMetadata(NamedTuple):
-    """One appended batch: its last sequence and offset, and how many more records came before."""
+    """Last sequence, last offset and record count minus one of an appended batch."""
 
     last_sequence: int
     last_offset: int

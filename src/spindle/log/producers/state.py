@@ -17,9 +17,9 @@ from spindle.log.formats.names import (
     parse_offset_name,
 )
 from spindle.log.formats.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
-from spindle.log.producers.append import CompletedTransaction, ProducerAppend
+from spindle.log.producers.append import CompletedTransaction, ProducerAppendInfo
 from spindle.log.producers.entry import ProducerStateEntry
-from spindle.log.producers.verification import NO_TERMS, Verification
+from spindle.log.producers.verification import NO_TRANSACTION, VerificationGuard
 from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import EndTransactionMarker, read_end_transaction
 from spindle.protocol.records.record import decode_bounded
@@ -52,7 +52,7 @@ class ProducerState:
         """First offset of each open transaction -> producer id; ascending."""
         self._unreplicated: dict[int, CompletedTransaction] = {}
         """First offset -> transaction whose marker the high watermark has not passed."""
-        self._verifications: dict[int, Verification] = {}
+        self._verifications: dict[int, VerificationGuard] = {}
         """Producer id -> verification under way; never stored."""
         self._snapshots: list[int] = []
         self.map_end_offset = 0
@@ -126,7 +126,7 @@ class ProducerState:
         now_ms: int,
         *,
         adds_partitions: bool,
-    ) -> Verification | None:
+    ) -> VerificationGuard | None:
         """Return the verification that the next append of a transaction needs.
 
         None if the transaction is open already. All batches that wait for the first append share
@@ -140,13 +140,13 @@ class ProducerState:
             return None
         known = self._verifications.get(producer_id)
         if known is None:
-            known = self._verifications[producer_id] = Verification(
+            known = self._verifications[producer_id] = VerificationGuard(
                 now_ms, sequence, producer_epoch, adds_partitions=adds_partitions
             )
         known.note(sequence, producer_epoch)
         return known
 
-    def verification_of(self, producer_id: int) -> Verification | None:
+    def verification_of(self, producer_id: int) -> VerificationGuard | None:
         """Return the verification under way of a producer."""
         return self._verifications.get(producer_id)
 
@@ -162,13 +162,13 @@ class ProducerState:
 
     # Changing it.
 
-    def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppend:
+    def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begin the changes that an append makes for a producer."""
         before = self._producers.get(producer_id)
         verification = self._verifications.get(producer_id)
-        return ProducerAppend(producer_id, before, origin, self._where, verification)
+        return ProducerAppendInfo(producer_id, before, origin, self._where, verification)
 
-    def apply(self, append: ProducerAppend) -> None:
+    def apply(self, append: ProducerAppendInfo) -> None:
         """Apply the changes of an append."""
         entry = append.entry
         self._producers[entry.producer_id] = entry
@@ -210,7 +210,7 @@ class ProducerState:
             if marker is None:
                 return None
             completed = append.add_marker(
-                marker, header, header.base_offset, NO_TERMS.transaction_version
+                marker, header, header.base_offset, NO_TRANSACTION.transaction_version
             )
         else:
             append.add_data(header, header.base_offset)
@@ -311,7 +311,7 @@ class ProducerState:
             self._remove_snapshot(offset)
 
     def restore(self, log_start_offset: int, end_offset: int, now_ms: int, expiry_ms: int) -> None:
-        """Do as `reload`, but keep later snapshots: the log may reach them."""
+        """Like `reload`, but keeps newer snapshots: recovery may still reach their offsets."""
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()

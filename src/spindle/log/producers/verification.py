@@ -2,14 +2,15 @@
 
 The leader asks the transaction's coordinator whether the partition belongs to the transaction. A
 late answer must not let records into the next transaction of that producer. So the leader keeps a
-`Verification` from the question until the first records or a marker are appended, and records of a
-transaction that is not open in the partition need the `Verification` that is then in force.
+`VerificationGuard` from the question until the first records or a marker are appended, and records
+of a transaction that is not open in the partition need the `VerificationGuard` that is then in
+force.
 """
 
 from typing import Final, NamedTuple
 
 
-class Verification:
+class VerificationGuard:
     """A verification under way; its identity is the guard.
 
     Attributes:
@@ -40,7 +41,7 @@ class Verification:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
-class TransactionTerms(NamedTuple):
+class TransactionContext(NamedTuple):
     """The knowledge of the leader about a transactional append beside its records.
 
     Attributes:
@@ -49,8 +50,8 @@ class TransactionTerms(NamedTuple):
             version 2 on, a marker has a higher epoch than the records that it ends.
     """
 
-    verification: Verification | None = None
+    verification: VerificationGuard | None = None
     transaction_version: int = 0
 
 
-NO_TERMS: Final = TransactionTerms()
+NO_TRANSACTION: Final = TransactionContext()

@@ -20,8 +20,8 @@ class WholeBatches(NamedTuple):
 def cut_at_batch(data: memoryview, end_offset: int) -> WholeBatches:
     """Return how much of `data` is whole batches below `end_offset`.
 
-    The first one is known to be both. Batches before a length that none can have are returned, so
-    that readers get as far as the damage.
+    The caller guarantees that the first batch is whole and below `end_offset`. Batches before a
+    length that none can have are returned, so that readers get as far as the damage.
 
     Raises:
         CorruptRecords: the first bytes are not a batch.

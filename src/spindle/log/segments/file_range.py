@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from spindle.common.errors import ShortRead
 from spindle.common.ports import File
-from spindle.log.handles import FileHandles
+from spindle.log.open_files import FileHandles
 
 
 class RangeLost(Exception):
-    """The bytes of a range are not to be had any more: they were cut from the log, or too many
+    """The file range can no longer be read: they were cut from the log, or too many
     files were open.
     """
 
@@ -17,7 +17,7 @@ class FileRange:
     """Whole batches in a file, for the thread of the log directory.
 
     Only that thread cuts, renames and removes files, so the range cannot change within the job that
-    made it. `hold` it to use it in later jobs: the file then stays open until `let_go`, whatever
+    made it. `pin` it to use it in later jobs: the file then stays open until `unpin`, whatever
     happens to its name, and a range that was cut meanwhile is `RangeLost`.
 
     Attributes:
@@ -46,13 +46,13 @@ class FileRange:
     def __len__(self) -> int:
         return self._size_bytes
 
-    def hold(self) -> None:
+    def pin(self) -> None:
         """Keep the file open for later jobs."""
         if self._file is None:
-            self._file = self._handles.hold(self._path)
+            self._file = self._handles.pin(self._path)
 
-    def let_go(self) -> None:
-        """End `hold`; the range must not be used any more."""
+    def unpin(self) -> None:
+        """End `pin`; the range must not be used any more."""
         if self._file is not None:
             self._handles.drop(self._file)
 

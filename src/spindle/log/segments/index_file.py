@@ -10,7 +10,7 @@ An index that was loaded grows to its full size with its first new entry.
 from struct import Struct
 from typing import Final
 
-from spindle.log.handles import FileHandles
+from spindle.log.open_files import FileHandles
 
 _SEARCH_BYTES: Final = 4096
 

@@ -158,9 +158,9 @@ class TimestampSearch:
                 )
             records = decompress(header.codec, batch.data[HEADER_BYTES:], limit_bytes)
             if self._timestamp_ms is None:
-                found = find_newest(records, header)
+                result = find_newest(records, header)
             else:
-                found = find_by_timestamp(records, header, self._timestamp_ms, self._next_offset)
+                result = find_by_timestamp(records, header, self._timestamp_ms, self._next_offset)
         except RecordsTooLarge as error:
             if limit_bytes > SMALL_BATCH_BYTES:
                 raise self._refusal(ErrorCode.MESSAGE_TOO_LARGE, batch, str(error)) from error
@@ -168,8 +168,8 @@ class TimestampSearch:
         except CorruptRecords as error:
             raise self._refusal(ErrorCode.INVALID_RECORD, batch, str(error)) from error
         self._batch = None
-        if found is not None:
-            self.result = TimestampOffset(*found, header.leader_epoch)
+        if result is not None:
+            self.result = TimestampOffset(*result, header.leader_epoch)
             self.is_over = True
             return
         self._next_offset = header.next_offset

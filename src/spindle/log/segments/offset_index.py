@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from spindle.log.formats.index_entries import OFFSET_ENTRY, OFFSET_ENTRY_KEY
 from spindle.log.formats.names import INDEX_SUFFIX, offset_name
-from spindle.log.handles import FileHandles
+from spindle.log.open_files import FileHandles
 from spindle.log.segments.index_file import IndexFile
 
 

@@ -20,14 +20,14 @@ from spindle.log.formats.names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
-from spindle.log.handles import FileHandles
 from spindle.log.log_config import LogConfig
+from spindle.log.open_files import FileHandles
 from spindle.log.segments.batch_cut import cut_at_batch
 from spindle.log.segments.file_range import FileRange
 from spindle.log.segments.index_progress import IndexPoint, IndexProgress
 from spindle.log.segments.offset_index import OffsetIndex
+from spindle.log.segments.preallocation import Preallocation
 from spindle.log.segments.read_positions import ReadPositions
-from spindle.log.segments.space_ahead import SpaceAhead
 from spindle.log.segments.time_index import TimeIndex
 from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.protocol.records.batch import (
@@ -112,7 +112,7 @@ class Segment:
         self.roll_timestamp: int | None = NO_TIMESTAMP
         self._bytes_since_index_entry = 0
         self._is_dirty = False
-        self._space = SpaceAhead(handles, config.segment_bytes)
+        self._space = Preallocation(handles, config.segment_bytes)
         self.positions = ReadPositions()
         self.cuts: list[int] = []
 
@@ -198,7 +198,7 @@ class Segment:
 
     def suspect_reserved_space(self) -> None:
         """Let `become_inactive` give back what a run that was killed may have reserved."""
-        self._space.suspect(self._handles, self.size_bytes)
+        self._space.assume_preallocated(self._handles, self.size_bytes)
 
     def sync(self) -> None:
         """Return when all changes to data and indexes since the last `sync` are on the device."""
@@ -224,7 +224,7 @@ class Segment:
             part.path = f"{directory}/{part.path.rpartition('/')[2]}"
 
     def use(self, handles: FileHandles) -> None:
-        """Go on with other open files: the segment was made in another thread."""
+        """Use this thread's file cache from now on."""
         self._handles = handles
         for index in (self.offset_index.file, self.time_index.file, self.transaction_index):
             index.use(handles)

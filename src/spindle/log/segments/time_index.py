@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from spindle.log.formats.index_entries import TIME_ENTRY, TIME_ENTRY_KEY
 from spindle.log.formats.names import TIME_INDEX_SUFFIX, offset_name
-from spindle.log.handles import FileHandles
+from spindle.log.open_files import FileHandles
 from spindle.log.segments.index_file import IndexFile
 from spindle.protocol.records.batch import NO_TIMESTAMP
 

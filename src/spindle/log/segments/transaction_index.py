@@ -7,7 +7,7 @@ from spindle.log.formats.transaction_index import (
     decode_aborted_transactions,
     encode_aborted_transaction,
 )
-from spindle.log.handles import FileHandles
+from spindle.log.open_files import FileHandles
 
 
 class TransactionIndex:

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.fetcher import FetchedRun
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fetcher import FetchedRun
 from spindle.common.errors import CorruptRecords
 from spindle.pipeline.brokers.options import BrokerTaskOptions
 from spindle.pipeline.brokers.ranges import OffsetRange

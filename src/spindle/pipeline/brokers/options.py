@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spindle.client.blocking.settings import ClientSettings
 from spindle.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
-from spindle.client.wire.settings import ClientSettings
 from spindle.pipeline.options.client import missing_servers, source_client
 from spindle.pipeline.options.common import common_options
 from spindle.pipeline.options.limits import (

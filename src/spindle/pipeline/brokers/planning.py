@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from spindle.client.cluster import ClusterView, TopicView
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import ClusterView, TopicView
 from spindle.client.errors import ClientError, RequestTimedOut, is_worth_retrying
 from spindle.client.offsets import EARLIEST, LATEST
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.brokers.options import BrokerReadOptions
@@ -142,8 +142,8 @@ def select_partitions(
             return view, sorted(_partitions_of(view.topics.values()))
         case SubscribePattern(pattern):
             view = client.metadata()
-            found = re.compile(pattern)
-            matching = [topic for name, topic in view.topics.items() if found.search(name)]
+            result = re.compile(pattern)
+            matching = [topic for name, topic in view.topics.items() if result.search(name)]
             return view, sorted(_partitions_of(matching))
 
 
@@ -188,23 +188,24 @@ def _ranges(
         return []
     start = starting_offsets(client, options, partitions)
     stop = _resolve(client, options.stop, partitions, End.STOP, NoMatch.LATEST)
-    for each, log_end in _passed_ends(client, options, stop).items():
-        start[each], stop[each] = min(start[each], log_end), log_end
-    for each in partitions:
-        if start[each] > stop[each]:
+    for partition, log_end in _passed_ends(client, options, stop).items():
+        start[partition], stop[partition] = min(start[partition], log_end), log_end
+    for partition in partitions:
+        if start[partition] > stop[partition]:
             raise ValueError(
-                f"{each} would start at offset {start[each]}, after its end {stop[each]}"
+                f"{partition} would start at offset {start[partition]}, after its end "
+                f"{stop[partition]}"
             )
     return [
         OffsetRange(
-            each,
-            view.topic(each.topic).topic_id,
-            start[each],
-            stop[each],
-            from_earliest=_is_at(options.start, each, EARLIEST),
-            to_latest=_is_at(options.stop, each, LATEST),
+            partition,
+            view.topic(partition.topic).topic_id,
+            start[partition],
+            stop[partition],
+            from_earliest=_is_at(options.start, partition, EARLIEST),
+            to_latest=_is_at(options.stop, partition, LATEST),
         )
-        for each in partitions
+        for partition in partitions
     ]
 
 
@@ -218,13 +219,18 @@ def _passed_ends(client: WireClient, options: BrokerReadOptions, stop: Offsets) 
     """
     if not isinstance(options.stop, AtOffsets):
         return {}
-    explicit = {each: LATEST for each in stop if not _is_at(options.stop, each, LATEST)}
+    explicit = {
+        partition: LATEST for partition in stop if not _is_at(options.stop, partition, LATEST)
+    }
     ends = client.list_offsets(explicit) if explicit else {}
-    passed = {each: end.offset for each, end in ends.items() if end.offset < stop[each]}
+    passed = {
+        partition: end.offset for partition, end in ends.items() if end.offset < stop[partition]
+    }
     if passed and options.fail_on_data_loss:
-        each, log_end = min(passed.items())
+        partition, log_end = min(passed.items())
         raise DataLoss(
-            f"{each}: ending offset {stop[each]} is outside the log, which ends at {log_end} "
+            f"{partition}: ending offset {stop[partition]} is outside the log, which ends at "
+            f"{log_end} "
             "(failOnDataLoss=false reads what is there)"
         )
     return passed
@@ -257,25 +263,29 @@ def _filtered(
     Only a lower bound of the time cuts a range: no record before the first match passes it, while
     records behind an upper bound may still be older.
     """
-    wanted = [each for each in ranges if filters.wants(each.partition)]
+    wanted = [offset_range for offset_range in ranges if filters.wants(offset_range.partition)]
     first: dict[TopicPartition, int] = {}
     if filters.min_timestamp_ms is not None and wanted:
-        times = dict.fromkeys((each.partition for each in wanted), filters.min_timestamp_ms)
-        found = client.list_offsets(times)
+        times = dict.fromkeys(
+            (offset_range.partition for offset_range in wanted), filters.min_timestamp_ms
+        )
+        offsets = client.list_offsets(times)
         first = {
-            each.partition: found[each.partition].offset
-            if found[each.partition].offset >= 0
-            else each.end_offset
-            for each in wanted
+            offset_range.partition: offsets[offset_range.partition].offset
+            if offsets[offset_range.partition].offset >= 0
+            else offset_range.end_offset
+            for offset_range in wanted
         }
     return [
         replace(
-            each,
-            start_offset=max(each.start_offset, filters.min_offset, first.get(each.partition, 0)),
-            end_offset=min(each.end_offset, filters.end_offset),
-            to_latest=each.to_latest and filters.end_offset == MAX_OFFSET,
+            offset_range,
+            start_offset=max(
+                offset_range.start_offset, filters.min_offset, first.get(offset_range.partition, 0)
+            ),
+            end_offset=min(offset_range.end_offset, filters.end_offset),
+            to_latest=offset_range.to_latest and filters.end_offset == MAX_OFFSET,
         )
-        for each in wanted
+        for offset_range in wanted
     ]
 
 
@@ -302,26 +312,29 @@ def _resolve(
 
 def _positions(client: WireClient, offsets: Offsets) -> dict[TopicPartition, int]:
     """Return the offsets, with LATEST and EARLIEST replaced by their current values."""
-    open_ends = {each: offset for each, offset in offsets.items() if offset in (LATEST, EARLIEST)}
-    found = client.list_offsets(open_ends) if open_ends else {}
+    open_ends = {
+        partition: offset for partition, offset in offsets.items() if offset in (LATEST, EARLIEST)
+    }
+    found_offsets = client.list_offsets(open_ends) if open_ends else {}
     return {
-        each: found[each].offset if each in found else offset for each, offset in offsets.items()
+        partition: found_offsets[partition].offset if partition in found_offsets else offset
+        for partition, offset in offsets.items()
     }
 
 
 def _by_time(
     client: WireClient, timestamps_ms: Offsets, no_match: NoMatch
 ) -> dict[TopicPartition, int]:
-    found = client.list_offsets(timestamps_ms)
+    found_offsets = client.list_offsets(timestamps_ms)
     offsets = {}
-    for each, timestamp_ms in timestamps_ms.items():
-        offset = found[each].offset
+    for partition, timestamp_ms in timestamps_ms.items():
+        offset = found_offsets[partition].offset
         if offset < 0 and no_match is NoMatch.ERROR:
             raise ValueError(
-                f"{each} has no record at or after the starting timestamp {timestamp_ms}; "
+                f"{partition} has no record at or after the starting timestamp {timestamp_ms}; "
                 "option startingOffsetsByTimestampStrategy=latest starts at its end instead"
             )
-        offsets[each] = offset if offset >= 0 else LATEST
+        offsets[partition] = offset if offset >= 0 else LATEST
     return offsets
 
 
@@ -334,7 +347,7 @@ def bytes_per_offset(client: WireClient, ranges: list[OffsetRange]) -> dict[Topi
 
     A reader may lack the right to ask for sizes. They only steer the cutting, so one guess will do.
     """
-    partitions = [each.partition for each in ranges]
+    partitions = [offset_range.partition for offset_range in ranges]
     try:
         return measured_bytes_per_offset(client, partitions)
     except (ApiError, ClientError):
@@ -356,7 +369,11 @@ def measured_bytes_per_offset(
     wanted: dict[str, list[int]] = {}
     for topic, number in per_offset:
         wanted.setdefault(topic, []).append(number)
-    sizes = {each: size for each, size in _log_sizes(client, wanted).items() if each in per_offset}
+    sizes = {
+        partition: size
+        for partition, size in _log_sizes(client, wanted).items()
+        if partition in per_offset
+    }
     held = client.list_offsets(dict.fromkeys(sizes, EARLIEST)) if sizes else {}
     ends = client.list_offsets(dict.fromkeys(sizes, LATEST)) if sizes else {}
     for partition, size_bytes in sizes.items():

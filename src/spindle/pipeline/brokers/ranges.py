@@ -56,33 +56,38 @@ def split_by_count(
         min_partitions: Cut into about this many tasks if there are fewer ranges.
         max_records: The most offsets of a task.
     """
-    pieces = [each for each in ranges if each.size > 0]
+    pieces = [offset_range for offset_range in ranges if offset_range.size > 0]
     if max_records is not None:
-        pieces = [part for each in pieces for part in _cut(each, -(-each.size // max_records))]
+        pieces = [part for piece in pieces for part in _cut(piece, -(-piece.size // max_records))]
     if min_partitions is not None and len(pieces) < min_partitions:
         pieces = _cut_large(pieces, min_partitions)
-    return [(each,) for each in pieces]
+    return [(piece,) for piece in pieces]
 
 
 def size_of(
     ranges: Iterable[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float]
 ) -> float:
     """Return the estimated bytes of the ranges."""
-    return sum(max(0, each.size) * bytes_per_offset[each.partition] for each in ranges)
+    return sum(
+        max(0, offset_range.size) * bytes_per_offset[offset_range.partition]
+        for offset_range in ranges
+    )
 
 
 def split_by_bytes(
     ranges: Sequence[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float], task_count: int
 ) -> list[tuple[OffsetRange, ...]]:
     """Return at most so many tasks, of about the same number of bytes."""
-    wanted = [each for each in ranges if each.size > 0]
-    weights = [each.size * bytes_per_offset[each.partition] for each in wanted]
+    wanted = [offset_range for offset_range in ranges if offset_range.size > 0]
+    weights = [
+        offset_range.size * bytes_per_offset[offset_range.partition] for offset_range in wanted
+    ]
     share = sum(weights) / task_count if wanted else 0.0
     tasks: list[list[OffsetRange]] = [[]]
     room = share
-    for each, weight in zip(wanted, weights, strict=True):
-        per_offset = weight / each.size
-        rest = each
+    for offset_range, weight in zip(wanted, weights, strict=True):
+        per_offset = weight / offset_range.size
+        rest = offset_range
         while rest.size > 0:
             if room < per_offset and tasks[-1] and len(tasks) < task_count:
                 tasks.append([])
@@ -90,9 +95,9 @@ def split_by_bytes(
             is_last = len(tasks) == task_count
             fitting = rest.size if is_last else min(rest.size, max(1, int(room / per_offset)))
             end = rest.start_offset + fitting
-            tasks[-1].append(_piece(each, rest.start_offset, end))
+            tasks[-1].append(_piece(offset_range, rest.start_offset, end))
             room -= fitting * per_offset
-            rest = _piece(each, end, each.end_offset)
+            rest = _piece(offset_range, end, offset_range.end_offset)
     return [tuple(task) for task in tasks if task]
 
 
@@ -107,15 +112,19 @@ def tasks_for(total_bytes: float, cores: int) -> int:
 
 def _cut_large(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:
     """Cut the ranges whose share is worth more than one task, and leave the small ones whole."""
-    total = sum(each.size for each in ranges)
-    small = [each for each in ranges if _parts(each.size, total, min_partitions) == 1]
-    large_total = total - sum(each.size for each in small)
+    total = sum(offset_range.size for offset_range in ranges)
+    small = [
+        offset_range
+        for offset_range in ranges
+        if _parts(offset_range.size, total, min_partitions) == 1
+    ]
+    large_total = total - sum(offset_range.size for offset_range in small)
     large_parts = max(min_partitions - len(small), 1)
     cut = []
-    for each in ranges:
-        is_small = _parts(each.size, total, min_partitions) == 1
-        parts = 1 if is_small else _parts(each.size, large_total, large_parts)
-        cut.extend(_cut(each, parts))
+    for offset_range in ranges:
+        is_small = _parts(offset_range.size, total, min_partitions) == 1
+        parts = 1 if is_small else _parts(offset_range.size, large_total, large_parts)
+        cut.extend(_cut(offset_range, parts))
     return cut
 
 
@@ -146,7 +155,9 @@ def with_empty_ends(
     tasks: list[tuple[OffsetRange, ...]], ranges: Iterable[OffsetRange]
 ) -> list[tuple[OffsetRange, ...]]:
     """Add to the last task the ranges that are empty now and may have grown when it runs."""
-    empty = tuple(each for each in ranges if each.size <= 0 and each.to_latest)
+    empty = tuple(
+        offset_range for offset_range in ranges if offset_range.size <= 0 and offset_range.to_latest
+    )
     if not empty:
         return tasks
     return [*tasks[:-1], (*(tasks[-1] if tasks else ()), *empty)]

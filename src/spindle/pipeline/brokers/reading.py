@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 from spindle.client.fetching import FetchLimits
 from spindle.client.offsets import EARLIEST, LATEST
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.pipeline.brokers.options import BrokerTaskOptions
 from spindle.pipeline.brokers.ranges import OffsetRange
@@ -36,9 +36,11 @@ def read_ranges(
         BadRecord: a key or value cannot be decoded, and the options say that this is an error.
     """
     with WireClient(options.client) as client:
-        for each in ranges:
-            rows = BrokerRangeReader(client, options, each, filters or options.row_bounds).rows()
-            yield from options.decoding.decoded(rows, each.partition)
+        for offset_range in ranges:
+            rows = BrokerRangeReader(
+                client, options, offset_range, filters or options.row_bounds
+            ).rows()
+            yield from options.decoding.decoded(rows, offset_range.partition)
 
 
 def settled(options: BrokerTaskOptions, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
@@ -47,8 +49,10 @@ def settled(options: BrokerTaskOptions, ranges: tuple[OffsetRange, ...]) -> tupl
     Raises:
         ApiError, ClientError: the brokers refuse, or cannot be reached.
     """
-    earliest = {each.partition: EARLIEST for each in ranges if each.from_earliest}
-    latest = {each.partition: LATEST for each in ranges if each.to_latest}
+    earliest = {
+        offset_range.partition: EARLIEST for offset_range in ranges if offset_range.from_earliest
+    }
+    latest = {offset_range.partition: LATEST for offset_range in ranges if offset_range.to_latest}
     if not earliest and not latest:
         return ranges
     with WireClient(options.client) as client:
@@ -56,13 +60,15 @@ def settled(options: BrokerTaskOptions, ranges: tuple[OffsetRange, ...]) -> tupl
         end = client.list_offsets(latest) if latest else {}
     return tuple(
         replace(
-            each,
-            start_offset=max(each.start_offset, first[each.partition].offset)
-            if each.from_earliest
-            else each.start_offset,
-            end_offset=end[each.partition].offset if each.to_latest else each.end_offset,
+            offset_range,
+            start_offset=max(offset_range.start_offset, first[offset_range.partition].offset)
+            if offset_range.from_earliest
+            else offset_range.start_offset,
+            end_offset=end[offset_range.partition].offset
+            if offset_range.to_latest
+            else offset_range.end_offset,
         )
-        for each in ranges
+        for offset_range in ranges
     )
 
 

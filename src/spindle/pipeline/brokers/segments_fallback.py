@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spindle.client.wire.settings import ClientSettings
+from spindle.client.blocking.settings import ClientSettings
 from spindle.pipeline.brokers.headers import read_header_range
 from spindle.pipeline.brokers.options import BrokerTaskOptions
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.brokers.reading import read_ranges
+from spindle.pipeline.segments.failover import ReadSettings
 from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import SegmentRange
-from spindle.pipeline.segments.resuming import ReadSettings
 
 
 @dataclass(frozen=True, slots=True)

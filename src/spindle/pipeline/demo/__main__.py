@@ -108,7 +108,10 @@ def _show_what_is_where(screen: Screen, layout: DemoLayout, node: DemoNode, keep
     root = _from_here(layout.root)
     screen.title("\nWhere everything is")
     rows = [
-        (", ".join(_from_here(each) for each in layout.log_directories), "the log directories"),
+        (
+            ", ".join(_from_here(directory) for directory in layout.log_directories),
+            "the log directories",
+        ),
         (_from_here(layout.delta_table), "the Delta table"),
         (_from_here(layout.cluster), "the disks and logs of the three brokers, which are stopped"),
         (_from_here(layout.cluster_delta_table), "the Delta table of the disks that were left"),

@@ -70,21 +70,21 @@ class Copies:
     def prove(self) -> bool:
         """Show all fingerprints; return True if every copy equals the input."""
         rows = [(*_cells("input", self.sent), "", "")]
-        for name, found, seconds in self.found:
-            verdict = "yes" if found == self.sent else "[bold red]NO[/bold red]"
-            rows.append((*_cells(name, found), f"{seconds:.1f}", verdict))
+        for name, fingerprint, seconds in self.found:
+            verdict = "yes" if fingerprint == self.sent else "[bold red]NO[/bold red]"
+            rows.append((*_cells(name, fingerprint), f"{seconds:.1f}", verdict))
         self.screen.table(_COLUMNS, rows, numbers=(1, 2, 4))
-        return all(found == self.sent for _, found, _ in self.found)
+        return all(fingerprint == self.sent for _, fingerprint, _ in self.found)
 
     def _check(self, name: str, rows: "DataFrame") -> None:
         started = time.monotonic()
         with self.screen.waiting("reading and adding up checksums"):
-            found = fingerprint_of_rows(rows)
+            fingerprint = fingerprint_of_rows(rows)
         seconds = time.monotonic() - started
-        self.found.append((name, found, seconds))
+        self.found.append((name, fingerprint, seconds))
         self.screen.say(
-            f"{found.records:,} records read and checksummed in {seconds:.1f} s "
-            f"({found.records / seconds:,.0f} records/s)"
+            f"{fingerprint.records:,} records read and checksummed in {seconds:.1f} s "
+            f"({fingerprint.records / seconds:,.0f} records/s)"
         )
 
 

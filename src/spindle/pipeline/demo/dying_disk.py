@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from rich.markup import escape
 
-from spindle.client.cluster import PartitionView
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
+from spindle.client.cluster_metadata import PartitionView
 from spindle.pipeline.demo import flights, sending
 from spindle.pipeline.demo.acknowledgements import Acknowledgements
 from spindle.pipeline.demo.copies import Copies
@@ -84,7 +84,9 @@ class DyingDisk:
             table = flights.read_flights()
             before = _partitions(servers)
             held = _held_by(cluster)
-            disk = busiest_disk(held, {number: each.leader for number, each in before.items()})
+            disk = busiest_disk(
+                held, {number: problem.leader for number, problem in before.items()}
+            )
             acknowledged = Acknowledgements(PARTITIONS)
             scene = _Scene(cluster, disk, held[disk], before, acknowledged)
             with self.screen.progress("sending", table.num_rows) as advance:
@@ -199,7 +201,7 @@ class _Scene:
 
 def _partitions(bootstrap_servers: str) -> Mapping[int, PartitionView]:
     with WireClient(client_settings({"bootstrap.servers": bootstrap_servers})) as client:
-        return client.awaited_topic(TOPIC).partitions
+        return client.wait_for_topic(TOPIC).partitions
 
 
 def _held_by(cluster: Cluster) -> dict[Disk, list[int]]:
@@ -210,7 +212,7 @@ def _held_by(cluster: Cluster) -> dict[Disk, list[int]]:
     with WireClient(client_settings({"bootstrap.servers": cluster.bootstrap_servers})) as client:
         directories = client.describe_log_dirs({TOPIC: range(PARTITIONS)})
     held = {
-        view.path: [each.partition for each in view.replicas]
+        view.path: [replica.partition for replica in view.replicas]
         for views in directories.values()
         for view in views
     }

@@ -47,12 +47,12 @@ def data_file(name: str) -> Path:
         MissingInput: the package or the file is not there.
     """
     try:
-        found = [file for file in files(_PACKAGE) or () if file.name == name]
+        paths = [file for file in files(_PACKAGE) or () if file.name == name]
     except PackageNotFoundError:
         raise MissingInput(
             f"the package {_PACKAGE} is not installed: run `make setup`, or pip install {_PACKAGE}"
         ) from None
-    path = Path(str(found[0].locate())) if found else None
+    path = Path(str(paths[0].locate())) if paths else None
     if path is None or not path.is_file():
         raise MissingInput(f"the package {_PACKAGE} has no file {name}")
     return path

@@ -213,7 +213,7 @@ def free_ports(count: int) -> list[int]:
         sockets = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
         ]
-        return [each.getsockname()[1] for each in sockets]
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 def stop_left_over(layout: DemoLayout) -> None:

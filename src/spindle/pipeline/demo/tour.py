@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
 from spindle.common.sizes import size_text
 from spindle.pipeline.demo import flights, questions, sending
 from spindle.pipeline.demo.copies import Copies
@@ -92,8 +92,8 @@ class Tour:
                 (directories,) = client.describe_log_dirs({TOPIC: range(PARTITIONS)}).values()
             rows = []
             for directory in directories:
-                numbers = sorted(each.partition for each in directory.replicas)
-                size_bytes = sum(each.size_bytes for each in directory.replicas.values())
+                numbers = sorted(replica.partition for replica in directory.replicas)
+                size_bytes = sum(replica.size_bytes for replica in directory.replicas.values())
                 partitions = ", ".join(f"{TOPIC}-{number}" for number in numbers)
                 rows.append((directory.path, partitions or "-", size_text(size_bytes)))
             self.screen.table(("log directory", "partitions", "size"), rows, numbers=(2,))
@@ -120,7 +120,7 @@ class Tour:
                     names.get(carrier, carrier),
                     f"{count:,}",
                     _minutes(delay),
-                    *(_minutes(each) for each in by_airport),
+                    *(_minutes(value) for value in by_airport),
                     f"{cancelled:.1%}",
                 )
                 for carrier, count, delay, by_airport, cancelled in answer

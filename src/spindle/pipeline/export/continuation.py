@@ -31,7 +31,7 @@ def coverage_of(
 ) -> dict[PartitionIdentity, Coverage]:
     """Return the offsets that a table holds of the planned partitions."""
     held = {key: table.coverage(key) for key in map(key_of, planned)}
-    return {key: each for key, each in held.items() if each is not None}
+    return {key: directory for key, directory in held.items() if directory is not None}
 
 
 def remaining_ranges(

@@ -13,11 +13,11 @@ def coverage_json(coverage: Mapping[PartitionIdentity, Coverage]) -> dict[str, l
 
 def parse_coverage(content: Mapping[str, list[int]]) -> dict[PartitionIdentity, Coverage]:
     """Return the coverage that a JSON object tells."""
-    found = {}
+    result = {}
     for name, (start, end) in content.items():
         topic_id, _, partition = name.rpartition(":")
-        found[PartitionIdentity(parse_uuid(topic_id), int(partition))] = Coverage(start, end)
-    return found
+        result[PartitionIdentity(parse_uuid(topic_id), int(partition))] = Coverage(start, end)
+    return result
 
 
 def topics_json(topics: Mapping[str, Uuid]) -> dict[str, str]:

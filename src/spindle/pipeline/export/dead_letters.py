@@ -23,13 +23,13 @@ from spindle.pipeline.export.dead_letter_rule import (
 )
 from spindle.pipeline.export.model import (
     Coverage,
-    Growth,
+    CoverageChange,
     PartitionIdentity,
     PlannedRange,
     WrittenFile,
 )
 from spindle.pipeline.export.parquet_files import parse_file_name
-from spindle.pipeline.export.table import ExportTable, Portion, TableLayout
+from spindle.pipeline.export.table import CommitBatch, ExportTable, TableLayout
 
 _LAYOUT: Final = TableLayout(DEAD_LETTER_ROWS.schema(), without_statistics=WITHOUT_STATISTICS)
 
@@ -64,25 +64,25 @@ class DeadLetters:
         Raises:
             ExportConflict: another run has decided about some of them meanwhile.
         """
-        growth: dict[PartitionIdentity, Growth] = {}
+        growth: dict[PartitionIdentity, CoverageChange] = {}
         for piece in portion:
             key = key_of(piece)
             before = growth[key].before if key in growth else self.table.coverage(key)
             so_far = growth[key].after if key in growth else before
-            growth[key] = Growth(before, _with_piece(so_far, piece))
+            growth[key] = CoverageChange(before, _with_piece(so_far, piece))
         # Only the exported table refuses a topic that was created again.
-        self.table.commit(Portion(_LAYOUT, files, growth, topics, may_mix_topics=True))
+        self.table.commit(CommitBatch(_LAYOUT, files, growth, topics, may_mix_topics=True))
 
     def _dead_offsets(self, key: PartitionIdentity, topic: str, held: Coverage) -> tuple[int, ...]:
         """Return the offsets of the dead letters of a partition."""
-        found: set[int] = set()
+        result: set[int] = set()
         wanted = (pc.field("topic") == topic) & (pc.field("partition") == key.partition)
         for path in self.table.live_files():
             parsed = parse_file_name(path.name)
             if parsed is None or parsed[0] == key:
                 offsets = pq.read_table(path, columns=["offset"], filters=wanted).column(0)
-                found.update(offsets.to_pylist())
-        return tuple(sorted(offset for offset in found if held.start <= offset < held.end))
+                result.update(offsets.to_pylist())
+        return tuple(sorted(offset for offset in result if held.start <= offset < held.end))
 
 
 def _overlap(piece: PlannedRange, held: Coverage) -> bool:
@@ -90,7 +90,7 @@ def _overlap(piece: PlannedRange, held: Coverage) -> bool:
 
 
 def _with_piece(held: Coverage | None, piece: PlannedRange) -> Coverage:
-    """Return the offsets that are decided with a piece.
+    """Return the offsets covered by a range.
 
     Offsets between the two have been exported by runs without dead letters.
     """

@@ -33,7 +33,7 @@ from spindle.pipeline.export.model import (
 from spindle.pipeline.export.parquet_files import parse_file_name
 from spindle.pipeline.export.paths import delta_location
 from spindle.pipeline.export.table import (
-    Portion,
+    CommitBatch,
     TableLayout,
     check_columns,
     check_partitioning,
@@ -120,7 +120,7 @@ class DeltaExportTable:
             return held
         return Coverage(min(held.start, named.start), max(held.end, named.end))
 
-    def commit(self, portion: Portion) -> int:
+    def commit(self, portion: CommitBatch) -> int:
         """Add the files to the table, record its new coverage, and return its new version.
 
         Raises:
@@ -205,7 +205,7 @@ class DeltaExportTable:
         names: list[str] = pa.table(self._table.get_add_actions()).column("path").to_pylist()
         return [unquote(name) for name in names]
 
-    def _has_landed(self, portion: Portion) -> bool:
+    def _has_landed(self, portion: CommitBatch) -> bool:
         """Return True if a commit was made although an error was reported.
 
         After the commit delta-rs may write a checkpoint and delete old log files, which may fail.
@@ -218,7 +218,7 @@ class DeltaExportTable:
         self._table = DeltaTable(location) if DeltaTable.is_deltatable(location) else None
         self._by_name = self._coverage_by_name()
 
-    def _transactions(self, portion: Portion) -> Iterable[Transaction]:
+    def _transactions(self, portion: CommitBatch) -> Iterable[Transaction]:
         """Return what the portion changes; delta-rs refuses it if another commit changed it too."""
         for topic, topic_id in portion.topics.items():
             if self._transaction(_topic_app(topic)) != _fingerprint(topic_id):
@@ -237,14 +237,14 @@ class DeltaExportTable:
         return version
 
     def _coverage_by_name(self) -> dict[PartitionIdentity, Coverage]:
-        found: dict[PartitionIdentity, Coverage] = {}
+        coverages: dict[PartitionIdentity, Coverage] = {}
         for name in self._live_names():
             parsed = parse_file_name(name.rpartition("/")[2])
             if parsed is not None:
                 key, held = parsed
-                known = found.get(key, held)
-                found[key] = Coverage(min(known.start, held.start), max(known.end, held.end))
-        return found
+                known = coverages.get(key, held)
+                coverages[key] = Coverage(min(known.start, held.start), max(known.end, held.end))
+        return coverages
 
 
 def _topic_app(topic: str) -> str:

@@ -19,24 +19,24 @@ from spindle.pipeline.export.continuation import (
 from spindle.pipeline.export.dead_letters import DeadLetters
 from spindle.pipeline.export.model import (
     Coverage,
+    CoverageChange,
     ExportConflict,
     ExportedPartition,
     ExportProgress,
     ExportRefused,
     ExportResult,
     ExportSource,
-    Growth,
     PartitionIdentity,
     PlannedRange,
     ProgressCallback,
     WrittenFile,
 )
 from spindle.pipeline.export.orphans import remove_files_of_run, remove_orphans
-from spindle.pipeline.export.parquet_files import FileSettings, LetterSettings
+from spindle.pipeline.export.parquet_files import DeadLetterSettings, FileSettings
 from spindle.pipeline.export.portions import cut_portions
 from spindle.pipeline.export.settings import ExportSettings
 from spindle.pipeline.export.spark_tasks import TaskProgress, write_files
-from spindle.pipeline.export.table import ExportTable, Portion, coverage_after
+from spindle.pipeline.export.table import CommitBatch, ExportTable, coverage_after
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,7 +164,7 @@ class _Run:
             # The outcome is not known, so the files stay; the next run removes them if it can.
             self._check_conflict(portion, error)
             raise
-        self.covered.update({key: each.after for key, each in growth.items()})
+        self.covered.update({key: change.after for key, change in growth.items()})
         self.files += files
         self.exported += _exported(portion, files)
         self.portions_done += 1
@@ -211,14 +211,14 @@ class _Run:
         growth = self._growth(portion)
         try:
             coverage_after(self.table, self._portion((), growth))
-        except ExportConflict as found:
-            raise found from error
+        except ExportConflict as conflict:
+            raise conflict from error
 
     def _portion(
-        self, files: Sequence[WrittenFile], growth: Mapping[PartitionIdentity, Growth]
-    ) -> Portion:
+        self, files: Sequence[WrittenFile], growth: Mapping[PartitionIdentity, CoverageChange]
+    ) -> CommitBatch:
         settings = self.settings
-        return Portion(
+        return CommitBatch(
             settings.layout, files, growth, self.topics, may_mix_topics=settings.may_mix_topics
         )
 
@@ -228,25 +228,25 @@ class _Run:
             committed = {file.name for file in self.dead_letters}
             remove_files_of_run(self.letters.table.data_directory, self.run_id, committed)
 
-    def _letter_settings(self, portion: Sequence[PlannedRange]) -> LetterSettings | None:
+    def _letter_settings(self, portion: Sequence[PlannedRange]) -> DeadLetterSettings | None:
         if self.letters is None:
             return None
         rule = self.letters.rule(portion)
-        return LetterSettings(str(self.letters.table.data_directory), rule)
+        return DeadLetterSettings(str(self.letters.table.data_directory), rule)
 
-    def _growth(self, portion: Sequence[PlannedRange]) -> dict[PartitionIdentity, Growth]:
-        growth: dict[PartitionIdentity, Growth] = {}
+    def _growth(self, portion: Sequence[PlannedRange]) -> dict[PartitionIdentity, CoverageChange]:
+        growth: dict[PartitionIdentity, CoverageChange] = {}
         for piece in portion:
             key = key_of(piece)
             before = self.covered.get(key)
             so_far = growth[key].after if key in growth else before
-            growth[key] = Growth(before, extended(so_far, piece))
+            growth[key] = CoverageChange(before, extended(so_far, piece))
         return growth
 
     def _report(self, tasks: TaskProgress) -> None:
         if self.progress is None:
             return
-        done = sum(each.end_offset - each.start_offset for each in self.exported)
+        done = sum(partition.end_offset - partition.start_offset for partition in self.exported)
         total = sum(
             piece.end_offset - piece.start_offset for portion in self.portions for piece in portion
         )
@@ -302,9 +302,11 @@ def _begin_at_latest(
     if ends:
         table.prepare(settings.layout)
         topics = {piece.partition.topic: piece.topic_id for piece in planned}
-        growth = {key: Growth(None, end) for key, end in ends.items()}
+        growth = {key: CoverageChange(None, end) for key, end in ends.items()}
         may_mix_topics = settings.may_mix_topics
-        table.commit(Portion(settings.layout, (), growth, topics, may_mix_topics=may_mix_topics))
+        table.commit(
+            CommitBatch(settings.layout, (), growth, topics, may_mix_topics=may_mix_topics)
+        )
     return ends
 
 
@@ -332,16 +334,16 @@ def _is_part(file: WrittenFile, piece: PlannedRange) -> bool:
 def _joined(exported: Sequence[ExportedPartition]) -> tuple[ExportedPartition, ...]:
     """Return the exported ranges with adjacent ones as one."""
     joined: list[ExportedPartition] = []
-    for each in sorted(exported, key=lambda each: (*key_of(each), each.start_offset)):
+    for partition in sorted(exported, key=lambda each: (*key_of(each), each.start_offset)):
         last = joined[-1] if joined else None
-        if last and key_of(last) == key_of(each) and last.end_offset == each.start_offset:
+        if last and key_of(last) == key_of(partition) and last.end_offset == partition.start_offset:
             joined[-1] = ExportedPartition(
-                each.partition,
-                each.topic_id,
+                partition.partition,
+                partition.topic_id,
                 last.start_offset,
-                each.end_offset,
-                last.rows + each.rows,
+                partition.end_offset,
+                last.rows + partition.rows,
             )
         else:
-            joined.append(each)
+            joined.append(partition)
     return tuple(joined)

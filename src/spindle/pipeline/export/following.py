@@ -16,7 +16,7 @@ from spindle.common.errors import RETRIABLE, ApiError, ErrorCode
 from spindle.pipeline.errors import LogChanged
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import ExportConflict, ExportFailed, ExportResult
-from spindle.pipeline.plain_errors import ReportedCause, reported_cause
+from spindle.pipeline.user_errors import ReportedCause, reported_cause
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.reading import frame_of_files
 from spindle.pipeline.export.settings import ExportOptions
-from spindle.pipeline.extra import ICEBERG, require
+from spindle.pipeline.optional_dependencies import ICEBERG, require
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

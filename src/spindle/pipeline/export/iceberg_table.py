@@ -23,11 +23,11 @@ from spindle.pipeline.export.coverage_text import (
     parse_topics,
     topics_json,
 )
+from spindle.pipeline.export.file_compaction import join_small_files
 from spindle.pipeline.export.iceberg_catalog import IcebergPlace, data_directory
-from spindle.pipeline.export.joining import join_small_files
 from spindle.pipeline.export.model import Coverage, ExportRefused, PartitionIdentity
 from spindle.pipeline.export.table import (
-    Portion,
+    CommitBatch,
     TableLayout,
     check_columns,
     check_partitioning,
@@ -124,7 +124,7 @@ class IcebergExportTable:
     def known_files(self) -> set[str]:
         """Return the data files of all snapshots that have not expired."""
         table = self._table
-        if table is None or not any(each.manifests(table.io) for each in table.snapshots()):
+        if table is None or not any(snapshot.manifests(table.io) for snapshot in table.snapshots()):
             return set()
         paths = table.inspect.all_files().column("file_path").to_pylist()
         return {self._name(path) for path in paths}
@@ -135,7 +135,7 @@ class IcebergExportTable:
         paths = [task.file.file_path for task in self._table.scan().plan_files()]
         return [Path(path.removeprefix("file://")) for path in paths]
 
-    def commit(self, portion: Portion) -> int:
+    def commit(self, portion: CommitBatch) -> int:
         for _ in range(_MAX_ATTEMPTS):
             coverage = {**self._coverage, **coverage_after(self, portion)}
             directory, is_new = self.data_directory, self._table is None
@@ -148,10 +148,10 @@ class IcebergExportTable:
                 self.prepare(portion.layout)
             if self.data_directory != directory:
                 raise conflict(self.path, "it was made meanwhile, in another directory")
-        raise conflict(self.path, f"{_MAX_ATTEMPTS} commits in a row came second")
+        raise conflict(self.path, f"lost {_MAX_ATTEMPTS} commit races in a row")
 
     def _try_to_commit(
-        self, portion: Portion, coverage: dict[PartitionIdentity, Coverage]
+        self, portion: CommitBatch, coverage: dict[PartitionIdentity, Coverage]
     ) -> int | None:
         """Commit onto this snapshot; return the id of the new one, None if this is not the newest.
 
@@ -182,7 +182,7 @@ class IcebergExportTable:
         return int(snapshot.snapshot_id)
 
     def _stage_files(
-        self, transaction: "Transaction", portion: Portion, summary: dict[str, str]
+        self, transaction: "Transaction", portion: CommitBatch, summary: dict[str, str]
     ) -> None:
         if portion.replaced:
             self._stage_joined(transaction, portion, summary)
@@ -192,7 +192,7 @@ class IcebergExportTable:
         transaction.add_files(paths, summary, check_duplicate_files=False)
 
     def _stage_joined(
-        self, transaction: "Transaction", portion: Portion, summary: dict[str, str]
+        self, transaction: "Transaction", portion: CommitBatch, summary: dict[str, str]
     ) -> None:
         """Replace files by others with the same rows."""
         assert self._table is not None
@@ -239,9 +239,9 @@ class IcebergExportTable:
     def _partition_columns(self) -> tuple[str, ...]:
         assert self._table is not None
         schema, fields = self._table.schema(), self._table.spec().fields
-        if any(str(each.transform) != "identity" for each in fields):
-            return tuple(str(each) for each in fields)
-        return tuple(schema.find_field(each.source_id).name for each in fields)
+        if any(str(field.transform) != "identity" for field in fields):
+            return tuple(str(field) for field in fields)
+        return tuple(schema.find_field(field.source_id).name for field in fields)
 
     def _new_table(self, layout: TableLayout) -> "CreateTableTransaction":
         return self._place.new_table(layout, self._new_location)

@@ -78,7 +78,7 @@ def _other_columns(
         raise ValueError("option valueSchema=infer: the columns do not include value")
     placeholder = {**options, "valueSchema": f"`{_PLACEHOLDER}` STRING"}
     decoding = row_decoding(placeholder, (*BAD_RECORDS, DEAD_LETTERS))
-    fields = [each for each in decoding.schema(source.columns) if each.name != _PLACEHOLDER]
+    fields = [field for field in decoding.schema(source.columns) if field.name != _PLACEHOLDER]
     held = table.columns()
     if held is None:
         return fields

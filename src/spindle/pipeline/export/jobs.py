@@ -13,7 +13,7 @@ from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.paths import local_directory
 from spindle.pipeline.export.settings import ExportOptions, raw_source, source_and_settings
 from spindle.pipeline.export.table import ExportTable
-from spindle.pipeline.extra import ICEBERG, require
+from spindle.pipeline.optional_dependencies import ICEBERG, require
 from spindle.pipeline.spark.parallelism import for_executors
 
 if TYPE_CHECKING:

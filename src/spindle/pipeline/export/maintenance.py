@@ -10,7 +10,7 @@ from spindle.pipeline.export.table import ExportTable
 
 TARGET_BYTES: Final = 256 * 1024 * 1024
 VACUUM_HOURS: Final = 168.0
-_LEAST_HOURS: Final = 24.0
+_MIN_HOURS: Final = 24.0
 
 
 def compact_table(
@@ -26,8 +26,8 @@ def compact_table(
         ExportConflict: another compaction replaced the same files first.
         FileNotFoundError: there is no such table.
     """
-    found = _existing(table_format, table, catalog)
-    return found.compact(target_bytes)
+    export_table = _existing(table_format, table, catalog)
+    return export_table.compact(target_bytes)
 
 
 def vacuum_table(
@@ -49,16 +49,16 @@ def vacuum_table(
     Raises:
         FileNotFoundError: there is no such table.
     """
-    found = _existing(table_format, table, catalog)
+    export_table = _existing(table_format, table, catalog)
     # First the versions that are given up: afterwards no version knows their files.
-    deleted = found.delete_removed(hours)
-    return deleted + len(remove_orphans(found, max(hours, _LEAST_HOURS)))
+    deleted = export_table.delete_removed(hours)
+    return deleted + len(remove_orphans(export_table, max(hours, _MIN_HOURS)))
 
 
 def _existing(
     table_format: TableFormat, table: str | Path, catalog: Mapping[str, str] | None
 ) -> ExportTable:
-    found = open_table(table_format, table, catalog)
-    if found.version is None:
-        raise FileNotFoundError(f"{found.path}: there is no {table_format} table")
-    return found
+    export_table = open_table(table_format, table, catalog)
+    if export_table.version is None:
+        raise FileNotFoundError(f"{export_table.path}: there is no {table_format} table")
+    return export_table

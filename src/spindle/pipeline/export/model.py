@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
-from spindle.pipeline.plain_errors import ReportedCause
+from spindle.pipeline.user_errors import ReportedCause
 
 
 class ExportRefused(Exception):
@@ -39,7 +39,7 @@ class Coverage(NamedTuple):
     end: int
 
 
-class Growth(NamedTuple):
+class CoverageChange(NamedTuple):
     """The coverage of a partition before and after a portion. It grows at its start, end or both.
 
     `before` is None for a partition that the table does not hold.
@@ -48,7 +48,7 @@ class Growth(NamedTuple):
     before: Coverage | None
     after: Coverage
 
-    def onto(self, held: Coverage | None) -> Coverage | None:
+    def apply_to(self, held: Coverage | None) -> Coverage | None:
         """Return the coverage after the portion of a table that holds `held` now.
 
         Return None if another writer has moved a side that this portion moves. The other side may

@@ -57,7 +57,7 @@ _CODECS: Final = {"UNCOMPRESSED": "none", "LZ4_RAW": "lz4"}
 _DICTIONARY: Final = ("topic", "partition", "timestampType")
 
 
-class LetterSettings(NamedTuple):
+class DeadLetterSettings(NamedTuple):
     """Where the dead letters of an export are written, and which records become dead letters."""
 
     directory: str
@@ -77,7 +77,7 @@ class FileSettings(NamedTuple):
     row_format: RowFormat
     partitioning: Partitioning = UNPARTITIONED
     has_partition_columns: bool = False
-    letters: LetterSettings | None = None
+    dead_letters: DeadLetterSettings | None = None
     limits_times: bool = False
     without_statistics: frozenset[str] = frozenset()
 
@@ -90,7 +90,7 @@ class FileSettings(NamedTuple):
         schema = self.table_schema()
         if self.has_partition_columns:
             return schema
-        return pa.schema([each for each in schema if each.name not in self.partitioning.columns])
+        return pa.schema([field for field in schema if field.name not in self.partitioning.columns])
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -135,9 +135,9 @@ def _parsed(found: re.Match[str] | None) -> tuple[PartitionIdentity, Coverage] |
 
 def compacted_name(name: str, offsets: Coverage, run_id: str) -> str:
     """Return the name of a file that replaces files of these offsets, after one of their names."""
-    found = _NAME.fullmatch(name) or _COMPACTED_NAME.fullmatch(name)
-    assert found is not None, name
-    prefix = name[: found.start(3)]
+    match = _NAME.fullmatch(name) or _COMPACTED_NAME.fullmatch(name)
+    assert match is not None, name
+    prefix = name[: match.start(3)]
     return f"{prefix}{offsets.start:020d}-{offsets.end:020d}.{run_id}-compacted.parquet"
 
 
@@ -191,10 +191,10 @@ def _common_statistics(files: Sequence[pq.ParquetFile]) -> tuple[str, ...]:
 
 def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = [
-        batch.column(each.name)
-        if each.name in batch.schema.names
-        else pa.nulls(batch.num_rows, each.type)
-        for each in schema
+        batch.column(field.name)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -220,12 +220,12 @@ def write_range(
             rows, undecoded = settings.row_format.split(batch)
             rows = settings.partitioning.extended(rows)
             unstored = settings.faults(rows)
-            if settings.letters is None:
+            if settings.dead_letters is None:
                 _refuse_bad(batch, undecoded, unstored, piece)
                 files.add(rows)
                 continue
             reasons = merged_errors(undecoded, unstored)
-            is_exported, dead = settings.letters.rule.split(batch, reasons, piece)
+            is_exported, dead = settings.dead_letters.rule.split(batch, reasons, piece)
             files.add(rows if is_exported is None else rows.filter(is_exported))
             if dead is not None:
                 letters.add(dead)
@@ -249,7 +249,9 @@ def _refuse_bad(
 
 def _letter_files(name: str, settings: FileSettings) -> "_RangeFiles":
     """Return the files of dead letters; their times may be those that have no statistics."""
-    directory = settings.directory if settings.letters is None else settings.letters.directory
+    directory = (
+        settings.directory if settings.dead_letters is None else settings.dead_letters.directory
+    )
     letters = FileSettings(
         directory,
         settings.run_id,
@@ -301,7 +303,7 @@ class _RangeFiles:
                     partition_values=values,
                 )
             )
-        for directory in {(self._directory / each.name).parent for each in written}:
+        for directory in {(self._directory / file.name).parent for file in written}:
             sync_directory(directory)
         return written
 
@@ -394,8 +396,8 @@ class _TimeRange:
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._has_null |= batch.column("timestamp").null_count > 0
-        found = pc.min_max(batch.column("timestamp").cast(pa.int64()))
-        least, greatest = found["min"].as_py(), found["max"].as_py()
+        result = pc.min_max(batch.column("timestamp").cast(pa.int64()))
+        least, greatest = result["min"].as_py(), result["max"].as_py()
         if least is None or greatest is None:  # rows of corrupt batches have no time
             return
         self._least = least if self._least is None else min(self._least, least)

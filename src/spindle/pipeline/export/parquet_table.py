@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from spindle.common.uuids import Uuid
 from spindle.pipeline.export import manifest_log
-from spindle.pipeline.export.joining import join_small_files
+from spindle.pipeline.export.file_compaction import join_small_files
 from spindle.pipeline.export.manifest_log import HIDDEN, Manifest, TableState
 from spindle.pipeline.export.model import Coverage, PartitionIdentity
 from spindle.pipeline.export.paths import sync_directory
 from spindle.pipeline.export.table import (
-    Portion,
+    CommitBatch,
     TableLayout,
     check_columns,
     check_partitioning,
@@ -87,7 +87,7 @@ class ParquetExportTable:
     def live_files(self) -> list[Path]:
         return [] if self._state is None else list(live_paths(self._root, self._state))
 
-    def commit(self, portion: Portion) -> int:
+    def commit(self, portion: CommitBatch) -> int:
         """Write the next manifest; if another writer was first, look whether it matters."""
         added = {file.name: file.rows for file in portion.files}
         directories = {(self.data_directory / name).parent for name in added}
@@ -133,7 +133,7 @@ class ParquetExportTable:
         for name in old:
             (self._root / HIDDEN / "removed" / name).unlink(missing_ok=True)
         if old:
-            self.commit(Portion(self.layout(), (), forgotten=frozenset(old)))
+            self.commit(CommitBatch(self.layout(), (), forgotten=frozenset(old)))
         return len(old)
 
     def _schema_after(self, layout: TableLayout) -> pa.Schema:
@@ -144,7 +144,7 @@ class ParquetExportTable:
         new = [field for field in layout.schema if field.name not in known.names]
         return pa.schema([*known, *new])
 
-    def _check_replaced(self, portion: Portion) -> None:
+    def _check_replaced(self, portion: CommitBatch) -> None:
         files = {} if self._state is None else self._state.files
         if not portion.replaced <= files.keys():
             raise conflict(self.path, "another compaction has replaced the same files")

@@ -51,12 +51,15 @@ def cut_portions(
         ranges: The offsets to export; they are adjacent to those in `covered`.
         log_bytes: The size of all ranges in the log.
     """
-    count = size.count(log_bytes, sum(each.end_offset - each.start_offset for each in ranges))
+    count = size.count(
+        log_bytes,
+        sum(offset_range.end_offset - offset_range.start_offset for offset_range in ranges),
+    )
     portions: list[list[PlannedRange]] = [[] for _ in range(count)]
-    for each in ranges:
-        slices = list(_slices(each, count))
-        held = covered.get(key_of(each))
-        if held is not None and each.end_offset == held.start:
+    for offset_range in ranges:
+        slices = list(_slices(offset_range, count))
+        held = covered.get(key_of(offset_range))
+        if held is not None and offset_range.end_offset == held.start:
             slices.reverse()
         for portion, piece in zip(portions, slices, strict=False):
             portion.append(piece)

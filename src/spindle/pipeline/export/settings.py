@@ -139,7 +139,7 @@ def source_and_settings(
     has_dead_letters = takes_corrupt or bad_records(options) == DEAD_LETTERS
     # Without its offset a bad record could not be named.
     further = [
-        each for each in (RAW_COLUMNS if has_dead_letters else ("offset",)) if each not in columns
+        name for name in (RAW_COLUMNS if has_dead_letters else ("offset",)) if name not in columns
     ]
     if further or takes_corrupt:
         corrupt = {"corruptBatches": "permissive"} if takes_corrupt else {}

@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from spindle.client.blocking.client import WireClient
 from spindle.client.offsets import LATEST
-from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.pipeline.brokers.options import SOURCE_OPTIONS, broker_read_options
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export.model import ExportSource, PlannedRange
 from spindle.pipeline.options.limits import AtPosition, start_is_explicit
-from spindle.pipeline.segments.live import live_cluster
+from spindle.pipeline.segments.broker_state import live_cluster
+from spindle.pipeline.segments.failover import read_settings
 from spindle.pipeline.segments.options import (
     DIRECTORY_OPTIONS,
     SegmentOptions,
@@ -28,7 +29,6 @@ from spindle.pipeline.segments.ranges import (
     resolve_ranges,
 )
 from spindle.pipeline.segments.reader import read_range
-from spindle.pipeline.segments.resuming import read_settings
 
 if TYPE_CHECKING:
     from spindle.pipeline.brokers.ranges import OffsetRange
@@ -74,7 +74,7 @@ class SegmentsExport:
         return [range_of(partition, start, end) for partition, start, end in resolved]
 
     def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
-        return sum(log_bytes(*each) for each in self._resolved(ranges))
+        return sum(log_bytes(*item) for item in self._resolved(ranges))
 
     def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
         tasks = plan_tasks(self._options, self._resolved(ranges))
@@ -82,18 +82,18 @@ class SegmentsExport:
 
     def _resolved(self, ranges: Sequence[PlannedRange]) -> list[tuple[ReadablePartition, int, int]]:
         """Find the ranges in the log directories as these are now."""
-        found = {
-            (each.partition, each.topic_id): each
-            for each in readable_partitions(self._options, self._cluster)
+        partitions = {
+            (partition.partition, partition.topic_id): partition
+            for partition in readable_partitions(self._options, self._cluster)
         }
         for piece in ranges:
-            if (piece.partition, piece.topic_id) not in found:
+            if (piece.partition, piece.topic_id) not in partitions:
                 raise DataLoss(
                     f"{piece.partition} of topic id {uuid_text(piece.topic_id)} is no longer in "
                     "the log directories: it was moved, or its topic was deleted"
                 )
         return [
-            (found[piece.partition, piece.topic_id], piece.start_offset, piece.end_offset)
+            (partitions[piece.partition, piece.topic_id], piece.start_offset, piece.end_offset)
             for piece in ranges
         ]
 
@@ -137,7 +137,9 @@ class BrokerExport:
         wanted = cast("list[OffsetRange]", list(ranges))
         with WireClient(self._options.client) as client:
             per_offset = bytes_per_offset(client, wanted)
-        return int(sum(each.size * per_offset[each.partition] for each in wanted))
+        return int(
+            sum(offset_range.size * per_offset[offset_range.partition] for offset_range in wanted)
+        )
 
     def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
         from spindle.pipeline.brokers.planning import cut_into_tasks

@@ -108,7 +108,7 @@ def _year_faults(rows: Rows, column: str, sentence: str) -> Reasons:
 
 
 def _reasons(values: Any, distinct: Any, reason_of: ReasonOf) -> Reasons:
-    found = [None if value is None else reason_of(value) for value in distinct.to_pylist()]
-    if not any(found):
+    result = [None if value is None else reason_of(value) for value in distinct.to_pylist()]
+    if not any(result):
         return None
-    return pa.array(found, pa.string()).take(pc.index_in(values, distinct))
+    return pa.array(result, pa.string()).take(pc.index_in(values, distinct))

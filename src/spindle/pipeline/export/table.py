@@ -15,9 +15,9 @@ import pyarrow as pa
 from spindle.common.uuids import Uuid
 from spindle.pipeline.export.model import (
     Coverage,
+    CoverageChange,
     ExportConflict,
     ExportRefused,
-    Growth,
     PartitionIdentity,
     WrittenFile,
 )
@@ -42,7 +42,7 @@ class TableLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class CommitBatch:
     """The files and offsets that become part of a table with one commit.
 
     `growth` has every partition that the portion extends. `topics` has the ids of all topics of the
@@ -53,7 +53,7 @@ class Portion:
 
     layout: TableLayout
     files: Sequence[WrittenFile]
-    growth: Mapping[PartitionIdentity, Growth] = field(default_factory=dict)
+    growth: Mapping[PartitionIdentity, CoverageChange] = field(default_factory=dict)
     topics: Mapping[str, Uuid] = field(default_factory=dict)
     replaced: frozenset[str] = frozenset()
     forgotten: frozenset[str] = frozenset()
@@ -140,7 +140,7 @@ class ExportTable(Protocol):
         """
         ...
 
-    def commit(self, portion: Portion) -> int:
+    def commit(self, portion: CommitBatch) -> int:
         """Add a portion, become the snapshot that has it, and return its version.
 
         Raises:
@@ -149,7 +149,7 @@ class ExportTable(Protocol):
         ...
 
 
-def coverage_after(table: ExportTable, portion: Portion) -> dict[PartitionIdentity, Coverage]:
+def coverage_after(table: ExportTable, portion: CommitBatch) -> dict[PartitionIdentity, Coverage]:
     """Return the coverage of the portion's partitions when it is added to this snapshot.
 
     Raises:
@@ -161,7 +161,7 @@ def coverage_after(table: ExportTable, portion: Portion) -> dict[PartitionIdenti
             raise conflict(table.path, f"it holds rows of another topic with the name {topic!r}")
     grown: dict[PartitionIdentity, Coverage] = {}
     for key, growth in portion.growth.items():
-        after = growth.onto(table.coverage(key))
+        after = growth.apply_to(table.coverage(key))
         if after is None:
             raise conflict(table.path, f"partition {key.partition} has other offsets now")
         grown[key] = after
@@ -187,7 +187,7 @@ def prepare_beside_others(
             table.check_layout(layout)
         except ExportRefused as error:
             raise conflict(table.path, error) from None
-    raise conflict(table.path, f"{_MAX_ATTEMPTS} commits in a row came second")
+    raise conflict(table.path, f"lost {_MAX_ATTEMPTS} commit races in a row")
 
 
 def conflict(path: str, reason: object) -> ExportConflict:
@@ -218,34 +218,34 @@ def check_columns(path: str, known: pa.Schema, layout: TableLayout) -> None:
         known, wanted = (
             pa.schema([schema.field(name) for name in both]) for schema in (known, wanted)
         )
-    found = _differences(known, wanted)
-    if found:
+    differences = _differences(known, wanted)
+    if differences:
         raise ExportRefused(
-            f"the columns of the table {path} cannot change: {'; '.join(found)}. Use another "
+            f"the columns of the table {path} cannot change: {'; '.join(differences)}. Use another "
             "table, or the options with which this one was made"
         )
 
 
 def _differences(known: pa.Schema, wanted: pa.Schema) -> list[str]:
     """Return a text for each column that is not the same in the table and in the export."""
-    found = [
+    differences = [
         f"{name} is {_kind(known.field(name))} in the table, {_kind(wanted.field(name))} in the "
         "export"
         for name in known.names
         if name in wanted.names and known.field(name) != wanted.field(name)
     ]
     for here, there, place in ((known, wanted, "table"), (wanted, known, "export")):
-        only = [each for each in here if each.name not in there.names]
+        only = [item for item in here if item.name not in there.names]
         if only:
-            columns = ", ".join(f"{each.name} {_kind(each)}" for each in only)
-            found.append(f"only the {place} has {columns}")
-    if not found and known.names != wanted.names:
+            columns = ", ".join(f"{item.name} {_kind(item)}" for item in only)
+            differences.append(f"only the {place} has {columns}")
+    if not differences and known.names != wanted.names:
         pairs = zip(known.names, wanted.names, strict=True)
         number, (one, other) = next(
             (number, pair) for number, pair in enumerate(pairs, 1) if pair[0] != pair[1]
         )
-        found.append(f"column {number} is {one} in the table, {other} in the export")
-    return found
+        differences.append(f"column {number} is {one} in the table, {other} in the export")
+    return differences
 
 
 def _kind(column: Any) -> str:

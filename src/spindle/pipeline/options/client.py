@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from spindle.client.wire.settings import ClientSettings, client_settings
+from spindle.client.blocking.settings import ClientSettings, client_settings
 from spindle.common.errors import ConfigError
 from spindle.pipeline.options.values import choice
 
@@ -86,7 +86,7 @@ def is_read_committed(options: Mapping[str, str]) -> bool:
     """
     names = ("isolationLevel", "kafka.isolation.level")
     given = [name for name in names if name.lower() in options]
-    found = {choice(options, name, _ISOLATION_LEVELS, False) for name in given}
-    if len(found) > 1:
+    result = {choice(options, name, _ISOLATION_LEVELS, False) for name in given}
+    if len(result) > 1:
         raise ValueError(f"options {' and '.join(given)} differ, want one of them")
-    return True in found
+    return True in result

@@ -179,7 +179,7 @@ def no_match_strategy(options: Mapping[str, str]) -> NoMatch:
     Raises:
         ValueError: it is neither `error` nor `latest`.
     """
-    words = {each.value: each for each in NoMatch}
+    words = {item.value: item for item in NoMatch}
     return choice(options, STRATEGY_OPTION, words, NoMatch.ERROR)
 
 
@@ -212,7 +212,7 @@ def _check_partitions(
 
 def _per_partition(option: str, text: str, example: str) -> list[tuple[TopicPartition, Any]]:
     """Return the value that JSON has for each partition; no partition is there twice."""
-    found: dict[TopicPartition, Any] = {}
+    result: dict[TopicPartition, Any] = {}
     for topic, partitions in json_object(option, text, example).items():
         if not isinstance(partitions, dict):
             raise ValueError(f"option {option}: want JSON like {example}, got {text!r}")
@@ -224,10 +224,10 @@ def _per_partition(option: str, text: str, example: str) -> list[tuple[TopicPart
                     f"to {MAX_INT}"
                 )
             partition = TopicPartition(topic, number)
-            if partition in found:
+            if partition in result:
                 raise ValueError(f"option {option}: {partition} is there twice in {text!r}")
-            found[partition] = value
-    return list(found.items())
+            result[partition] = value
+    return list(result.items())
 
 
 def _offset(option: str, partition: TopicPartition, value: Any) -> int:

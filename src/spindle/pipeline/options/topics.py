@@ -62,8 +62,8 @@ def topic_selection(options: Mapping[str, str]) -> Selection:
     """
     present = [name for name in SELECTIONS if name.lower() in options]
     if len(present) != 1:
-        found = " and ".join(present) or "none"
-        raise ValueError(f"want exactly one of the options {', '.join(SELECTIONS)}; got {found}")
+        result = " and ".join(present) or "none"
+        raise ValueError(f"want exactly one of the options {', '.join(SELECTIONS)}; got {result}")
     name = present[0]
     text = options[name.lower()]
     match name:
@@ -79,7 +79,7 @@ def topic_selection(options: Mapping[str, str]) -> Selection:
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
-    found = set()
+    result = set()
     for topic, numbers in json_object("assign", text, _EXAMPLE).items():
         if not isinstance(numbers, list):
             raise ValueError(f"option assign: want JSON like {_EXAMPLE}, got {text!r}")
@@ -89,10 +89,10 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
                     f"option assign: {topic} has partition {number!r}, want an integer from 0 to "
                     f"{MAX_INT}"
                 )
-            found.add(TopicPartition(topic, number))
-    if not found:
+            result.add(TopicPartition(topic, number))
+    if not result:
         raise ValueError(f"option assign: no partition in {text!r}, want JSON like {_EXAMPLE}")
-    return tuple(sorted(found))
+    return tuple(sorted(result))
 
 
 def _is_partition(value: Any) -> bool:

@@ -35,14 +35,14 @@ def unknown_options(given: Mapping[str, str], known: Iterable[str]) -> dict[str,
         known: The options without the properties of Kafka's clients (`kafka.`), which all are.
     """
     names = {name.lower(): name for name in known}
-    found: dict[str, str | None] = {}
+    unknown_options: dict[str, str | None] = {}
     for key in given:
         name = key.lower()
         among = _PROPERTIES if is_client_property(name) else names
         if name not in among:
             nearest = difflib.get_close_matches(name, among, n=1, cutoff=_LIKENESS)
-            found[key] = among[nearest[0]] if nearest else None
-    return found
+            unknown_options[key] = among[nearest[0]] if nearest else None
+    return unknown_options
 
 
 def is_client_property(name: str) -> bool:

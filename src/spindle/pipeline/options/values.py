@@ -53,8 +53,8 @@ def number(options: Mapping[str, str], name: str, default: int, at_least: int, a
     Raises:
         ValueError: it is no integer between the bounds, both inclusive.
     """
-    found = optional_number(options, name, at_least, at_most)
-    return default if found is None else found
+    result = optional_number(options, name, at_least, at_most)
+    return default if result is None else result
 
 
 def number_in(name: str, text: str, at_least: int, at_most: int) -> int:
@@ -72,7 +72,7 @@ def number_in(name: str, text: str, at_least: int, at_most: int) -> int:
 
 
 def integer(text: str) -> int | None:
-    """Return the integer that a text is, None if it is none.
+    """Parse an integer; None if invalid.
 
     A text of more than 30 characters counts as none: no option takes so large a number.
     """
@@ -118,12 +118,12 @@ def json_object(name: str, text: str, example: str) -> dict[str, Any]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"key {twice!r} is there twice")
-    return found
+    return result
 
 
 def _or(words: list[str]) -> str:

@@ -3,6 +3,6 @@
 Nothing here imports Spark; numba and NumPy are imported with the first record that is decoded.
 """
 
-from spindle.pipeline.extra import ARROW, require
+from spindle.pipeline.optional_dependencies import ARROW, require
 
 require(ARROW)

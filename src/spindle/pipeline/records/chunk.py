@@ -69,7 +69,7 @@ class ChunkDecoder:
             raise UndecodableChunk(
                 int(result[kernel.FAILED_BATCH]),
                 f"byte {result[kernel.FAILED_POSITION]} of its records: "
-                f"{kernel.FINDINGS[int(result[kernel.STATUS])]}",
+                f"{tables.RECORD_FINDINGS[int(result[kernel.STATUS])]}",
             )
         rows = int(result[kernel.ROW_COUNT])
         if not rows:

@@ -122,12 +122,12 @@ def listed_names(text: str) -> list[str]:
     names: list[str] = []
     position = 0
     while True:
-        found = _LISTED.match(text, position)
-        assert found is not None, "the last alternative takes any text"
-        quoted, plain = found.groups()
+        match = _LISTED.match(text, position)
+        assert match is not None, "the last alternative takes any text"
+        quoted, plain = match.groups()
         names.append(plain.strip() if quoted is None else quoted.replace("``", "`"))
-        position = found.end()
-        if not found[0].endswith(","):
+        position = match.end()
+        if not match[0].endswith(","):
             return names
 
 

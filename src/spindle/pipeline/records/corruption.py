@@ -44,7 +44,7 @@ def corrupt_batches(options: Mapping[str, str]) -> CorruptBatches:
     Raises:
         ValueError: an unknown value.
     """
-    words = {each.value: each for each in CorruptBatches}
+    words = {batch.value: batch for batch in CorruptBatches}
     return choice(options, OPTION, words, CorruptBatches.FAIL)
 
 

@@ -218,7 +218,7 @@ class BatchDecoder:
         from spindle.pipeline.records.tables import POSITION
 
         try:
-            found = self._chunks.decode(view, table)
+            result = self._chunks.decode(view, table)
         except UndecodableChunk as error:
             if self._corruption is not None and len(table) > 1:
                 for index in range(len(table)):
@@ -227,8 +227,8 @@ class BatchDecoder:
             position = int(table[error.row, POSITION])
             yield from self._failed(self._located(view, position, error.finding))
             return
-        if found is not None:
-            yield found
+        if result is not None:
+            yield result
 
     def _failed(self, error: CorruptBatch) -> Iterator[pa.RecordBatch]:
         """Raise the error, or note it if batches are passed over."""

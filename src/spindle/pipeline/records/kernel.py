@@ -20,6 +20,13 @@ from spindle.pipeline.records.tables import (
     CREATE_TIME,
     LAST_DELTA,
     LENGTH,
+    RECORD_ENDS_EARLY,
+    RECORD_NULL_HEADER_KEY,
+    RECORD_TRAILING,
+    RECORD_WRONG_FIELD,
+    RECORD_WRONG_LENGTH,
+    RECORD_WRONG_OFFSET,
+    RECORD_WRONG_TIMESTAMP,
     ROWS,
 )
 
@@ -39,23 +46,6 @@ NULL_HEADER_VALUES: Final = 11
 ROWS_WITHOUT_HEADERS: Final = 12
 RESULT_WIDTH: Final = 13
 
-FINDINGS: Final = (
-    "",
-    "the batch ends inside a record",
-    "a record's length does not fit its fields",
-    "a field's length is out of range",
-    "bytes follow the last record",
-    "a header has no key",
-    "a timestamp is out of range for microseconds",
-    "a record's offset is outside its batch",
-)
-_ENDS_EARLY: Final = 1
-_WRONG_LENGTH: Final = 2
-_WRONG_FIELD: Final = 3
-_TRAILING: Final = 4
-_NULL_HEADER_KEY: Final = 5
-_WRONG_TIMESTAMP: Final = 6
-_WRONG_OFFSET: Final = 7
 
 _MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 
@@ -99,19 +89,19 @@ def _decode_headers(
     for _ in range(count):
         key_length, position = varint(position, end)
         if position < 0:
-            return position, _WRONG_LENGTH
+            return position, RECORD_WRONG_LENGTH
         if key_length < 0:
-            return position, _NULL_HEADER_KEY
+            return position, RECORD_NULL_HEADER_KEY
         if key_length > end - position:
-            return position, _WRONG_FIELD
+            return position, RECORD_WRONG_FIELD
         copy(key_data + key_bytes, position, key_length)
         key_bytes += key_length
         position += key_length
         value_length, position = varint(position, end)
         if position < 0:
-            return position, _WRONG_LENGTH
+            return position, RECORD_WRONG_LENGTH
         if value_length < -1 or value_length > end - position:
-            return position, _WRONG_FIELD
+            return position, RECORD_WRONG_FIELD
         bit = 1 << (index & 7)
         if bit == 1:
             value_valid[index >> 3] = 0
@@ -153,8 +143,8 @@ def decode_batches(
     all batches. A column that is not wanted has an empty offsets array and is skipped. Offsets
     arrays have one entry more than rows, validity arrays one bit per row.
 
-    For corrupt input, STATUS is an index into FINDINGS, FAILED_BATCH the row of the table and
-    FAILED_POSITION the byte within its records.
+    For corrupt input, STATUS is an index into RECORD_FINDINGS, FAILED_BATCH the row of the table
+    and FAILED_POSITION the byte within its records.
     """
     start_offset, end_offset, min_timestamp, max_timestamp = limits
     want_key = key_offsets.size > 0
@@ -189,22 +179,22 @@ def decode_batches(
         for _ in range(table[index, COUNT]):
             length, position = varint(position, end)
             if position < 0:
-                status = _ENDS_EARLY
+                status = RECORD_ENDS_EARLY
                 break
             if length < 6 or length > end - position:
-                status = _ENDS_EARLY
+                status = RECORD_ENDS_EARLY
                 break
             record_end = position + length
             timestamp_delta, position = varint(position + 1, record_end)
             if position < 0:
-                status = _WRONG_LENGTH
+                status = RECORD_WRONG_LENGTH
                 break
             offset_delta, position = varint(position, record_end)
             if position < 0:
-                status = _WRONG_LENGTH
+                status = RECORD_WRONG_LENGTH
                 break
             if offset_delta < 0 or offset_delta > last_delta:
-                status = _WRONG_OFFSET
+                status = RECORD_WRONG_OFFSET
                 break
             offset = base_offset + offset_delta
             if append_timestamp == CREATE_TIME:
@@ -222,30 +212,30 @@ def decode_batches(
 
             key_length, position = varint(position, record_end)
             if position < 0:
-                status = _WRONG_LENGTH
+                status = RECORD_WRONG_LENGTH
                 break
             if key_length < -1 or key_length > record_end - position:
-                status = _WRONG_FIELD
+                status = RECORD_WRONG_FIELD
                 break
             key_start = position
             if key_length > 0:
                 position += key_length
             value_length, position = varint(position, record_end)
             if position < 0:
-                status = _WRONG_LENGTH
+                status = RECORD_WRONG_LENGTH
                 break
             if value_length < -1 or value_length > record_end - position:
-                status = _WRONG_FIELD
+                status = RECORD_WRONG_FIELD
                 break
             value_start = position
             if value_length > 0:
                 position += value_length
             header_count, position = varint(position, record_end)
             if position < 0:
-                status = _WRONG_LENGTH
+                status = RECORD_WRONG_LENGTH
                 break
             if header_count < 0 or header_count > (record_end - position) >> 1:
-                status = _WRONG_FIELD
+                status = RECORD_WRONG_FIELD
                 break
 
             bit = 1 << (row & 7)
@@ -275,7 +265,7 @@ def decode_batches(
                 offsets[row] = offset
             if want_timestamp:
                 if timestamp > _MAX_TIMESTAMP_MS or timestamp < -_MAX_TIMESTAMP_MS:
-                    status = _WRONG_TIMESTAMP
+                    status = RECORD_WRONG_TIMESTAMP
                     break
                 timestamps[row] = timestamp * 1000
             if want_headers:
@@ -295,10 +285,10 @@ def decode_batches(
                 position = record_end
             row += 1
             if position != record_end:
-                status = _WRONG_LENGTH
+                status = RECORD_WRONG_LENGTH
                 break
         if status == 0 and position != end:
-            status = _TRAILING
+            status = RECORD_TRAILING
         if status != 0:
             result[STATUS] = status
             result[FAILED_BATCH] = index

@@ -21,17 +21,16 @@ from spindle.pipeline.records.tables import (
     LAST_DELTA,
     LENGTH,
     OFFSET,
+    RECORD_ENDS_EARLY,
+    RECORD_NULL_HEADER_KEY,
+    RECORD_TRAILING,
+    RECORD_WRONG_FIELD,
+    RECORD_WRONG_LENGTH,
+    RECORD_WRONG_OFFSET,
+    RECORD_WRONG_ORDER,
     TOMBSTONE,
     WALK_STATUS,
 )
-
-_ENDS_EARLY: Final = 1
-_WRONG_LENGTH: Final = 2
-_WRONG_FIELD: Final = 3
-_TRAILING: Final = 4
-_NULL_HEADER_KEY: Final = 5
-_WRONG_OFFSET: Final = 6
-_WRONG_ORDER: Final = 7
 
 _HIGH_SEED: Final = 0x1B873593CC9E2D51
 _LOW_SEED: Final = 0x165667B19E3779F9
@@ -44,19 +43,19 @@ _MIN_LENGTH: Final = 6
 @compiled
 def _hash(start: int, end: int, seed: int) -> int:
     """Return a hash of the bytes at addresses [start, end)."""
-    found = seed ^ ((end - start) * _FACTOR)
+    result = seed ^ ((end - start) * _FACTOR)
     while end - start >= 8:
-        found = (found ^ big_int64_at(start)) * _FACTOR
-        found ^= (found >> 29) & _LOW_35_BITS
+        result = (result ^ big_int64_at(start)) * _FACTOR
+        result ^= (result >> 29) & _LOW_35_BITS
         start += 8
     rest = 0
     while start < end:
         rest = (rest << 8) | byte_at(start)
         start += 1
-    found = (found ^ rest) * _FACTOR
-    found ^= (found >> 29) & _LOW_35_BITS
-    found *= _FACTOR
-    return found ^ ((found >> 32) & 0xFFFFFFFF)
+    result = (result ^ rest) * _FACTOR
+    result ^= (result >> 29) & _LOW_35_BITS
+    result *= _FACTOR
+    return result ^ ((result >> 32) & 0xFFFFFFFF)
 
 
 @compiled
@@ -65,17 +64,17 @@ def _past_headers(position: int, end: int, count: int) -> tuple[int, int]:
     for _ in range(count):
         length, position = varint(position, end)
         if position < 0:
-            return position, _WRONG_LENGTH
+            return position, RECORD_WRONG_LENGTH
         if length < 0:
-            return position, _NULL_HEADER_KEY
+            return position, RECORD_NULL_HEADER_KEY
         if length > end - position:
-            return position, _WRONG_FIELD
+            return position, RECORD_WRONG_FIELD
         position += length
         length, position = varint(position, end)
         if position < 0:
-            return position, _WRONG_LENGTH
+            return position, RECORD_WRONG_LENGTH
         if length < -1 or length > end - position:
-            return position, _WRONG_FIELD
+            return position, RECORD_WRONG_FIELD
         position += max(length, 0)
     return position, 0
 
@@ -85,9 +84,9 @@ def _past_field(position: int, end: int) -> tuple[int, int, int]:
     """Return (a field's length, the position after the field, status)."""
     length, position = varint(position, end)
     if position < 0:
-        return length, position, _WRONG_LENGTH
+        return length, position, RECORD_WRONG_LENGTH
     if length < -1 or length > end - position:
-        return length, position, _WRONG_FIELD
+        return length, position, RECORD_WRONG_FIELD
     return length, position + max(length, 0), 0
 
 
@@ -116,12 +115,12 @@ def _past_fields(position: int, end: int) -> tuple[int, int, int, int, int]:
         return position, status, 0, 0, 0
     header_count, position = varint(position, end)
     if position < 0:
-        return position, _WRONG_LENGTH, 0, 0, 0
+        return position, RECORD_WRONG_LENGTH, 0, 0, 0
     if header_count < 0 or header_count > (end - position) >> 1:
-        return position, _WRONG_FIELD, 0, 0, 0
+        return position, RECORD_WRONG_FIELD, 0, 0, 0
     position, status = _past_headers(position, end, header_count)
     if status == 0 and position != end:
-        status = _WRONG_LENGTH
+        status = RECORD_WRONG_LENGTH
     return position, status, key_length, key_end, value_length
 
 
@@ -140,15 +139,15 @@ def walk_batch(
     for _ in range(count):
         length, position = varint(position, end)
         if position < 0 or length < _MIN_LENGTH or length > end - position:
-            return _ENDS_EARLY, max(position - start, 0), made
+            return RECORD_ENDS_EARLY, max(position - start, 0), made
         record_end = position + length
         delta, position = _past_offset(position, record_end)
         if position < 0:
-            return _WRONG_LENGTH, 0, made
+            return RECORD_WRONG_LENGTH, 0, made
         if delta < 0 or delta > last_delta:
-            return _WRONG_OFFSET, position - start, made
+            return RECORD_WRONG_OFFSET, position - start, made
         if delta <= before:
-            return _WRONG_ORDER, position - start, made
+            return RECORD_WRONG_ORDER, position - start, made
         before = delta
         content = position
         position, status, key_length, key_end, value_length = _past_fields(content, record_end)
@@ -163,7 +162,7 @@ def walk_batch(
             if value_length >= 0:
                 row[CONTENT] = _hash(content, record_end, _LOW_SEED) | 1
             made += 1
-    return (_TRAILING if position != end else 0), position - start, made
+    return (RECORD_TRAILING if position != end else 0), position - start, made
 
 
 @compiled

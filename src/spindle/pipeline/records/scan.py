@@ -82,14 +82,11 @@ def scan_batches(
             break
         if end - position < size:
             break
-        if magic > 2:
-            status = UNKNOWN_FORMAT
-            break
-        base_offset = big_int64_at(at)
-        last_delta = big_int32_at(at + 23)
+        base_offset, last_delta = big_int64_at(at), big_int32_at(at + 23)
         # Before any sum: numba does not notice one that overflows.
-        if base_offset < 0 or last_delta < 0 or base_offset >= _LAST_NEXT_OFFSET - last_delta:
-            status = WRONG_OFFSETS
+        is_range = base_offset >= 0 <= last_delta and base_offset < _LAST_NEXT_OFFSET - last_delta
+        if magic > 2 or not is_range:
+            status = UNKNOWN_FORMAT if magic > 2 else WRONG_OFFSETS
             break
         if base_offset >= end_offset:
             result[SCAN_FINISHED] = 1
@@ -97,11 +94,10 @@ def scan_batches(
         attributes = (byte_at(at + 21) << 8) | byte_at(at + 22)
         greatest = big_int64_at(at + 35)
         records = big_int32_at(at + 57)
-        is_control = attributes & CONTROL_FLAG
         is_append_time = attributes & TIMESTAMP_TYPE_FLAG
         wanted = (
             keep_control
-            if is_control
+            if attributes & CONTROL_FLAG
             else records != 0
             and base_offset + last_delta >= start_offset
             and greatest >= min_timestamp

@@ -74,7 +74,16 @@ RECORD_FINDINGS: Final = (
     "a header has no key",
     "a record's offset is outside its batch",
     "a record's offset is not above that of the record before it",
+    "a timestamp is out of range for microseconds",
 )
+RECORD_ENDS_EARLY: Final = 1
+RECORD_WRONG_LENGTH: Final = 2
+RECORD_WRONG_FIELD: Final = 3
+RECORD_TRAILING: Final = 4
+RECORD_NULL_HEADER_KEY: Final = 5
+RECORD_WRONG_OFFSET: Final = 6
+RECORD_WRONG_ORDER: Final = 7
+RECORD_WRONG_TIMESTAMP: Final = 8
 
 
 def address_of(data: bytes | bytearray | memoryview) -> int:

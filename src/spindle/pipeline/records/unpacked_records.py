@@ -19,10 +19,10 @@ def check_records(data: Bytes, count: int, last_delta: int) -> tuple[int, int]:
         return _check_with_numba(data, count, last_delta)
     byte = ctypes.c_int64()
     # ctypes takes the address of bytes only; to copy is faster than to load NumPy for it.
-    found = library.spindle_check_records(
+    spindle_check_records = library.spindle_check_records(
         bytes(data), len(data), count, last_delta, ctypes.addressof(byte)
     )
-    return int(found), byte.value
+    return int(spindle_check_records), byte.value
 
 
 def _check_with_numba(data: Bytes, count: int, last_delta: int) -> tuple[int, int]:

@@ -133,7 +133,7 @@ def _has_ambiguous_union(schema: Any) -> bool:
     if isinstance(schema, str):
         return False
     if isinstance(schema, list):
-        named = [each for each in schema if member_name(each) not in UNNAMED]
+        named = [field for field in schema if member_name(field) not in UNNAMED]
         return len(named) > 1 or any(map(_has_ambiguous_union, schema))
     inner = [field["type"] for field in schema.get("fields", ())]
     inner += [schema[key] for key in ("type", "items", "values") if key in schema]

@@ -128,9 +128,9 @@ def _record(schema: Any, named: Mapping[str, Any], inside: tuple[str, ...]) -> A
     converts = [(name, c.convert) for name, c in columns.items() if c.convert is not None]
 
     def convert(row: dict[str, Any]) -> dict[str, Any]:
-        for name, each in converts:
+        for name, function in converts:
             if row[name] is not None:
-                row[name] = each(row[name])
+                row[name] = function(row[name])
         return row
 
     kind = pa.struct([(name, _stored(column.type)) for name, column in columns.items()])
@@ -152,7 +152,7 @@ def _array(schema: Any, named: Mapping[str, Any], inside: tuple[str, ...]) -> Av
     if convert is None:
         return AvroColumn(kind, list)
     return AvroColumn(
-        kind, list, lambda items: [None if each is None else convert(each) for each in items]
+        kind, list, lambda items: [None if item is None else convert(item) for item in items]
     )
 
 

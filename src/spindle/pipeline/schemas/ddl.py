@@ -94,15 +94,15 @@ def _json_type(schema: Any, depth: int) -> Any:
         case {"type": "map", "keyType": key, "valueType": value}:
             return pa.map_(_json_type(key, depth + 1), _json_type(value, depth + 1))
         case {"type": "struct", "fields": list(fields)}:
-            found: list[Any] = []
-            for each in fields:
-                match each:
+            result: list[Any] = []
+            for field in fields:
+                match field:
                     case {"name": str(name), "type": kind}:
-                        _check_new(name, found)
-                        found.append(pa.field(name, _json_type(kind, depth + 1)))
+                        _check_new(name, result)
+                        result.append(pa.field(name, _json_type(kind, depth + 1)))
                     case _:
-                        raise ValueError(f"schema: {shown(each)} is no field with name and type")
-            return pa.struct(found)
+                        raise ValueError(f"schema: {shown(field)} is no field with name and type")
+            return pa.struct(result)
     raise ValueError(f"schema: {shown(schema)} is not a type of Spark that records can have")
 
 
@@ -151,7 +151,7 @@ def quoted_name(name: str) -> str:
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = [found.group().strip() for found in _TOKEN.finditer(text.rstrip())]
+        self._tokens = [match.group().strip() for match in _TOKEN.finditer(text.rstrip())]
         self._next = 0
 
     def fields(self, end: str, depth: int) -> list[Any]:
@@ -242,16 +242,16 @@ class _Parser:
 
     def _take(self, token: str) -> None:
         if self._peek() != token:
-            found = repr(self._peek()) if self._peek() else "the end"
+            result = repr(self._peek()) if self._peek() else "the end"
             wanted = repr(token) if token else "the end"
-            raise ValueError(f"schema: want {wanted} and found {found} in {self._text!r}")
+            raise ValueError(f"schema: want {wanted} and found {result} in {self._text!r}")
         self._next += 1
 
     def _word(self) -> str:
         word = self._peek()
         if not re.fullmatch(r"\w+", word):
-            found = repr(word) if word else "the end"
-            raise ValueError(f"schema: want a type and found {found} in {self._text!r}")
+            result = repr(word) if word else "the end"
+            raise ValueError(f"schema: want a type and found {result} in {self._text!r}")
         self._next += 1
         return word
 
@@ -267,7 +267,7 @@ class _Parser:
             self._next += 1
             return token[1:-1].replace("``", "`")
         if not re.fullmatch(r"\w+", token):
-            found = repr(token) if token else "the end"
-            raise ValueError(f"schema: want a column name and found {found} in {self._text!r}")
+            result = repr(token) if token else "the end"
+            raise ValueError(f"schema: want a column name and found {result} in {self._text!r}")
         self._next += 1
         return token

@@ -11,7 +11,7 @@ from spindle.pipeline.schemas.json_rows import Number, parse_json
 from spindle.pipeline.schemas.widening import merged_types, widened, with_new_fields
 
 _INT64_END: Final = 1 << 63
-_LONGEST_INTEGER: Final = 20
+_MAX_INTEGER: Final = 20
 _MAX_DEPTH: Final = 40
 _MAX_FIELDS: Final = 2000
 
@@ -39,22 +39,22 @@ def inferred_type(
     Raises:
         ValueError: no object with a field is among the values, and nothing is held.
     """
-    found, refusal = pa.null(), None
+    result, refusal = pa.null(), None
     kept = pa.struct([]) if held is None else held
     for value in values:
         try:
             parsed = None if value is None else parse_json(value)
             if not isinstance(parsed, dict):
                 continue
-            grown = widened(found, _type_of(parsed))
-            if grown != found:
+            grown = widened(result, _type_of(parsed))
+            if grown != result:
                 _check_fields(with_new_fields(kept, grown), taken, fault_of)
-            found = grown
+            result = grown
         except BadValue as error:
             refusal = refusal or str(error)
         except RecursionError:
             refusal = refusal or "nested too deep"
-    settled = _settled(found)
+    settled = _settled(result)
     kind = with_new_fields(kept, settled) if pa.types.is_struct(settled) else kept
     if not kind.num_fields:
         first = f"; the first refusal: {refusal}" if refusal else ""
@@ -108,7 +108,7 @@ def _type_of(value: Any) -> Any:
     if isinstance(value, dict):
         if len(value) > _MAX_FIELDS:
             raise BadValue(f"more than {_MAX_FIELDS} fields")
-        return pa.struct([(_field_name(name), _type_of(each)) for name, each in value.items()])
+        return pa.struct([(_field_name(name), _type_of(item)) for name, item in value.items()])
     if isinstance(value, list):
         return pa.list_(merged_types(map(_type_of, value)))
     return pa.string()
@@ -124,7 +124,7 @@ def _field_name(name: str) -> str:
 def _number_type(text: str) -> Any:
     if not text.lstrip("-").isdigit():
         return pa.float64()
-    fits = len(text) <= _LONGEST_INTEGER and -_INT64_END <= int(text) < _INT64_END
+    fits = len(text) <= _MAX_INTEGER and -_INT64_END <= int(text) < _INT64_END
     return pa.int64() if fits else pa.string()
 
 

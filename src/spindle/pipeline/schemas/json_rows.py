@@ -62,12 +62,12 @@ def parse_json(value: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
+    result = dict(pairs)
+    if len(result) == len(pairs):
+        return result
     names = [name for name, _ in pairs]
-    repeating = _Repeating(found)
-    repeating.repeated = frozenset(name for name in found if names.count(name) > 1)
+    repeating = _Repeating(result)
+    repeating.repeated = frozenset(name for name in result if names.count(name) > 1)
     return repeating
 
 
@@ -213,13 +213,13 @@ def _list(kind: Any, refuse_unknown: bool) -> Convert:
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
             raise BadValue(f"{shown(json_text(value))} is no array")
-        found = []
-        for index, each in enumerate(value):
+        result = []
+        for index, entry in enumerate(value):
             try:
-                found.append(None if each is None else item(each))
+                result.append(None if entry is None else item(entry))
             except BadValue as error:
                 raise error.inside(f"[{index}]") from None
-        return found
+        return result
 
     return convert
 
@@ -233,13 +233,13 @@ def _map(kind: Any, refuse_unknown: bool) -> Convert:
         _check_object(value)
         if isinstance(value, _Repeating):
             raise BadValue(f"the key {shown(min(value.repeated))!r} occurs twice")
-        found = []
-        for name, each in value.items():
+        result = []
+        for name, entry in value.items():
             try:
-                found.append((_text(name), None if each is None else item(each)))
+                result.append((_text(name), None if entry is None else item(entry)))
             except BadValue as error:
                 raise error.inside(shown(name)) from None
-        return found
+        return result
 
     return convert
 
@@ -256,10 +256,10 @@ def _struct(kind: Any, refuse_unknown: bool) -> Convert:
             raise BadValue(f"the field {shown(min(unknown))!r} is not in the schema")
         row = {}
         for name, field in fields:
-            each = value.get(name)
-            if each is not None:
+            result = value.get(name)
+            if result is not None:
                 try:
-                    row[name] = field(each)
+                    row[name] = field(result)
                 except BadValue as error:
                     raise error.inside(name) from None
         return row

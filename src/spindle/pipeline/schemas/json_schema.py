@@ -45,7 +45,7 @@ def _type(schema: Any, root: Mapping[str, Any], depth: int) -> Any:
         return _type(_referred(str(schema["$ref"]), root), root, depth + 1)
     for choice in ("anyOf", "oneOf"):
         if choice in schema:
-            return _known(merged_types(_type(each, root, depth + 1) for each in schema[choice]))
+            return _known(merged_types(_type(field, root, depth + 1) for field in schema[choice]))
     name = schema.get("type", "object" if "properties" in schema else "string")
     if isinstance(name, list):
         return _known(merged_types(_type({**schema, "type": n}, root, depth + 1) for n in name))
@@ -68,7 +68,7 @@ def _object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> A
             if fault is not None:
                 raise ValueError(f"the JSON schema: {fault}")
         return pa.struct(
-            [(name, _known(_type(each, root, depth + 1))) for name, each in properties.items()]
+            [(name, _known(_type(item, root, depth + 1))) for name, item in properties.items()]
         )
     values = schema.get("additionalProperties")
     if isinstance(values, Mapping):
@@ -81,12 +81,12 @@ def _known(kind: Any) -> Any:
 
 
 def _referred(reference: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
+    result: Any = root
     if not reference.startswith("#"):
         raise ValueError(f"the JSON schema refers to {reference!r}, which is another document")
     for step in reference.removeprefix("#").strip("/").split("/"):
         if step:
-            if not isinstance(found, Mapping) or step not in found:
+            if not isinstance(result, Mapping) or step not in result:
                 raise ValueError(f"the JSON schema refers to {reference!r}, which it does not have")
-            found = found[step]
-    return found
+            result = result[step]
+    return result

@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spindle.pipeline.extra import AVRO, PROTOBUF, require
+from spindle.pipeline.optional_dependencies import AVRO, PROTOBUF, require
 from spindle.pipeline.options.values import MAX_INT, choice, lower_names, number
 from spindle.pipeline.schemas.avro import AvroDecoder
 from spindle.pipeline.schemas.confluent import (
@@ -223,10 +223,10 @@ class _Column(NamedTuple):
             if len(topics) != 1 or not topics[0].strip():
                 raise self._missing("Subject", "because the read is not of one subscribed topic")
             subject = f"{topics[0].strip()}-{self.name}"
-        found = newest_schema(registry, subject)
-        if found.kind != kind:
-            raise ValueError(f"the schema of the subject {subject!r} is {found.kind}, not {kind}")
-        return found.text
+        schema = newest_schema(registry, subject)
+        if schema.kind != kind:
+            raise ValueError(f"the schema of the subject {subject!r} is {schema.kind}, not {kind}")
+        return schema.text
 
     def _refuse(self, *suffixes: str) -> None:
         for suffix in suffixes:

@@ -90,16 +90,16 @@ class ProtobufDecoder:
 
     def message_indexes(self) -> tuple[int, ...]:
         """Return the place of the message in its file: an index for each level of nesting."""
-        found = _compiled(self.descriptor_set, self.message).message_class.DESCRIPTOR
+        result = _compiled(self.descriptor_set, self.message).message_class.DESCRIPTOR
         indexes: list[int] = []
-        while found is not None:
-            parent = found.containing_type
+        while result is not None:
+            parent = result.containing_type
             if parent is None:
-                siblings = list(found.file.message_types_by_name.values())
+                siblings = list(result.file.message_types_by_name.values())
             else:
                 siblings = list(parent.nested_types)
-            indexes.insert(0, [each.full_name for each in siblings].index(found.full_name))
-            found = parent
+            indexes.insert(0, [sibling.full_name for sibling in siblings].index(result.full_name))
+            result = parent
         return tuple(indexes)
 
 
@@ -122,9 +122,9 @@ def _compiled(descriptor_set: bytes, message: str) -> _Compiled:
         descriptor = pool.FindMessageTypeByName(message)
     except KeyError:
         names = sorted(
-            f"{file.package}.{each.name}".lstrip(".")
+            f"{file.package}.{item.name}".lstrip(".")
             for file in files.file
-            for each in file.message_type
+            for item in file.message_type
         )
         raise ValueError(
             f"the descriptor set has no message {message!r}, but {shown(', '.join(names))}"
@@ -145,11 +145,11 @@ def _message(descriptor: Any, inside: tuple[str, ...]) -> _Column:
 
     def convert(message: Any) -> dict[str, Any]:
         row = {}
-        for name, has_presence, each in plain:
+        for name, has_presence, function in plain:
             if has_presence and not message.HasField(name):
                 continue
             value = getattr(message, name)
-            row[name] = value if each is None else each(value)
+            row[name] = value if function is None else function(value)
         return row
 
     return _Column(pa.struct([(field.name, column.type) for field, column in columns]), convert)
@@ -165,7 +165,7 @@ def _field(field: Any, inside: tuple[str, ...]) -> _Column:
     kind, convert = item
     if convert is None:
         return _Column(pa.list_(kind), list)
-    return _Column(pa.list_(kind), lambda items: [convert(each) for each in items])
+    return _Column(pa.list_(kind), lambda items: [convert(item) for item in items])
 
 
 def _map(entry: Any, inside: tuple[str, ...]) -> _Column:

@@ -156,8 +156,8 @@ class RowDecoding:
                 [ColumnPlace(field.name, None, field)]
                 if field.name not in parts
                 else [
-                    ColumnPlace(field.name, index, each)
-                    for index, each in enumerate(parts[field.name].fields)
+                    ColumnPlace(field.name, index, item)
+                    for index, item in enumerate(parts[field.name].fields)
                 ]
             )
             for field in arrow_schema(columns)
@@ -170,10 +170,12 @@ class RowDecoding:
             for place in places
             if place.field_index is not None
         }
-        found = [place for name in self.chosen for place in by_origin.get(name) or [by_field[name]]]
+        chosen = [
+            place for name in self.chosen for place in by_origin.get(name) or [by_field[name]]
+        ]
         # Columns of other options, such as headers, stand behind.
         others = [name for name in by_origin if name not in self.chosen and name not in parts]
-        return [*found, *(place for name in others for place in by_origin[name])]
+        return [*chosen, *(place for name in others for place in by_origin[name])]
 
     def spark_columns(self, columns: Sequence[str]) -> str:
         """Return the same schema as a Spark DDL string."""

@@ -19,8 +19,8 @@ from spindle.pipeline.records.batch_rows import batch_rows
 from spindle.pipeline.records.headers import HeaderWalk
 from spindle.pipeline.records.row_counts import RowCounter
 from spindle.pipeline.records.tables import address_of
+from spindle.pipeline.segments.failover import ReadSettings, read_resumed
 from spindle.pipeline.segments.ranges import SegmentRange
-from spindle.pipeline.segments.resuming import ReadSettings, read_resumed
 from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.walk import OpenSegment, SegmentWalk
 from spindle.protocol.records.batch import HEADER_BYTES

@@ -18,7 +18,7 @@ from spindle.log.formats.meta_properties import (
     parse_meta_properties,
 )
 from spindle.pipeline.errors import rights_explained
-from spindle.pipeline.segments.small_files import current_replica, read_topic_id
+from spindle.pipeline.segments.directory_files import current_replica, read_topic_id
 
 
 class DirectoryIdentity(NamedTuple):
@@ -37,8 +37,8 @@ class ListedDirectory(NamedTuple):
 
     @property
     def identity(self) -> DirectoryIdentity:
-        found = self.properties
-        return DirectoryIdentity(found.cluster_id, found.node_id, found.directory_id)
+        result = self.properties
+        return DirectoryIdentity(result.cluster_id, result.node_id, result.directory_id)
 
 
 class ReplicaDirectory(NamedTuple):
@@ -75,10 +75,10 @@ def expand_log_directories(text: str) -> list[ListedDirectory]:
     directories: list[ListedDirectory] = []
     for part in (part.strip() for part in text.split(",")):
         paths = sorted(glob.glob(part)) if glob.has_magic(part) else [part]
-        found = [Path(path) for path in paths if Path(path).is_dir()]
-        if not found:
+        result = [Path(path) for path in paths if Path(path).is_dir()]
+        if not result:
             raise ValueError(f"option logDirs: {part!r} names no directory")
-        directories += [_identified(path) for path in found]
+        directories += [_identified(path) for path in result]
     if not directories:
         raise ValueError("option logDirs is empty; want log directories or a glob of them")
     _check_one_cluster(directories)

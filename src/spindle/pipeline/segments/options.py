@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from spindle.client.wire.settings import ClientSettings
+from spindle.client.blocking.settings import ClientSettings
 from spindle.common.uuids import Uuid, parse_uuid
 from spindle.pipeline.options.client import source_client
 from spindle.pipeline.options.common import common_options

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from spindle.client.cluster import ClusterView
+from spindle.client.cluster_metadata import ClusterView
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.log.formats.checkpoints import (
@@ -23,6 +23,8 @@ from spindle.log.formats.checkpoints import (
 from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from spindle.pipeline.errors import DataLoss, rights_explained
 from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
+from spindle.pipeline.segments.broker_state import LiveCluster
+from spindle.pipeline.segments.directory_files import FILE_SYSTEM, is_in_use, read_leader_epochs
 from spindle.pipeline.segments.discovery import (
     ListedDirectory,
     ReplicaDirectory,
@@ -30,11 +32,9 @@ from spindle.pipeline.segments.discovery import (
     find_replicas,
     select_topic_id,
 )
-from spindle.pipeline.segments.live import LiveCluster
 from spindle.pipeline.segments.options import EndRule, SegmentOptions
 from spindle.pipeline.segments.replica_choice import candidates
 from spindle.pipeline.segments.segment_log import SegmentLog
-from spindle.pipeline.segments.small_files import FILE_SYSTEM, is_in_use, read_leader_epochs
 from spindle.pipeline.segments.transaction_state import last_stable_offset
 
 
@@ -114,7 +114,7 @@ def readable_partitions(
         ends = cluster.end_offsets(partitions, is_read_committed=options.is_read_committed)
         options = replace(options, end_rule="logEnd")
     states = {replica.directory.path: DirectoryState(replica.directory.path) for replica in wanted}
-    found: list[ReadablePartition] = []
+    readable_partitions: list[ReadablePartition] = []
     for topic, replicas_of_topic in sorted(by_topic.items()):
         topic_id = select_topic_id(topic, replicas_of_topic, options.topic_ids.get(topic))
         by_partition: dict[TopicPartition, list[ReplicaDirectory]] = {}
@@ -132,18 +132,18 @@ def readable_partitions(
                 best = _ended(best, ends[best.partition], options.fail_on_data_loss)
             elif options.is_read_committed:
                 best = _committed(best)
-            found.append(best)
-    return found
+            readable_partitions.append(best)
+    return readable_partitions
 
 
 def _check_cluster(
     replicas: Sequence[ReplicaDirectory], view: ClusterView, cluster: LiveCluster
 ) -> None:
     for replica in replicas:
-        found = replica.directory.identity.cluster_id
-        if None not in (found, view.cluster_id) and found != view.cluster_id:
+        result = replica.directory.identity.cluster_id
+        if None not in (result, view.cluster_id) and result != view.cluster_id:
             raise ValueError(
-                f"option logDirs: {replica.directory.path} belongs to cluster {found}, but the "
+                f"option logDirs: {replica.directory.path} belongs to cluster {result}, but the "
                 f"brokers at {cluster} are cluster {view.cluster_id}"
             )
 
@@ -212,14 +212,16 @@ def _ended(partition: ReadablePartition, end: int, fail_on_data_loss: bool) -> R
 def _check_all_found(
     selection: Selection, replicas: Sequence[ReplicaDirectory], directories: str
 ) -> None:
-    found = {replica.partition for replica in replicas}
+    topic_partitions = {replica.partition for replica in replicas}
     match selection:
         case Subscribe(topics):
-            found_topics = {partition.topic for partition in found}
+            found_topics = {partition.topic for partition in topic_partitions}
             missing = [topic for topic in topics if topic not in found_topics]
         case Assign(partitions):
-            missing = [str(partition) for partition in partitions if partition not in found]
+            missing = [
+                str(partition) for partition in partitions if partition not in topic_partitions
+            ]
         case SubscribePattern(pattern):
-            missing = [] if found else [f"a topic that matches {pattern!r}"]
+            missing = [] if topic_partitions else [f"a topic that matches {pattern!r}"]
     if missing:
         raise ValueError(f"not in the log directories {directories}: {', '.join(missing)}")

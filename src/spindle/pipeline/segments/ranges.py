@@ -68,7 +68,7 @@ def resolve_ranges(
     existing = [partition.partition for partition in partitions]
     check_complete(options.start, End.START, existing)
     check_complete(options.stop, End.STOP, existing)
-    found: list[tuple[ReadablePartition, int, int]] = []
+    resolve_ranges: list[tuple[ReadablePartition, int, int]] = []
     for partition in partitions:
         if not filters.wants(partition.partition):
             continue
@@ -78,8 +78,8 @@ def resolve_ranges(
         end = _inside(options, partition, "ending", _end(options, partition))
         start, end = _narrowed(partition, start, end, filters)
         if start < end or (keep_empty and start == end):
-            found.append((partition, start, end))
-    return found
+            resolve_ranges.append((partition, start, end))
+    return resolve_ranges
 
 
 def range_of(partition: ReadablePartition, start: int, end: int) -> SegmentRange:
@@ -102,11 +102,11 @@ def plan_tasks(
     """Cut and pack the ranges into tasks. Small partitions share one, large ones get several."""
     for partition, start, end in resolved:
         partition.log.check_formats(start, end)
-    found = [_located(partition, start, end) for partition, start, end in resolved]
-    total_bytes = sum(whole.size_bytes for _, whole in found)
+    result = [_located(partition, start, end) for partition, start, end in resolved]
+    total_bytes = sum(whole.size_bytes for _, whole in result)
     target_bytes = options.task_bytes or _target_bytes(options, total_bytes)
     ranges: list[SegmentRange] = []
-    for (partition, _, _), (first, whole) in zip(resolved, found, strict=True):
+    for (partition, _, _), (first, whole) in zip(resolved, result, strict=True):
         cuts = _cuts(partition, first, whole, target_bytes, options.max_records_per_partition)
         pieces = list(_pieces(whole, cuts))
         ranges += _with_aborted(options, partition, pieces)
@@ -129,8 +129,8 @@ def locate_pieces(
             for first, last in pieces[partition.partition]
             if first < end and last > start
         ]
-        found = [_located(partition, first, last)[1] for first, last in inside]
-        located[partition.partition] = _with_aborted(options, partition, found)
+        result = [_located(partition, first, last)[1] for first, last in inside]
+        located[partition.partition] = _with_aborted(options, partition, result)
     return located
 
 
@@ -150,9 +150,9 @@ def _with_aborted(
 ) -> list[SegmentRange]:
     if not options.is_read_committed:
         return pieces
-    found = aborted_transactions(partition.log)
+    transactions = aborted_transactions(partition.log)
     return [
-        replace(piece, aborted=overlapping(found, piece.start_offset, piece.end_offset))
+        replace(piece, aborted=overlapping(transactions, piece.start_offset, piece.end_offset))
         for piece in pieces
     ]
 
@@ -166,9 +166,9 @@ def _start(options: SegmentOptions, partition: ReadablePartition) -> int:
     place = options.start.of(partition.partition)
     if not isinstance(options.start, AtTime | AtTimes):
         return partition.log_start_offset if place == EARLIEST else place
-    found = _at_timestamp(partition, place)
-    if found is not None:
-        return found
+    result = _at_timestamp(partition, place)
+    if result is not None:
+        return result
     if options.no_match is NoMatch.LATEST:
         return partition.end_offset
     raise ValueError(
@@ -181,8 +181,8 @@ def _end(options: SegmentOptions, partition: ReadablePartition) -> int:
     place = options.stop.of(partition.partition)
     if not isinstance(options.stop, AtTime | AtTimes):
         return partition.end_offset if place == LATEST else place
-    found = _at_timestamp(partition, place)
-    return partition.end_offset if found is None else found
+    result = _at_timestamp(partition, place)
+    return partition.end_offset if result is None else result
 
 
 def _at_timestamp(partition: ReadablePartition, timestamp_ms: int) -> int | None:
@@ -209,8 +209,8 @@ def _narrowed(
     start, end = max(start, filters.min_offset), min(end, filters.end_offset)
     if filters.min_timestamp_ms is not None and start < end:
         # All records before the first one with that time are older.
-        found = partition.log.offset_for_timestamp(filters.min_timestamp_ms, start, end)
-        start = end if found is None else found
+        offset = partition.log.offset_for_timestamp(filters.min_timestamp_ms, start, end)
+        start = end if offset is None else offset
     return start, end
 
 

@@ -18,8 +18,8 @@ from spindle.pipeline.records.corruption import (
 )
 from spindle.pipeline.records.decoder import BatchDecoder, batch_size
 from spindle.pipeline.records.transactions import AbortedTransactions
+from spindle.pipeline.segments.failover import ReadSettings, read_resumed
 from spindle.pipeline.segments.ranges import SegmentRange
-from spindle.pipeline.segments.resuming import ReadSettings, read_resumed
 from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.walk import OpenSegment, SegmentWalk
 from spindle.protocol.records.batch import HEADER_BYTES
@@ -134,8 +134,8 @@ class _RangeReader:
     def _next_boundary(self, opened: OpenSegment, position: int) -> int:
         """Return the first known batch boundary behind a corrupt batch, else the file's end."""
         current = SegmentLog(self._log.path)
-        found = current.boundary_after(opened.segment, position)
-        return os.fstat(opened.file.fileno()).st_size if found is None else found
+        result = current.boundary_after(opened.segment, position)
+        return os.fstat(opened.file.fileno()).st_size if result is None else result
 
     def _grow(self, opened: OpenSegment, position: int, size_bytes: int) -> bool:
         """Make room for a batch that is larger than the buffer.

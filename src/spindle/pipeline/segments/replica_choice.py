@@ -55,11 +55,11 @@ def candidates(
     if choice is None:
         return [copy for copy in copies if copy.directory.identity.node_id == leader] or copies
     if choice.directory is not None:
-        found = [copy for copy in copies if str(copy.directory.path) == choice.directory]
+        directories = [copy for copy in copies if str(copy.directory.path) == choice.directory]
     else:
         node_id = leader if choice.is_leader else choice.node_id
-        found = [copy for copy in copies if copy.directory.identity.node_id == node_id]
-    if not found:
+        directories = [copy for copy in copies if copy.directory.identity.node_id == node_id]
+    if not directories:
         held = ", ".join(
             f"{copy.directory.path} (broker {copy.directory.identity.node_id})" for copy in copies
         )
@@ -68,4 +68,4 @@ def candidates(
             f"option replica: {choice}{of_leader} has no replica of {copies[0].partition} in the "
             f"log directories; there are replicas in {held}"
         )
-    return found
+    return directories

@@ -40,26 +40,26 @@ def list_segments(path: Path) -> list[SegmentFile]:
     Raises:
         FileNotFoundError: there is no such directory.
     """
-    found: dict[str, list[SegmentFile]] = {"log": [], "log.swap": [], "log.cleaned": []}
+    result: dict[str, list[SegmentFile]] = {"log": [], "log.swap": [], "log.cleaned": []}
     with os.scandir(path) as entries:
         for entry in entries:
             stem, _, suffix = entry.name.partition(".")
-            if suffix not in found or not _is_base_offset(stem):
+            if suffix not in result or not _is_base_offset(stem):
                 continue
             try:
                 size_bytes = entry.stat().st_size
             except FileNotFoundError:
                 continue
-            found[suffix].append(SegmentFile(int(stem), size_bytes, Path(entry.path)))
-    segments = found["log"]
-    swaps = sorted(found["log.swap"])
-    if found["log.cleaned"]:
+            result[suffix].append(SegmentFile(int(stem), size_bytes, Path(entry.path)))
+    segments = result["log"]
+    swaps = sorted(result["log.swap"])
+    if result["log.cleaned"]:
         # A group of which a part is still being written has replaced nothing yet.
-        first_cleaned = min(found["log.cleaned"]).base_offset
+        first_cleaned = min(result["log.cleaned"]).base_offset
         swaps = [swap for swap in swaps if swap.base_offset < first_cleaned]
     if swaps:
         start, end = swaps[0].base_offset, max(map(_end_of_batches, swaps))
-        segments = [each for each in segments if not start <= each.base_offset < end]
+        segments = [segment for segment in segments if not start <= segment.base_offset < end]
     return sorted(segments + swaps)
 
 

@@ -131,9 +131,9 @@ class SegmentLog:
         for segment in self.segments[self._segment_index(start) :]:
             if segment.base_offset >= end:
                 return None
-            found = self._search_segment(segment, timestamp_ms, start, end)
-            if found is not None:
-                return found
+            offset = self._search_segment(segment, timestamp_ms, start, end)
+            if offset is not None:
+                return offset
         return None
 
     def _search_segment(
@@ -172,9 +172,9 @@ class SegmentLog:
         """Return the boundary of an index entry, or of the nearest valid one before it."""
         with open_segment(segment) as file:
             for index in range(entry, -1, -1):
-                found = _boundary(file, segment, int(positions[index]), int(offsets[index]))
-                if found is not None:
-                    return found
+                position = _boundary(file, segment, int(positions[index]), int(offsets[index]))
+                if position is not None:
+                    return position
         return Position(segment, 0, segment.base_offset)
 
     def boundary_after(self, segment: SegmentFile, position: int) -> int | None:
@@ -183,9 +183,9 @@ class SegmentLog:
         first = int(np.searchsorted(positions, position, side="right"))
         with open_segment(segment) as file:
             for index in range(first, positions.size):
-                found = _boundary(file, segment, int(positions[index]), int(offsets[index]))
-                if found is not None:
-                    return found.position
+                result = _boundary(file, segment, int(positions[index]), int(offsets[index]))
+                if result is not None:
+                    return result.position
         return None
 
     def check_formats(self, start: int, end: int) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from spindle.client.fetching import AbortedProducer
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
+from spindle.pipeline.segments.directory_files import FILE_SYSTEM
 from spindle.pipeline.segments.index_files import read_transaction_index
 from spindle.pipeline.segments.segment_log import SegmentLog
-from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 
 def aborted_transactions(log: SegmentLog) -> list[AbortedProducer]:
@@ -20,7 +20,7 @@ def aborted_transactions(log: SegmentLog) -> list[AbortedProducer]:
     The entry of a transaction is in the index of the segment that holds its abort marker.
     """
     while True:
-        found = [
+        aborted_transactions = [
             AbortedProducer(entry.producer_id, entry.first_offset, entry.last_offset)
             for segment in log.segments
             for entry in read_transaction_index(segment.path.with_suffix(".txnindex"))
@@ -28,7 +28,7 @@ def aborted_transactions(log: SegmentLog) -> list[AbortedProducer]:
         # An index that was removed after the listing looks like one that never was.
         again = SegmentLog(log.path)
         if again.names == log.names:
-            return found
+            return aborted_transactions
         log = again
 
 
@@ -37,9 +37,10 @@ def overlapping(
 ) -> tuple[AbortedProducer, ...]:
     """Return the transactions with records or markers in the offsets [start, end)."""
     return tuple(
-        each
-        for each in aborted
-        if each.first_offset < end and (each.last_offset is None or each.last_offset >= start)
+        transaction
+        for transaction in aborted
+        if transaction.first_offset < end
+        and (transaction.last_offset is None or transaction.last_offset >= start)
     )
 
 

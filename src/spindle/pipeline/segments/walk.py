@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from spindle.common.errors import CorruptLog
 from spindle.pipeline.errors import DataLoss, LogChanged
+from spindle.pipeline.segments.directory_files import read_leader_epochs
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.segment_files import SegmentFile
 from spindle.pipeline.segments.segment_log import Position, SegmentLog
-from spindle.pipeline.segments.small_files import read_leader_epochs
 
 
 class WalkInterrupted(Exception):

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spindle.client.wire.batch_sender import GatheredRecords
+from spindle.client.blocking.batch_sender import GatheredRecords
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records import encoder_kernel as kernel
 from spindle.pipeline.sink.errors import SinkError
@@ -150,13 +150,13 @@ class BatchGatherer:
         self._sticky_bytes[name] += rows.value_bytes
 
     def _slot(self, place: TopicPartition) -> int:
-        found = self._slot_of.get(place)
-        if found is None:
-            found = self._slot_of[place] = len(self._places)
+        result = self._slot_of.get(place)
+        if result is None:
+            result = self._slot_of[place] = len(self._places)
             self._places.append(place)
-            if found == len(self._table):
+            if result == len(self._table):
                 self._table = np.concatenate([self._table, np.zeros_like(self._table)])
-        return found
+        return result
 
     def _make_room(self, slot: int, needed_bytes: int) -> None:
         """Give a slot an empty buffer with room for a record."""

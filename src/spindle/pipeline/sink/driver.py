@@ -7,13 +7,13 @@ is going to be complete: by this run, or by the next one that replays the batch.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from spindle.client.blocking.client import WireClient
 from spindle.client.transactions import TransactionEnd
-from spindle.client.wire.cluster import WireClient
 from spindle.pipeline.sink.errors import InputChanged, SinkError
 from spindle.pipeline.sink.options import SinkOptions
-from spindle.pipeline.sink.register import QueryRegister
 from spindle.pipeline.sink.results import TaskPlace, WrittenRows
 from spindle.pipeline.sink.state import BatchDecision, QueryState, TaskTransaction
+from spindle.pipeline.sink.state_store import QueryRegister
 from spindle.pipeline.sink.task import register_of
 
 
@@ -26,10 +26,10 @@ def commit_batch(options: SinkOptions, results: Sequence[WrittenRows | None]) ->
         ApiError: the cluster refused.
         ClientError: a broker could not be asked.
     """
-    known = [each for each in results if each is not None and each.place is not None]
-    places = [each.place for each in known if each.place is not None]
-    written = tuple(each.transaction for each in known if each.transaction is not None)
-    if not places or not (written or any(each.replays for each in known)):
+    known = [result for result in results if result is not None and result.place is not None]
+    places = [written.place for written in known if written.place is not None]
+    written = tuple(written.transaction for written in known if written.transaction is not None)
+    if not places or not (written or any(written.replays for written in known)):
         return
     with WireClient(options.client) as client:
         register = register_of(client, options, places[0].query)
@@ -47,7 +47,9 @@ def abort_batch(options: SinkOptions, results: Sequence[WrittenRows | None]) -> 
         ApiError: the cluster refused.
         ClientError: a broker could not be asked.
     """
-    written = [each.place for each in results if each is not None and each.identity is not None]
+    written = [
+        result.place for result in results if result is not None and result.identity is not None
+    ]
     places = [place for place in written if place is not None]
     if not places:
         return
@@ -97,15 +99,15 @@ def _completed(
     decision: BatchDecision, place: TaskPlace, tasks: int, written: tuple[TaskTransaction, ...]
 ) -> BatchDecision:
     """Return a partial decision with the transactions that take the place of aborted ones."""
-    aborted = {each.task for each in decision.transactions if each.is_aborted}
-    again = {each.task for each in written}
+    aborted = {transaction.task for transaction in decision.transactions if transaction.is_aborted}
+    again = {transaction.task for transaction in written}
     if tasks != decision.tasks or aborted != again:
         raise InputChanged(
             f"batch {place.batch} is partly committed: the tasks {sorted(aborted)} of "
             f"{decision.tasks} have to be written again, and this run has {tasks} tasks and wrote "
             f"{sorted(again)}. The rest cannot be written without repeating or losing rows"
         )
-    kept = tuple(each for each in decision.transactions if each.is_committed)
+    kept = tuple(transaction for transaction in decision.transactions if transaction.is_committed)
     return BatchDecision(decision.batch, place.run, tasks, (*kept, *written))
 
 
@@ -117,11 +119,13 @@ def complete(register: QueryRegister, state: QueryState) -> None:
     """
     decision = state.decision
     assert decision is not None
-    open_ones = [each for each in decision.transactions if not each.is_committed]
+    open_ones = [
+        transaction for transaction in decision.transactions if not transaction.is_committed
+    ]
     aborted = [
-        each.task
-        for each in open_ones
-        if register.finish(decision.run, each) is TransactionEnd.ABORTED
+        transaction.task
+        for transaction in open_ones
+        if register.finish(decision.run, transaction) is TransactionEnd.ABORTED
     ]
     if aborted:
         raise SinkError(

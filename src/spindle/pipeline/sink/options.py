@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from spindle.client.blocking.settings import ClientSettings
 from spindle.client.producing import ACKS_ALL
-from spindle.client.wire.settings import ClientSettings
 from spindle.pipeline.options.client import (
     broker_client,
     kafka_properties,
@@ -140,7 +140,7 @@ def _client(properties: Mapping[str, str]) -> ClientSettings:
 
 
 def _guarantee(options: Mapping[str, str]) -> DeliveryGuarantee:
-    words = {each.value: each for each in DeliveryGuarantee}
+    words = {guarantee.value: guarantee for guarantee in DeliveryGuarantee}
     return choice(options, "deliveryGuarantee", words, DeliveryGuarantee.EXACTLY_ONCE)
 
 

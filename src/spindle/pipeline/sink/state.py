@@ -90,12 +90,14 @@ class BatchDecision:
 
     def of_task(self, task: int) -> TaskTransaction | None:
         """Return the transaction of a task, None if it had no rows."""
-        return next((each for each in self.transactions if each.task == task), None)
+        return next(
+            (transaction for transaction in self.transactions if transaction.task == task), None
+        )
 
     @property
     def is_partial(self) -> bool:
         """True if a transaction was aborted, so that its rows have to be written again."""
-        return any(each.is_aborted for each in self.transactions)
+        return any(transaction.is_aborted for transaction in self.transactions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +159,8 @@ def encode_state(state: QueryState) -> list[StoredOffset]:
     decision = state.decision
     batch = decision.batch if decision else 0
     chunks: list[str] = []
-    for each in decision.transactions if decision else ():
-        text = each.encode()
+    for transaction in decision.transactions if decision else ():
+        text = transaction.encode()
         if chunks and len(chunks[-1]) + 1 + len(text) <= _CHUNK_CHARACTERS:
             chunks[-1] += "," + text
         else:

@@ -9,20 +9,20 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from spindle.client.blocking.batch_sender import BatchSender
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.producer import idempotent_producer
+from spindle.client.blocking.transactions import ProducerTransaction
 from spindle.client.errors import ClientError
 from spindle.client.transactions import TransactionEnd
-from spindle.client.wire.batch_sender import BatchSender
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.producer import idempotent_producer
-from spindle.client.wire.transactions import ProducerTransaction
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.pipeline.sink.batching import BatchGatherer, RowDigester
 from spindle.pipeline.sink.errors import InputChanged, SinkError
 from spindle.pipeline.sink.options import SinkOptions
-from spindle.pipeline.sink.register import QueryRegister
 from spindle.pipeline.sink.results import TaskPlace, WrittenRows
 from spindle.pipeline.sink.rows import row_buffers
 from spindle.pipeline.sink.state import BatchDecision, QueryState, RowsDigest
+from spindle.pipeline.sink.state_store import QueryRegister
 
 
 def register_of(client: WireClient, options: SinkOptions, query: str) -> QueryRegister:
@@ -108,7 +108,7 @@ def own_query(
         decision = before.decision_of(place.batch)
         return replace(after, decision=_finished(register, decision)) if decision else after
 
-    state = register.glance()
+    state = register.read_nowait()
     if state is not None and state.owner == place.run:
         state.check_batch(place.batch)
         return state
@@ -120,12 +120,14 @@ def own_query(
 def _finished(register: QueryRegister, decision: BatchDecision) -> BatchDecision:
     """Return the decision with the outcome of each transaction; commit those that are open."""
     ended = []
-    for each in decision.transactions:
-        if not (each.is_committed or each.is_aborted):
-            end = register.finish(decision.run, each)
+    for transaction in decision.transactions:
+        if not (transaction.is_committed or transaction.is_aborted):
+            end = register.finish(decision.run, transaction)
             is_committed = end is TransactionEnd.COMMITTED
-            each = replace(each, is_committed=is_committed, is_aborted=not is_committed)
-        ended.append(each)
+            transaction = replace(
+                transaction, is_committed=is_committed, is_aborted=not is_committed
+            )
+        ended.append(transaction)
     return replace(decision, transactions=tuple(ended))
 
 

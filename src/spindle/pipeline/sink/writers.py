@@ -18,9 +18,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spindle.client.wire.cluster import WireClient
+from spindle.client.blocking.client import WireClient
 from spindle.pipeline.options.unknown import warn_of_unknown_options
-from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.sink.driver import abort_batch, commit_batch
 from spindle.pipeline.sink.errors import SinkError
 from spindle.pipeline.sink.options import (
@@ -33,6 +32,7 @@ from spindle.pipeline.sink.options import (
 from spindle.pipeline.sink.results import TaskPlace
 from spindle.pipeline.sink.rows import check_columns
 from spindle.pipeline.sink.task import partition_count, write_at_least_once, write_in_transaction
+from spindle.pipeline.user_errors import PlainErrors
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"

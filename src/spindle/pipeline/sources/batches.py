@@ -22,15 +22,15 @@ from spindle.pipeline.brokers.planning import plan_tasks
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.brokers.segments_fallback import batches_through_brokers
 from spindle.pipeline.options.unknown import warn_of_unknown_options
-from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.records.batch_columns import BATCH_TYPES
 from spindle.pipeline.records.columns import spark_ddl
-from spindle.pipeline.segments.live import NoLocalDirectories
+from spindle.pipeline.segments.broker_state import NoLocalDirectories
 from spindle.pipeline.segments.options import DIRECTORY_OPTIONS, parse_batch_options
 from spindle.pipeline.sources.broker import RangesPartition
-from spindle.pipeline.sources.not_yet import BatchReadOnly
 from spindle.pipeline.sources.segments import SegmentsPlan
+from spindle.pipeline.sources.unsupported import BatchReadOnly
 from spindle.pipeline.spark.parallelism import executor_cores, with_cores
+from spindle.pipeline.user_errors import PlainErrors
 
 NAME = "spindle-batches"
 _OF_BATCHES = frozenset(("columns", "checkcrcs", "taskbytes", "minpartitions"))
@@ -84,9 +84,9 @@ class BrokerBatchesPlan:
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
         """Return the batches of ranges."""
-        for each in ranges:
+        for offset_range in ranges:
             yield from read_header_range(
-                self._options, each, self._columns, check_crcs=self._check_crcs
+                self._options, offset_range, self._columns, check_crcs=self._check_crcs
             )
 
 

@@ -35,12 +35,12 @@ from spindle.pipeline.brokers.planning import plan_tasks
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.brokers.reading import read_ranges, settled
 from spindle.pipeline.options.unknown import warn_of_unknown_options
-from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.segments.pushdown import narrow
-from spindle.pipeline.sources.not_yet import BatchReadOnly
+from spindle.pipeline.sources.unsupported import BatchReadOnly
 from spindle.pipeline.spark.parallelism import executor_cores, with_cores
 from spindle.pipeline.streaming.options import stream_read_options
 from spindle.pipeline.streaming.reader import BrokerStreamReader
+from spindle.pipeline.user_errors import PlainErrors
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 

@@ -28,8 +28,8 @@ from spindle.pipeline.brokers.options import SOURCE_OPTIONS
 from spindle.pipeline.brokers.segments_fallback import rows_through_brokers
 from spindle.pipeline.options.limits import without_limits
 from spindle.pipeline.options.unknown import warn_of_unknown_options
-from spindle.pipeline.plain_errors import PlainErrors
-from spindle.pipeline.segments.live import live_cluster
+from spindle.pipeline.segments.broker_state import live_cluster
+from spindle.pipeline.segments.failover import ReadSettings, ThroughBrokers, read_settings
 from spindle.pipeline.segments.options import (
     DIRECTORY_OPTIONS,
     SegmentOptions,
@@ -44,10 +44,10 @@ from spindle.pipeline.segments.ranges import (
     resolve_ranges,
 )
 from spindle.pipeline.segments.reader import read_ranges
-from spindle.pipeline.segments.resuming import ReadSettings, ThroughBrokers, read_settings
-from spindle.pipeline.sources.not_yet import BatchReadOnly
+from spindle.pipeline.sources.unsupported import BatchReadOnly
 from spindle.pipeline.spark.parallelism import executor_cores, with_cores
 from spindle.pipeline.streaming.options import stream_read_options
+from spindle.pipeline.user_errors import PlainErrors
 
 _PLANNING_ATTEMPTS = 5
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class SegmentsPlan:
         tasks = self._planned(lambda resolved: plan_tasks(self._options, resolved))
         return [SegmentsPartition(ranges) for ranges in tasks or [()]]
 
-    def located(
+    def locate(
         self, pieces: Mapping[TopicPartition, Sequence[tuple[int, int]]]
     ) -> dict[TopicPartition, list[SegmentRange]]:
         """Return the parts of pieces, from start to end, that the directories have."""

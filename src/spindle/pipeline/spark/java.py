@@ -102,10 +102,10 @@ def java_version(java: Path) -> tuple[int, int, int] | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = _VERSION.search(run.stderr + run.stdout)
-    if found is None:
+    match = _VERSION.search(run.stderr + run.stdout)
+    if match is None:
         return None
-    feature, interim, update = (int(part or 0) for part in found.groups())
+    feature, interim, update = (int(part or 0) for part in match.groups())
     return feature, interim, update
 
 
@@ -115,10 +115,10 @@ def _release_version(home: Path) -> tuple[int, int, int] | None:
         text = (home / "release").read_text(errors="replace")
     except OSError:
         return None
-    found = _RELEASE.search(text)
-    if found is None or not os.access(home / "bin" / "java", os.X_OK):
+    match = _RELEASE.search(text)
+    if match is None or not os.access(home / "bin" / "java", os.X_OK):
         return None
-    feature, interim, update = (int(part or 0) for part in found.groups())
+    feature, interim, update = (int(part or 0) for part in match.groups())
     return feature, interim, update
 
 
@@ -127,8 +127,8 @@ def _checked(home: Path, origin: str) -> Java:
     if version is None:
         raise NoJava(f"{origin} names {home}, where bin/java does not run")
     if version[0] < OLDEST_JAVA:
-        found = ".".join(map(str, version))
-        raise NoJava(f"{origin} names Java {found} in {home}; want {OLDEST_JAVA} or newer")
+        result = ".".join(map(str, version))
+        raise NoJava(f"{origin} names Java {result} in {home}; want {OLDEST_JAVA} or newer")
     java = Java(home, version, origin)
     if java.options:
         warnings.warn(

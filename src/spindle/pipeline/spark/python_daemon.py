@@ -20,7 +20,7 @@ _frozen_modules: set[int] = set()
 """Numbers of loaded modules at which all objects were taken out of garbage collection."""
 
 
-def lean_worker(sock: Any, authenticated: bool) -> int:
+def worker_main(sock: Any, authenticated: bool) -> int:
     """Run one worker, then take what it has loaded out of garbage collection; return its code."""
     code = int(_worker(sock, authenticated))
     if len(sys.modules) not in _frozen_modules:
@@ -63,7 +63,7 @@ def quiet_planning() -> None:
 
 def run() -> None:
     """Run the daemon until Spark ends it."""
-    daemon.worker = lean_worker
+    daemon.worker = worker_main
     _make_quiet(daemon)
     daemon.manager()
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from spindle.pipeline.extra import SPARK, require
+from spindle.pipeline.optional_dependencies import SPARK, require
 from spindle.pipeline.spark.java import Java, choose_java, launcher_home
 from spindle.pipeline.spark.settings import (
     check_standalone_master,
@@ -119,12 +119,12 @@ def _added_settings(given: Mapping[str, str], is_new: bool) -> Mapping[str, str]
 
 def register_sources(spark: "SparkSession") -> None:
     """Register `spindle`, `spindle-segments` and `spindle-batches` as formats of any session."""
-    from spindle.pipeline.sources import batches, broker, not_yet, segments
+    from spindle.pipeline.sources import batches, broker, segments, unsupported
 
     broker.register(spark)
     segments.register(spark)
     batches.register(spark)
-    not_yet.explain_delta(spark)
+    unsupported.explain_delta(spark)
 
 
 def _compile_kernel() -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.pipeline.plain_errors import ReportedCause, plainly, reported_cause
+from spindle.pipeline.user_errors import ReportedCause, plainly, reported_cause
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -46,10 +46,10 @@ def run_watched(
     def run() -> list[Any]:
         context.setJobGroup(group_id, title, interruptOnCancel=True)
         if any(hosts):
-            found = _placed(context, tasks, hosts)
+            result = _placed(context, tasks, hosts)
         else:
-            found = context.parallelize(tasks, len(tasks))
-        return list(found.map(plainly(function)).collect())
+            result = context.parallelize(tasks, len(tasks))
+        return list(result.map(plainly(function)).collect())
 
     with ThreadPoolExecutor(1, "spindle-job") as pool:
         job = pool.submit(run)

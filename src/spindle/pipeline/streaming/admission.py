@@ -42,7 +42,7 @@ class Backlog:
 
     @property
     def sizes(self) -> dict[TopicPartition, int]:
-        return {each: end - self.start[each] for each, end in self.end.items()}
+        return {item: end - self.start[item] for item, end in self.end.items()}
 
     @property
     def offset_count(self) -> int:
@@ -50,7 +50,9 @@ class Backlog:
 
     def size_bytes(self, bytes_per_offset: Mapping[TopicPartition, float]) -> int:
         """Return the estimated bytes of the backlog."""
-        return round(sum(size * bytes_per_offset[each] for each, size in self.sizes.items()))
+        return round(
+            sum(size * bytes_per_offset[partition] for partition, size in self.sizes.items())
+        )
 
 
 def admitted_ends(backlog: Backlog, limits: TriggerLimits, backlog_bytes: int) -> Offsets:
@@ -68,8 +70,8 @@ def admitted_ends(backlog: Backlog, limits: TriggerLimits, backlog_bytes: int) -
     if limits.max_bytes is not None and backlog_bytes > limits.max_bytes:
         share = min(share, Fraction(limits.max_bytes, backlog_bytes))
     return {
-        each: backlog.start[each] + (max(1, int(size * share)) if size > 0 else 0)
-        for each, size in backlog.sizes.items()
+        partition: backlog.start[partition] + (max(1, int(size * share)) if size > 0 else 0)
+        for partition, size in backlog.sizes.items()
     }
 
 

@@ -60,7 +60,10 @@ def by_partition(
     ranges: Iterable[OffsetRange], bytes_per_offset: Mapping[str, int]
 ) -> dict[TopicPartition, float]:
     """Return the bytes per offset of each partition, from those of its topic."""
-    return {each.partition: bytes_per_offset[each.partition.topic] for each in ranges}
+    return {
+        offset_range.partition: bytes_per_offset[offset_range.partition.topic]
+        for offset_range in ranges
+    }
 
 
 def topic_averages(
@@ -68,10 +71,12 @@ def topic_averages(
 ) -> dict[str, int]:
     """Return the average bytes of an offset of each topic in these ranges, rounded up."""
     by_topic: dict[str, list[OffsetRange]] = {}
-    for each in ranges:
-        by_topic.setdefault(each.partition.topic, []).append(each)
+    for offset_range in ranges:
+        by_topic.setdefault(offset_range.partition.topic, []).append(offset_range)
     return {
-        topic: max(1, math.ceil(size_of(own, bytes_per_offset) / sum(each.size for each in own)))
+        topic: max(
+            1, math.ceil(size_of(own, bytes_per_offset) / sum(directory.size for directory in own))
+        )
         for topic, own in by_topic.items()
     }
 

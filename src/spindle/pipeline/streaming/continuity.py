@@ -1,9 +1,9 @@
 """Compare the position of a stream with what the cluster holds now: what is left, what is lost.
 
-A position may be followed by a deleted topic, a topic that was created again, a log that was
-truncated, and retention that has removed records before the stream read them. These losses stop
-the stream (`failOnDataLoss`), or it goes on with what is left. A checkpoint of another cluster or
-of other topics is always an error.
+Since the checkpoint, a topic may have been deleted or created again, a log truncated, or records
+removed by retention before the stream read them. These losses stop the stream (`failOnDataLoss`),
+or it goes on with what is left. A checkpoint of another cluster or of other topics is always an
+error.
 """
 
 from collections.abc import Callable, Mapping
@@ -83,7 +83,8 @@ def starts_of(position: StreamPosition, end: StreamPosition) -> dict[TopicPartit
     """
     replaced = replaced_topics(position, end.topic_ids)
     return {
-        each: 0 if each.topic in replaced else position.offsets.get(each, 0) for each in end.offsets
+        offset: 0 if offset.topic in replaced else position.offsets.get(offset, 0)
+        for offset in end.offsets
     }
 
 
@@ -113,21 +114,24 @@ def continue_from(
         f"{sentence}. What the stream had not read of the first topic is lost"
         for sentence in replaced.values()
     ]
-    for each, offset in sorted(position.offsets.items()):
-        if each.topic in replaced:
+    for partition, offset in sorted(position.offsets.items()):
+        if partition.topic in replaced:
             continue
-        end = available.ends.get(each)
+        end = available.ends.get(partition)
         if end is None:
-            reason = "does not exist any more" if selects(each) else "is no longer selected"
-            losses.append(f"{each} {reason}; the stream had read it up to offset {offset}")
+            reason = "does not exist any more" if selects(partition) else "is no longer selected"
+            losses.append(f"{partition} {reason}; the stream had read it up to offset {offset}")
         elif end < offset:
             losses.append(
-                f"{each} ends at offset {end}, before offset {offset}, where the stream reads on. "
+                f"{partition} ends at offset {end}, before offset {offset}, where the stream "
+                "reads on. "
                 "The log was truncated, or the topic was deleted and created again, or "
                 "startingOffsets is beyond the end"
             )
     starts = starts_of(position, available.with_ends_at(available.ends))
-    within = {each: min(start, available.ends[each]) for each, start in starts.items()}
+    within = {
+        partition: min(start, available.ends[partition]) for partition, start in starts.items()
+    }
     return Continuation(Backlog(within, available.ends), tuple(losses))
 
 
@@ -139,13 +143,14 @@ def after_retention(continuation: Continuation, log_starts: Offsets) -> Continua
     """
     start = dict(continuation.backlog.start)
     losses = list(continuation.losses)
-    for each, log_start in sorted(log_starts.items()):
-        if log_start > start[each]:
+    for partition, log_start in sorted(log_starts.items()):
+        if log_start > start[partition]:
             losses.append(
-                f"offsets {start[each]} to {log_start - 1} of {each} were removed by retention or "
+                f"offsets {start[partition]} to {log_start - 1} of {partition} were removed by "
+                "retention or "
                 "deleted before the stream read them"
             )
-            start[each] = min(log_start, continuation.backlog.end[each])
+            start[partition] = min(log_start, continuation.backlog.end[partition])
     return Continuation(Backlog(start, continuation.backlog.end), tuple(losses))
 
 
@@ -158,8 +163,14 @@ def until_target(
     """
     replaced = replaced_topics(target.with_ends_at({}), available.topic_ids)
     start, end = continuation.backlog.start, continuation.backlog.end
-    limits = {each: 0 if each.topic in replaced else target.ends.get(each, 0) for each in end}
-    limited = {each: max(start[each], min(end[each], limits[each])) for each in end}
+    limits = {
+        partition: 0 if partition.topic in replaced else target.ends.get(partition, 0)
+        for partition in end
+    }
+    limited = {
+        partition: max(start[partition], min(end[partition], limits[partition]))
+        for partition in end
+    }
     return Continuation(Backlog(start, limited), continuation.losses)
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from spindle.client.admin.groups import commit_offsets
+from spindle.client.blocking.client import WireClient
 from spindle.client.errors import ClientError
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError
 from spindle.pipeline.streaming.options import StreamReadOptions
 from spindle.pipeline.streaming.position import Offsets

@@ -93,8 +93,8 @@ def _duration_ms(option: str, text: str | None) -> int:
     """Return a time as Spark reads it: a number with ms, s, m, min, h or d; without a unit ms."""
     if text is None:
         return DEFAULT_MAX_DELAY_MS
-    found = re.fullmatch(r"([0-9]+)([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in _UNITS_MS:
+    match = re.fullmatch(r"([0-9]+)([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in _UNITS_MS:
         raise ValueError(f"option {option}: {text!r}, want a time like 15m, 90s or 500ms")
-    unit_ms = _UNITS_MS[found[2]]
-    return number_in(option, found[1], 0, MAX_LONG // unit_ms) * unit_ms
+    unit_ms = _UNITS_MS[match[2]]
+    return number_in(option, match[1], 0, MAX_LONG // unit_ms) * unit_ms

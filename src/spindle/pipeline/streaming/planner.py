@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from spindle.client.blocking.client import WireClient
 from spindle.client.offsets import EARLIEST, LATEST
-from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
@@ -134,7 +134,9 @@ class StreamPlanner:
         """
         wanted = _ranges(start or start_of_first_batch(end), end)
         if wanted:
-            view = self._client.metadata(sorted({each.partition.topic for each in wanted}))
+            view = self._client.metadata(
+                sorted({offset_range.partition.topic for offset_range in wanted})
+            )
             check_checkpoint(end, view.cluster_id, self._selects)
         return wanted
 
@@ -145,13 +147,15 @@ class StreamPlanner:
             ApiError, ClientError: the brokers refuse, or cannot be reached.
         """
         wanted = list(ranges)
-        topics = self._client.metadata(sorted({each.partition.topic for each in wanted})).topics
+        topics = self._client.metadata(
+            sorted({offset_range.partition.topic for offset_range in wanted})
+        ).topics
         return [
-            each
-            for each in wanted
-            if (found := topics.get(each.partition.topic)) is not None
-            and each.topic_id in (ZERO_UUID, found.topic_id)
-            and each.partition.partition in found.partitions
+            offset_range
+            for offset_range in wanted
+            if (topic := topics.get(offset_range.partition.topic)) is not None
+            and offset_range.topic_id in (ZERO_UUID, topic.topic_id)
+            and offset_range.partition.partition in topic.partitions
         ]
 
     # ------------------------------------------------------------ one batch
@@ -213,17 +217,17 @@ class StreamPlanner:
             self._sleep(self.options.read.offset_retry_interval_ms / _MS)
 
     def _continuation(self, start: StreamPosition) -> tuple[Continuation, AvailableOffsets]:
-        seen_before = {each.topic for each in start.offsets} | start.topic_ids.keys()
+        seen_before = {offset.topic for offset in start.offsets} | start.topic_ids.keys()
         available = self._available(seen_before)
         check_checkpoint(start, available.cluster_id, self._selects)
         self.latest = available
         continuation = continue_from(start, available, self._selects)
         if self._target is not None:
             continuation = until_target(continuation, available, self._target)
-        unread = [each for each, size in continuation.backlog.sizes.items() if size > 0]
+        unread = [partition for partition, size in continuation.backlog.sizes.items() if size > 0]
         if unread:
-            found = self._client.list_offsets(dict.fromkeys(unread, EARLIEST))
-            log_starts = {each: found[each].offset for each in unread}
+            offsets = self._client.list_offsets(dict.fromkeys(unread, EARLIEST))
+            log_starts = {partition: offsets[partition].offset for partition in unread}
             continuation = after_retention(continuation, log_starts)
         return continuation, available
 
@@ -231,13 +235,13 @@ class StreamPlanner:
 
     def _available(self, may_be_gone: Collection[str]) -> AvailableOffsets:
         view, partitions = select_partitions(self._client, self._selection, may_be_gone)
-        found = {}
+        offsets = {}
         if partitions:
-            found = self._client.list_offsets(dict.fromkeys(partitions, LATEST))
-        topics = dict.fromkeys(each.topic for each in partitions)
+            offsets = self._client.list_offsets(dict.fromkeys(partitions, LATEST))
+        topics = dict.fromkeys(partition.topic for partition in partitions)
         ids = {name: view.topic(name).topic_id for name in topics}
         return AvailableOffsets(
-            {each: found[each].offset for each in partitions},
+            {partition: offsets[partition].offset for partition in partitions},
             {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID},
             view.cluster_id,
         )
@@ -245,7 +249,7 @@ class StreamPlanner:
     def _first_position(self) -> StreamPosition:
         view, partitions = select_partitions(self._client, self._selection)
         offsets = starting_offsets(self._client, self.options.read, partitions)
-        ids = {each.topic: view.topic(each.topic).topic_id for each in partitions}
+        ids = {partition.topic: view.topic(partition.topic).topic_id for partition in partitions}
         known = {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
         return StreamPosition(offsets, known, view.cluster_id)
 
@@ -271,7 +275,7 @@ class StreamPlanner:
     def _remembered(self, position: StreamPosition) -> dict[str, Uuid]:
         """Return the ids of the topics that the options name, also of those that are gone."""
         named = named_topics(self._selection)
-        return {name: found for name, found in position.topic_ids.items() if name in named}
+        return {name: data for name, data in position.topic_ids.items() if name in named}
 
     def _report(self, losses: Collection[str]) -> None:
         if losses and self.options.read.fail_on_data_loss:
@@ -288,9 +292,11 @@ def _ranges(start: StreamPosition, end: StreamPosition) -> list[OffsetRange]:
     starts = starts_of(start, end)
     return [
         # A task that finds another id, or no topic, reports the loss of the range.
-        OffsetRange(each, end.topic_ids.get(each.topic, ZERO_UUID), starts[each], stop)
-        for each, stop in sorted(end.offsets.items())
-        if stop > starts[each]
+        OffsetRange(
+            partition, end.topic_ids.get(partition.topic, ZERO_UUID), starts[partition], stop
+        )
+        for partition, stop in sorted(end.offsets.items())
+        if stop > starts[partition]
     ]
 
 
@@ -298,7 +304,7 @@ def named_topics(selection: Selection) -> frozenset[str]:
     """Return the topics that a selection names; a pattern names none."""
     match selection:
         case Assign(partitions):
-            return frozenset(each.topic for each in partitions)
+            return frozenset(partition.topic for partition in partitions)
         case Subscribe(topics):
             return frozenset(topics)
         case SubscribePattern():

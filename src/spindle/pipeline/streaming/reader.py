@@ -23,7 +23,6 @@ from pyspark.sql.streaming.datasource import (
 
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.brokers.reading import read_ranges
-from spindle.pipeline.plain_errors import PlainErrors
 from spindle.pipeline.streaming.admission import TriggerLimits
 from spindle.pipeline.streaming.options import stream_read_options
 from spindle.pipeline.streaming.planner import StreamPlanner
@@ -35,6 +34,7 @@ from spindle.pipeline.streaming.position import (
     position_from_json,
     position_to_json,
 )
+from spindle.pipeline.user_errors import PlainErrors
 
 
 @dataclass

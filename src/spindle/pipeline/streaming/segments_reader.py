@@ -17,10 +17,10 @@ from spindle.common.uuids import ZERO_UUID, uuid_text
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.options.limits import without_limits
 from spindle.pipeline.segments.discovery import DirectoryIdentity
+from spindle.pipeline.segments.failover import ReadSettings
 from spindle.pipeline.segments.options import parse_segment_options
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.reader import read_ranges
-from spindle.pipeline.segments.resuming import ReadSettings
 from spindle.pipeline.sources.segments import SegmentsPartition, SegmentsPlan
 from spindle.pipeline.streaming.position import offsets_to_json
 from spindle.pipeline.streaming.reader import BrokerStreamReader
@@ -53,10 +53,10 @@ class SegmentsStreamReader(BrokerStreamReader):
         plan = SegmentsPlan(parse_segment_options(exact_read(self.given, existing or whole)))
         settings = plan.narrowed_settings()
         bounds = {
-            partition: [(each.start_offset, each.end_offset) for each in own]
+            partition: [(directory.start_offset, directory.end_offset) for directory in own]
             for partition, own in pieces.items()
         }
-        located = plan.located(bounds) if existing else {}
+        located = plan.locate(bounds) if existing else {}
         return [
             StreamSegmentsPartition(SegmentsPartition(tuple(_placed(task, located))), settings)
             for task in tasks
@@ -73,7 +73,7 @@ def _placed(
     """Return a task with its place on the disks; tasks ask the brokers for what no replica has."""
     for piece in task:
         own = located.get(piece.partition, [])
-        yield from (each for each in own if piece.holds(each.start_offset))
+        yield from (directory for directory in own if piece.holds(directory.start_offset))
         start = max(piece.start_offset, own[-1].end_offset if own else 0)
         if start < piece.end_offset:
             yield SegmentRange(
@@ -83,16 +83,16 @@ def _placed(
 
 def exact_read(given: Mapping[str, str], ranges: Iterable[OffsetRange]) -> dict[str, str]:
     """Return the options of a batch read of exactly these ranges."""
-    wanted = {each.partition: each for each in ranges}
-    start = offsets_to_json({each: wanted[each].start_offset for each in wanted})
-    end = offsets_to_json({each: wanted[each].end_offset for each in wanted})
-    ids = {each.topic: wanted[each].topic_id for each in wanted}
+    wanted = {offset_range.partition: offset_range for offset_range in ranges}
+    start = offsets_to_json({partition: wanted[partition].start_offset for partition in wanted})
+    end = offsets_to_json({partition: wanted[partition].end_offset for partition in wanted})
+    ids = {partition.topic: wanted[partition].topic_id for partition in wanted}
     kept = without_limits(given)
     return {name: text for name, text in kept.items() if name.lower() not in _REPLACED} | {
         "assign": json.dumps({topic: list(map(int, numbers)) for topic, numbers in start.items()}),
         "startingOffsets": json.dumps(start),
         "endingOffsets": json.dumps(end),
         "topicIds": json.dumps(
-            {topic: uuid_text(found) for topic, found in ids.items() if found != ZERO_UUID}
+            {topic: uuid_text(data) for topic, data in ids.items() if data != ZERO_UUID}
         ),
     }

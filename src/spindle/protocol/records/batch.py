@@ -42,7 +42,7 @@ _INT64: Final = Struct(">q")
 _UINT32: Final = Struct(">I")
 _INT16: Final = Struct(">h")
 _MAX_TIMESTAMP_POSITION: Final = 35
-_LARGEST_SEQUENCE: Final = 2**31 - 1
+_MAX_SEQUENCE: Final = 2**31 - 1
 
 
 class BatchHeader(NamedTuple):
@@ -108,12 +108,12 @@ class BatchHeader(NamedTuple):
         """Sequence of the last record; after 2**31-1 comes 0. -1 without a sequence."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset_delta) & _LARGEST_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & _MAX_SEQUENCE
 
 
 def add_to_sequence(sequence: int, increment: int) -> int:
     """Add to a producer sequence; after 2**31-1 comes 0."""
-    return (sequence + increment) & _LARGEST_SEQUENCE
+    return (sequence + increment) & _MAX_SEQUENCE
 
 
 def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:

@@ -219,10 +219,10 @@ def find_newest(data: Bytes, header: BatchHeader) -> tuple[int, int] | None:
         CorruptRecords: see `find_by_timestamp`.
     """
     newest: tuple[int, int] | None = None
-    for found in _timestamps_and_offsets(data, header):
-        if newest is None or found[0] > newest[0]:
-            newest = found
-            if found[0] == header.max_timestamp:
+    for offset in _timestamps_and_offsets(data, header):
+        if newest is None or offset[0] > newest[0]:
+            newest = offset
+            if offset[0] == header.max_timestamp:
                 break
     return newest
 

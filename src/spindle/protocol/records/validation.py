@@ -37,8 +37,8 @@ DEFAULT_TIMESTAMP_AFTER_MAX_MS: Final = 3_600_000
 _ZSTD_SINCE_PRODUCE_VERSION: Final = 7
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
-_SMALLEST_LENGTH: Final = 14
-_LARGEST_LENGTH: Final = 2**31 - 1 - LOG_OVERHEAD_BYTES
+_MIN_LENGTH: Final = 14
+_MAX_LENGTH: Final = 2**31 - 1 - LOG_OVERHEAD_BYTES
 """A batch length outside these bounds is corrupt; within them a batch may be incomplete."""
 _SMALL_BATCH_BYTES: Final = 64 * 1024
 _SHOWN_RECORD_ERRORS: Final = 3
@@ -149,7 +149,7 @@ def _has_first_batch(records: Bytes) -> bool:
     if len(records) < HEADER_BYTES:
         return False
     (length,) = _LENGTH.unpack_from(records, _LENGTH_POSITION)
-    if not _SMALLEST_LENGTH <= length <= _LARGEST_LENGTH:
+    if not _MIN_LENGTH <= length <= _MAX_LENGTH:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"A batch says that it has {length} bytes")
     complete: bool = length + LOG_OVERHEAD_BYTES <= len(records)
     return complete

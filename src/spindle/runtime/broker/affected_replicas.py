@@ -3,18 +3,18 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from spindle.common.counted import counted, first_names
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.text import count_noun, join_first
 from spindle.common.uuids import DIRECTORY_UNASSIGNED, Uuid
-from spindle.disks.alteration import DirectoryInUse, ReplicaState
+from spindle.disks.alter_disks import DirectoryInUse, ReplicaState
 from spindle.disks.log_directory import LogDirectory
 from spindle.disks.replica_placement import is_lost_log_needed
 from spindle.log.log import Log
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.local_changes import hosted_replicas
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 
 _MAX_NAMED: Final = 3
@@ -23,7 +23,7 @@ _MAX_NAMED: Final = 3
 class AffectedReplicas:
     """Finds them in the newest metadata and among the replicas that the broker hosts."""
 
-    def __init__(self, node_id: int, metadata: BrokerMetadata, replicas: Replicas) -> None:
+    def __init__(self, node_id: int, metadata: BrokerMetadata, replicas: ReplicaManager) -> None:
         self._node_id = node_id
         self._metadata = metadata
         self._replicas = replicas
@@ -39,8 +39,8 @@ class AffectedReplicas:
     def is_any_unassigned(self, directory: LogDirectory, image: MetadataImage) -> bool:
         """Return True if an image does not record yet that a replica is in this directory."""
         known = [
-            image.topics.partition(each.topic_id, each.topic_partition.partition)
-            for each in self._replicas.in_directory(directory)
+            image.topics.partition(partition.topic_id, partition.topic_partition.partition)
+            for partition in self._replicas.in_directory(directory)
         ]
         return any(
             one.directory(self._node_id) == DIRECTORY_UNASSIGNED
@@ -60,7 +60,7 @@ class AffectedReplicas:
             found: the logs of the directory.
             accepted: replicas whose loss is accepted.
         """
-        logs = {id(each): None for each in found}
+        logs = {id(log): None for log in found}
         known = dict(self._hosted())
         states = {}
         for where in sorted(dict.fromkeys(affected)):
@@ -92,7 +92,7 @@ class AffectedReplicas:
                 for where, partition in self._hosted()
                 if partition.directory(self._node_id) not in own
             ]
-        held = [each.topic_partition for each in self._replicas.in_directory(failed)]
+        held = [partition.topic_partition for partition in self._replicas.in_directory(failed)]
         return sorted(dict.fromkeys(lost + held))
 
     def check_other_copies(self, failed: LogDirectory, lost: Iterable[TopicPartition]) -> None:
@@ -142,7 +142,7 @@ class AffectedReplicas:
         lost = [where for where in losses if where not in accepted]
         wrong = [where for where in accepted if where not in losses]
         if wrong:
-            names = f", but {first_names(losses, _MAX_NAMED)} would" if losses else ""
+            names = f", but {join_first(losses, _MAX_NAMED)} would" if losses else ""
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"{wrong[0]} would not be lost with {failed.path}{names}: leave out --accept-loss "
@@ -153,7 +153,8 @@ class AffectedReplicas:
             raise DirectoryInUse(
                 failed.path,
                 dict.fromkeys(lost, ReplicaState.OFFLINE),
-                f"{failed.path} {what}, and {counted(len(lost), 'replica')} would be lost, because "
+                f"{failed.path} {what}, and {count_noun(len(lost), 'replica')} would be lost, "
+                "because "
                 "no other broker leads the partition; mount the disk that has them, or accept each "
                 "loss by name (--accept-loss)",
             )
@@ -194,7 +195,7 @@ class AffectedReplicas:
             DirectoryInUse: names these replicas.
         """
         replicas = self._replicas
-        present = [each.topic_partition for each in replicas.in_directory(directory)]
+        present = [partition.topic_partition for partition in replicas.in_directory(directory)]
         present += replicas.moves.into(directory)
         states = dict.fromkeys(sorted(dict.fromkeys(present)), ReplicaState.PRESENT)
         if states:
@@ -211,7 +212,7 @@ class AffectedReplicas:
                 directory.path,
                 dict.fromkeys(offline, ReplicaState.OFFLINE),
                 f"{directory.path} may have the only log of "
-                f"{counted(len(offline), 'offline replica')}; first bring "
+                f"{count_noun(len(offline), 'offline replica')}; first bring "
                 "back the directory where the metadata records them",
             )
 

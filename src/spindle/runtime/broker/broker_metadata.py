@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
-from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.initial import initial_publication
 from spindle.publication.loader import Publication
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.publication.publishers import MetadataPublisher
+from spindle.raft.ready import LeaderAndEpoch
 from spindle.runtime import background
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 Reaction = Callable[[Publication], Awaitable[None]]
 
 
-class BrokerMetadata(ImageConsumer):
+class BrokerMetadata(MetadataPublisher):
     """Applies publications one after another.
 
     Attributes:

@@ -12,23 +12,24 @@ from spindle.config.sasl_settings import check_dynamic_users
 from spindle.disks.cordons import Cordon
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.log_config import LogConfig
-from spindle.metadata.cluster import amended_directories
+from spindle.metadata.cluster import directories_changed_in_epoch
 from spindle.metadata.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, SUPPORTED_FEATURES
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.local_changes import local_changes
 from spindle.publication.loader import Publication
-from spindle.replicas.isr_changes import IsrChanges, distrust_followers
+from spindle.replicas.alter_partition_queue import IsrChanges, distrust_followers
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.replication.leader_state import IsrProposal
+from spindle.runtime import background
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 from spindle.runtime.broker.coordinators import Coordinators
-from spindle.runtime.broker.cordon_keeper import CordonKeeper
+from spindle.runtime.broker.cordon_controller import CordonController
 from spindle.runtime.broker.directory_changes import BrokerParts, DirectoryChanges
 from spindle.runtime.broker.directory_reports import DirectoryReports
 from spindle.runtime.broker.environment import BrokerEnvironment
@@ -53,18 +54,18 @@ from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
 from spindle.runtime.network.socket_buffers import SocketBuffers
-from spindle.serving.fetch_memory import FetchMemory
+from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.handler_table import broker_handlers
 from spindle.serving.handlers.auto_topics import request_topics
+from spindle.serving.produce_order import ProduceOrder
 from spindle.serving.producer_ids import ProducerIds
-from spindle.serving.producer_turns import ProducerTurns
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuotas
 from spindle.serving.read_replicas import RACK_AWARE_SELECTOR
-from spindle.serving.refusal_log import RefusalLog
 from spindle.serving.services import BrokerServices
 from spindle.serving.topology import endpoint_of
 from spindle.serving.traffic import Traffic
+from spindle.serving.unsupported_feature_log import RefusalLog
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,8 @@ _LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 """As in Kafka: a transaction that is open for so much longer than the longest timeout hangs."""
 _INTERNAL_TOPIC_WAIT_S: Final = 5.0
 _NEVER_S: Final = 86_400.0
+_FOLLOW_AGAIN_S: Final = 5.0
+"""Pause between the attempts of replicas that could not begin to follow."""
 
 
 class BrokerServer:
@@ -93,7 +96,7 @@ class BrokerServer:
         self._isr_sender = self._report_sender("ISR changes", self.isr_changes, 50, 1_000)
         self._isr_expiration = IsrExpiration(lambda: self.replicas.review_isrs(), max_lag_ms)
         self.directory_reports = self._make_directory_reports()
-        self.replicas = Replicas(
+        self.replicas = ReplicaManager(
             ReplicationContext(
                 config.node_id, self.metadata, self._steady_ms, max_lag_ms, self._propose
             ),
@@ -112,6 +115,7 @@ class BrokerServer:
         self._followed = EMPTY_IMAGE
         self.capacities = DirectoryCapacities()
         self.rebuilder = self._make_rebuilder()
+        self._following: asyncio.Task[None] | None = None
         self.housekeeping = Housekeeping(self.replicas, config, env.now_ms)
         self.traffic = Traffic()
         self.quotas = ClientQuotas(
@@ -150,9 +154,9 @@ class BrokerServer:
             lambda *assignment: self.replicas.assignment_acknowledged(*assignment),
         )
 
-    def _make_cordon_keeper(self) -> CordonKeeper:
+    def _make_cordon_keeper(self) -> CordonController:
         env = self._env
-        return CordonKeeper(
+        return CordonController(
             self._config,
             env.directories,
             self._cordon,
@@ -241,7 +245,7 @@ class BrokerServer:
                 lambda: env.random.randrange(1, 2**31),
             ),
             producer_ids=self._producer_ids,
-            producer_turns=ProducerTurns(),
+            producer_turns=ProduceOrder(),
             groups=self.groups,
             verification=self.verification,
             transactions=self.coordinators.transactions,
@@ -293,6 +297,7 @@ class BrokerServer:
         self.directory_reports.start()
         self._isr_sender.start()
         self._isr_expiration.start()
+        self._following = background.run_forever(self._follow_again, "followers")
         self.lifecycle.start()
         await self.lifecycle.caught_up
         self.metadata.start()
@@ -313,7 +318,7 @@ class BrokerServer:
 
         Args:
             timeout_s: time for the controller to let the broker go.
-            must_leave_at_once: a fault ends the broker, which cannot serve until others lead.
+            must_leave_at_once: shut down after a fault: skip the controlled hand-over.
         """
         if self.lifecycle.state is BrokerState.NOT_RUNNING:
             return
@@ -332,6 +337,7 @@ class BrokerServer:
         await self.verification.stop()
         await self.directory_reports.stop()
         await self._isr_expiration.stop()
+        await background.end(self._following)
         await self._isr_sender.stop()
         await self.metadata.stop()
         self.replica_fetchers.stop_all()
@@ -366,8 +372,8 @@ class BrokerServer:
 
     async def _load_logs(self) -> None:
         env = self._env
-        found = await load_logs(env.directories, self._log_config_of, env.now_ms())
-        for directory, logs in found:
+        result = await load_logs(env.directories, self._log_config_of, env.now_ms())
+        for directory, logs in result:
             self.replicas.add_loaded(logs, directory)
             self.replicas.futures.add(directory)
 
@@ -390,8 +396,8 @@ class BrokerServer:
         """Apply everything in a metadata delta that concerns this broker."""
         delta = publication.delta
         self._cordons.follow(publication.image)
-        for broker_id, trusted in amended_directories(delta.cluster):
-            self.services.fetch_sessions.renew_replicas()
+        for broker_id, trusted in directories_changed_in_epoch(delta.cluster):
+            self.services.fetch_sessions.close_replica_sessions()
             distrust_followers(self.replicas, broker_id, trusted)
         self.lifecycle.registration_changed(delta.cluster.changed_brokers.get(self._config.node_id))
         changed = delta.configs.changed
@@ -423,6 +429,11 @@ class BrokerServer:
             self.groups.on_topics_deleted(gone)
             self.traffic.forget(name for _, name in gone)
 
+    async def _follow_again(self) -> None:
+        await asyncio.sleep(_FOLLOW_AGAIN_S)
+        async with self.mover.lock:
+            await self.replicas.follow_again()
+
     def _directories_changed(self) -> None:
         """Work in the directories that the broker has now."""
         self.services.config = self._config.with_log_dirs(d.path for d in self._env.directories)
@@ -445,7 +456,7 @@ class BrokerServer:
 
     def _cordon(self, cordons: Mapping[str, Sequence[Cordon]]) -> None:
         self.replicas.cordon(cordons)
-        ids = {each.path: each.directory_id for each in self._env.directories}
+        ids = {directory.path: directory.directory_id for directory in self._env.directories}
         # A directory that could not be read at the start has no id to report.
         self.lifecycle.set_cordoned([ids[path] for path in cordons if ids[path]])
 
@@ -466,5 +477,5 @@ class BrokerServer:
             return  # it is not in use: a command gets the failure
         log.error("Stopping serving logs in dir %s: %s", failure.path, failure.cause)
         self.replicas.on_directory_failed(directory)
-        directory.executor.let_go(directory.store.abandon)
+        directory.executor.let_go(directory.store.close_without_flush)
         self.directory_reports.directory_failed(directory)

@@ -18,19 +18,19 @@ from spindle.disks.cleaning_rate import CleaningRate
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.cleaning.cleaning import Cleaning, CleaningResult, CleaningSettings
 from spindle.log.errors import CleaningAborted
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime import background
 
 log = logging.getLogger(__name__)
 
-_LEAST_MAP_BYTES: Final = 1024 * 1024
-_LONGEST_SLEEP_S: Final = 86_400.0
+_MIN_MAP_BYTES: Final = 1024 * 1024
+_MAX_SLEEP_S: Final = 86_400.0
 
 
 class Compaction:
     """The compaction tasks of a broker, a task for each directory."""
 
-    def __init__(self, replicas: Replicas, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replicas: ReplicaManager, now_ms: Callable[[], int]) -> None:
         """Begin nothing yet; see `follow_directories`."""
         self._replicas = replicas
         self._now_ms = now_ms
@@ -79,7 +79,7 @@ class Compaction:
         """The memory of one pass: the settings are for the passes of all directories together."""
         count = max(1, len(self._tasks))
         return CleaningSettings(
-            max(self._map_bytes // count, _LEAST_MAP_BYTES),
+            max(self._map_bytes // count, _MIN_MAP_BYTES),
             min(max(self._load_factor, 0.01), 0.99),
             self._buffer_bytes // count,
         )
@@ -98,7 +98,7 @@ class Compaction:
     async def _pause(self, duration_s: float) -> None:
         """Wait for a time, or until a setting changes."""
         try:
-            async with asyncio.timeout(min(duration_s, _LONGEST_SLEEP_S)):
+            async with asyncio.timeout(min(duration_s, _MAX_SLEEP_S)):
                 await self._has_changed.wait()
         except TimeoutError:
             return
@@ -120,7 +120,7 @@ class Compaction:
             is_done = await executor.submit(cleaner.finish, result, now_ms, now_ms - began_ms)
         except CleaningAborted as aborted:
             log.info("%s", aborted)
-            await executor.submit(cleaner.give_up, cleaning.plan)
+            await executor.submit(cleaner.cancel, cleaning.plan)
             return False
         except LogDirectoryFailed:
             raise

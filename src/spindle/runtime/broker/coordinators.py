@@ -6,7 +6,7 @@ from typing import Final
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.environment import BrokerEnvironment
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
@@ -26,7 +26,7 @@ class Coordinators:
     def __init__(
         self,
         environment: BrokerEnvironment,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         metadata: MetadataView,
         producer_ids: ProducerIds,
     ) -> None:

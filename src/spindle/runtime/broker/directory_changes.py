@@ -26,7 +26,7 @@ from spindle.disks.admission import (
     format_directory,
     plain_path,
 )
-from spindle.disks.alteration import (
+from spindle.disks.alter_disks import (
     AlteredDirectory,
     DirectoryAction,
     DirectoryInUse,
@@ -39,13 +39,13 @@ from spindle.log.errors import MisplacedDirectory
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs, write_changed_log_dirs
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
-from spindle.metadata.cluster import ClusterDelta, amended_directories
+from spindle.metadata.cluster import ClusterDelta, directories_changed_in_epoch
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.local_changes import local_changes
 from spindle.publication.initial import initial_publication
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.background import end
 from spindle.runtime.broker.affected_replicas import AffectedReplicas
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
@@ -95,7 +95,7 @@ class BrokerParts:
 
     node_id: int
     cluster_id: str
-    replicas: Replicas
+    replicas: ReplicaManager
     metadata: BrokerMetadata
     lifecycle: BrokerLifecycle
     lock: asyncio.Lock
@@ -176,7 +176,7 @@ class DirectoryChanges:
 
     def ask_for_leaders(self, delta: ClusterDelta) -> None:
         """Report replicas whose directory came back after a late report of its failure."""
-        kept = dict(amended_directories(delta)).get(self._parts.node_id)
+        kept = dict(directories_changed_in_epoch(delta)).get(self._parts.node_id)
         for partition in () if kept is None else self._parts.replicas:
             if not partition.is_offline and partition.directory.directory_id not in (kept or ()):
                 self._ask_for_leader(partition)
@@ -294,7 +294,7 @@ class DirectoryChanges:
             parts.replicas.remove_directory(directory)
             parts.on_changed()
         await self._close(directory)
-        ports.open_directories.put_away(path)
+        ports.open_directories.retire(path)
         log.info("log directory %s is retired", path)
         if directory.directory_id:
             parts.lifecycle.register_again()
@@ -312,7 +312,7 @@ class DirectoryChanges:
             parts.replicas.remove_directory(failed)
             await self._host_missing()
             parts.on_changed()
-        ports.open_directories.put_away(failed.path)
+        ports.open_directories.retire(failed.path)
         log.info("log directory %s is retired; it had failed", failed.path)
         if failed.directory_id:
             # It is not reported as offline any more: its disk may be added again.
@@ -337,14 +337,14 @@ class DirectoryChanges:
             log.warning("the controller does not know yet which replicas were in %s", failed.path)
 
     def _known(self, path: str) -> LogDirectory:
-        found = self._parts.replicas.directory_at(path)
-        if found is None:
+        directory = self._parts.replicas.directory_at(path)
+        if directory is None:
             paths = ", ".join(d.path for d in self._parts.replicas.directories)
             raise ApiError(
                 ErrorCode.LOG_DIR_NOT_FOUND,
                 f"{path} is no log directory of broker {self._parts.node_id}, which has {paths}",
             )
-        return found
+        return directory
 
     async def _open(
         self,
@@ -364,24 +364,24 @@ class DirectoryChanges:
             {d.path: d.directory_id for d in others if d.directory_id},
             [d.path for d in others if d.is_offline],
         )
-        thread = doors.try_thread(path)
+        thread = doors.probe(path)
         try:
             if failed is not None:
                 # The former thread uses these files no more.
-                await thread.submit(failed.store.abandon)
+                await thread.submit(failed.store.close_without_flush)
             await thread.submit(_check_apart, path, [p for p in paths if p != path])
             examine = partial(examine_directory, may_make=failed is None)
-            found = await thread.submit(examine, files, path, owner)
-            if failed is not None and found is None:
+            properties = await thread.submit(examine, files, path, owner)
+            if failed is not None and properties is None:
                 await thread.submit(check_still_mounted, files, path, failed.mount_point)
                 self._affected.check_losses(failed, None, (), accepted)
             await doors.lock(path, thread)
             directory_id = await thread.submit(
-                format_directory, files, path, found, owner, parts.new_uuid, parts.now_ms()
+                format_directory, files, path, properties, owner, parts.new_uuid, parts.now_ms()
             )
             store = DirectoryStore(files, path, open_files)
             loaded = await load_directory(thread, store, parts.log_config_of, parts.now_ms())
-            if failed is not None and found is not None:
+            if failed is not None and properties is not None:
                 logs = (*loaded.current, *store.future_logs.values())
                 self._affected.check_losses(failed, directory_id, logs, accepted)
             mount_point = await thread.submit(files.mount_point, path)
@@ -389,7 +389,7 @@ class DirectoryChanges:
             await self._give_up(path, thread)
             raise
         directory = LogDirectory(path, directory_id, thread, store, mount_point)
-        return _Opened(directory, found is None, loaded.current)
+        return _Opened(directory, properties is None, loaded.current)
 
     async def _give_up(self, path: str, thread: DirectoryExecutor) -> None:
         try:
@@ -451,9 +451,11 @@ class DirectoryChanges:
             replicas.futures.add(directory)
             await self._host_missing()
             # A log that was found may be the old copy of a replica that is in another directory.
-            affected += [each.topic_partition for each in replicas.in_directory(directory)]
+            affected += [
+                partition.topic_partition for partition in replicas.in_directory(directory)
+            ]
             parts.on_changed()
-        self._ports.open_directories.adopt(directory.path, directory.executor)
+        self._ports.open_directories.replace(directory.path, directory.executor)
         log.info(
             "log directory %s, id %s, is in use: %d logs were found",
             directory.path,
@@ -487,9 +489,9 @@ class DirectoryChanges:
         A controller elects one when it learns the directory of a replica. It does not when a
         directory comes back.
         """
-        found = {id(each): None for each in opened.logs}
+        result = {id(log): None for log in opened.logs}
         for partition in self._parts.replicas.in_directory(opened.directory):
-            if id(partition.log) in found:
+            if id(partition.log) in result:
                 self._ask_for_leader(partition)
 
     def _ask_for_leader(self, partition: Partition) -> None:

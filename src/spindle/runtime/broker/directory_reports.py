@@ -8,14 +8,14 @@ from spindle.common.uuids import Uuid, uuid_text
 from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, METADATA_VERSION
 from spindle.metadata.image import MetadataImage
-from spindle.replicas.assignments import Assignments
+from spindle.replicas.directory_report_queue import Assignments
 from spindle.runtime.broker.lifecycle import BrokerLifecycle
 from spindle.runtime.broker.report_sender import Reports, ReportSender
 
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_MS: Final = 100
-_LONGEST_PAUSE_MS: Final = 10_000
+_MAX_PAUSE_MS: Final = 10_000
 
 
 class DirectoryReports:
@@ -49,7 +49,7 @@ class DirectoryReports:
         self._assignments = Assignments(broker_id, self._holds)
         self._assignments.on_acknowledged = on_acknowledged
         self._sender = make_sender(
-            "directory assignments", self._assignments, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS
+            "directory assignments", self._assignments, _FIRST_PAUSE_MS, _MAX_PAUSE_MS
         )
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.flushing import FlushTask
 from spindle.log.log import Log
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime import background
 from spindle.runtime.broker.compaction import Compaction
 
@@ -28,7 +28,7 @@ _FLUSH_CHECK_MS: Final = 1000
 _NEW_EPOCHS_CHECK_MS: Final = 1000
 _NEW_EPOCHS_PAUSE_S: Final = 0.02
 """The time that a directory's thread has for other work between the files of a few logs."""
-_LONGEST_SLEEP_S: Final = 86_400.0
+_MAX_SLEEP_S: Final = 86_400.0
 
 
 class Housekeeping:
@@ -37,7 +37,9 @@ class Housekeeping:
     Most of them begin `log.initial.task.delay.ms` after the start; compaction begins at once.
     """
 
-    def __init__(self, replicas: Replicas, config: NodeConfig, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, config: NodeConfig, now_ms: Callable[[], int]
+    ) -> None:
         self._replicas = replicas
         self._now_ms = now_ms
         initial_ms = config.integer("log.initial.task.delay.ms")
@@ -107,7 +109,7 @@ class Housekeeping:
         await background.end(*self._tasks, *self._flushing.values(), *self._storing_epochs.values())
 
     async def _turn(self, period_ms: int, function: Callable[[LogDirectory], None]) -> None:
-        await asyncio.sleep(min(period_ms / 1000, _LONGEST_SLEEP_S))
+        await asyncio.sleep(min(period_ms / 1000, _MAX_SLEEP_S))
         for directory in list(self._replicas.directories):
             if not directory.is_offline:
                 function(directory)
@@ -159,7 +161,7 @@ class Housekeeping:
         try:
             are_left = True
             while are_left:
-                are_left = await directory.executor.submit(directory.store.new_epochs.store_some)
+                are_left = await directory.executor.submit(directory.store.new_epochs.write_some)
                 await asyncio.sleep(_NEW_EPOCHS_PAUSE_S)
         except LogDirectoryFailed as failure:
             log.warning("leader epochs: %s", failure)

@@ -16,9 +16,9 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid, uuid_sort_key, uuid_text
 from spindle.config.node_config import NodeConfig
+from spindle.metadata.broker_registration import feature_rows, listener_rows
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.features import VersionRange
-from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,

@@ -25,9 +25,9 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
 from spindle.raft.ready import Destination
-from spindle.replicas.follower_work import apply_leader_answers
-from spindle.replicas.following import Following
+from spindle.replicas.follower_appends import apply_leader_answers
 from spindle.replicas.partition import Partition
+from spindle.replicas.ports import FetchStart
 from spindle.replication.fetch_session_handler import TopicIdPartition
 from spindle.replication.fetcher import (
     EARLIEST,
@@ -103,8 +103,8 @@ class ReplicaFetchers:
 
     # -- the broker's port
 
-    def follow(self, replicas: Sequence[Following]) -> None:
-        """See `ReplicaFetching`."""
+    def follow(self, replicas: Sequence[FetchStart]) -> None:
+        """See `ReplicaFetcherPort`."""
         for replica in replicas:
             partition = replica.partition
             self.stop([partition])
@@ -120,18 +120,18 @@ class ReplicaFetchers:
             rounds.add(replica)
 
     def lag(self, partition: Partition) -> int:
-        """See `ReplicaFetching`."""
+        """See `ReplicaFetcherPort`."""
         place = self._places.get(partition)
         return -1 if place is None else self._fetchers[place].lag(partition)
 
     def throttle(self, partition: Partition) -> None:
-        """See `ReplicaFetching`."""
+        """See `ReplicaFetcherPort`."""
         place = self._places.get(partition)
         if place is not None:
             self._fetchers[place].throttle(partition)
 
     def stop(self, partitions: Iterable[Partition]) -> None:
-        """See `ReplicaFetching`."""
+        """See `ReplicaFetcherPort`."""
         for partition in partitions:
             place = self._places.pop(partition, None)
             if place is not None:
@@ -194,20 +194,20 @@ class FetcherRounds:
     def is_idle(self) -> bool:
         return not self._partitions
 
-    def add(self, replica: Following) -> None:
-        partition, position = replica
+    def add(self, replica: FetchStart) -> None:
+        partition, position, is_same_epoch = replica
         where = partition.topic_partition
         key = TopicIdPartition(partition.topic_id, where.partition)
         self._partitions[key] = partition
         followed = FollowedPartition(where.topic, key, partition.leader_epoch, position)
-        self.fetcher.add(followed)
+        self.fetcher.add(followed, is_same_epoch=is_same_epoch)
         if partition.is_throttled_as_follower:
             self.fetcher.throttle(key, True)
         self._note_change()
 
-    def followed(self) -> list[Following]:
+    def followed(self) -> list[FetchStart]:
         """Return the fetched partitions with their positions."""
-        return [Following(self._partitions[one.key], one.position) for one in self.fetcher]
+        return [FetchStart(self._partitions[one.key], one.position) for one in self.fetcher]
 
     def lag(self, partition: Partition) -> int:
         index = partition.topic_partition.partition
@@ -249,7 +249,7 @@ class FetcherRounds:
             self._pause(self._owner.settings.backoff_ms)
 
     def _report(self, error: BaseException) -> None:
-        background.tell(f"fetching from broker {self.leader_id}", error)
+        background.log_failure(f"fetching from broker {self.leader_id}", error)
 
     def _pause(self, wait_ms: int | None) -> None:
         """Begin the next round after that time (None: never), or when partitions change."""

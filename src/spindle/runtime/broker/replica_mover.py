@@ -14,11 +14,11 @@ from typing import Final
 
 from spindle.common.errors import CorruptLog, CorruptRecords, ErrorCode, LogDirectoryFailed
 from spindle.disks.log_directory import LogDirectory
-from spindle.replicas.moves import Move
+from spindle.replicas.moves.copier import Comparison, ReplicaCopy
+from spindle.replicas.moves.move import Move
+from spindle.replicas.moves.states import MoveEvent, MoveState
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_copy import Comparison, ReplicaCopy
-from spindle.replicas.replica_manager import Replicas
-from spindle.replication.replica_move import MoveEvent, MoveState
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.background import end, run_once
 from spindle.serving.quotas.replication import ReplicationQuota
 
@@ -39,7 +39,7 @@ class ReplicaMover:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         quota: ReplicationQuota,
         most_at_once: int,
         needs_assignment: Callable[[], bool],
@@ -55,7 +55,7 @@ class ReplicaMover:
         self._is_stopped = False
         self.lock = asyncio.Lock()
         replicas.moves.on_begun = self._begun
-        replicas.moves.on_news = self._news
+        replicas.moves.on_change = self._news
 
     @property
     def is_busy(self) -> bool:
@@ -139,7 +139,7 @@ class ReplicaMover:
         """Go on with the moves of an earlier run, after the first reaction to metadata; needs the
         lock."""
         replicas = self._replicas
-        await replicas.futures.settle(
+        await replicas.futures.resolve(
             lambda where: replicas.lookup(*where), needs_assignment=self._needs_assignment()
         )
 
@@ -182,7 +182,7 @@ class MoveTask:
         self,
         move: Move,
         copy: ReplicaCopy,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         quota: ReplicationQuota,
         alone: Callable[[Partition], AbstractAsyncContextManager[None]],
     ) -> None:
@@ -308,4 +308,4 @@ class MoveTask:
             await copy.put_back()
 
     def _happened(self, event: MoveEvent) -> None:
-        self._moves.happened(self._move, event)
+        self._moves.apply(self._move, event)

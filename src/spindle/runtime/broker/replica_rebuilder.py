@@ -20,7 +20,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.replicas.moves import AssignDirectory
+from spindle.replicas.moves.move import AssignDirectory
 from spindle.replicas.partition import Partition
 from spindle.replicas.rebuilds import (
     Rebuild,
@@ -30,7 +30,7 @@ from spindle.replicas.rebuilds import (
     check_space,
     refused,
 )
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.background import end, run_once
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 
@@ -59,7 +59,7 @@ class ReplicaRebuilder:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         metadata: BrokerMetadata,
         alone: Callable[[Partition], AbstractAsyncContextManager[None]],
         assign: AssignDirectory,
@@ -94,7 +94,9 @@ class ReplicaRebuilder:
         directory = partition.directory
         _, usable_bytes = capacities.get(directory.path, (-1, -1))
         promised_bytes = sum(
-            each.missing_bytes for each in self._rebuilds if each.partition.directory is directory
+            rebuild.missing_bytes
+            for rebuild in self._rebuilds
+            if rebuild.partition.directory is directory
         )
         check_space(partition, usable_bytes, promised_bytes)
         rebuild = self._rebuilds.begin(partition)
@@ -248,7 +250,7 @@ class ReplicaRebuilder:
         )
         rebuild.state = RebuildState.COPYING
         partition.replace_log(new, directory)
-        partition.wake(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        partition.fail_waiters(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         log.info("%s is copied from broker %d", rebuild, partition.leader_id)
 
     async def _copy(self, rebuild: Rebuild) -> None:
@@ -315,6 +317,7 @@ class ReplicaRebuilder:
                         work = partial(self._put_former_back, rebuild)
                         await self._replicas.while_held(partition, work)
                         reason += "; the former log is in use again"
+                await self._until_fetched(rebuild)
             elif rebuild.state is RebuildState.JOINING and partition.is_deleted:
                 await self._remove_former(rebuild)
         except LogDirectoryFailed as failure:
@@ -322,6 +325,17 @@ class ReplicaRebuilder:
         self._end(rebuild, reason)
         if not partition.is_deleted and not partition.is_offline:
             self._report_directory(partition)
+
+    async def _until_fetched(self, rebuild: Rebuild) -> None:
+        """Return when no leader counts on what the new log had.
+
+        A leader without an election in between does so until it gets a fetch for the former log.
+        """
+        partition = rebuild.partition
+        while not partition.is_deleted and not partition.is_offline:
+            if partition.leader_id == NO_LEADER or self._replicas.lag(partition) >= 0:
+                return
+            await asyncio.sleep(_LOOK_S)
 
     async def _put_former_back(self, rebuild: Rebuild) -> None:
         partition = rebuild.partition
@@ -333,8 +347,9 @@ class ReplicaRebuilder:
             self._new_uuid(),
             self._now_ms(),
         )
+        rebuild.state = RebuildState.RESTORING
         partition.replace_log(rebuild.former, directory)
-        partition.wake(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        partition.fail_waiters(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     async def _remove_former(self, rebuild: Rebuild) -> None:
         """Remove the former log of a replica that the metadata does not place here any more."""

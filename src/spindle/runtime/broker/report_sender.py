@@ -27,7 +27,7 @@ class Reports(Protocol):
         """Return the next request; None if no report is current any more."""
         ...
 
-    def failed(self) -> None:
+    def requeue_in_flight(self) -> None:
         """Queue the reports again: the request got no answer, or an error as a whole."""
         ...
 
@@ -78,7 +78,7 @@ class ReportSender:
 
     def _failed(self) -> None:
         """Send everything again: the controller may not have heard of it."""
-        self._reports.failed()
+        self._reports.requeue_in_flight()
         self._wake.set()
 
     async def _send(self) -> None:
@@ -98,6 +98,6 @@ class ReportSender:
                 raise ApiError(ErrorCode(response.error_code))
         except ApiError as error:
             log.info("the controller took no %s: %s", self._what, error)
-            self._reports.failed()
+            self._reports.requeue_in_flight()
             return False
         return self._reports.answered(response)

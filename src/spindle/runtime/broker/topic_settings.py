@@ -26,10 +26,10 @@ class SettingsOfTopics:
         """Return the settings of a topic in this image."""
         own = image.configs.topic(topic)
         key = tuple(sorted(own.items())) if own else ()
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._make(image, own)
-        return found
+        settings = self._known.get(key)
+        if settings is None:
+            settings = self._known[key] = self._make(image, own)
+        return settings
 
     def forget(self) -> None:
         """Compute everything anew: defaults of the broker have changed."""

@@ -12,9 +12,8 @@ from typing import Any, Final, Protocol
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import Endpoint
 from spindle.protocol.message import Message
-from spindle.publication.image_publisher import ImageConsumer
-from spindle.raft.leader import LeaderAndEpoch
-from spindle.raft.ready import Destination
+from spindle.publication.publishers import MetadataPublisher
+from spindle.raft.ready import Destination, LeaderAndEpoch
 from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
 from spindle.serving.context import RequestContext
 from spindle.serving.forwarding import open_response, seal_request
@@ -31,7 +30,7 @@ class LocalController(Protocol):
     ) -> Awaitable[Any]: ...
 
 
-class ActiveControllerChannel(ImageConsumer):
+class ActiveControllerChannel(MetadataPublisher):
     """Sends requests to the controller that leads the quorum.
 
     Args:

@@ -4,14 +4,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spindle.common.counted import first_names
 from spindle.common.ids import NO_LEADER
-from spindle.common.log_text import MOST_NAMED, listed
+from spindle.common.log_text import MAX_NAMED, listed
+from spindle.common.text import join_first
 from spindle.common.uuids import uuid_text
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
+from spindle.publication.publishers import MetadataPublisher
 from spindle.runtime.metrics.metadata_counts import is_unclean_election
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ LeaderChange = tuple[str, PartitionRegistration, PartitionRegistration]
 """A partition, and its registration before and after a change of its leader."""
 
 
-class ClusterLog(ImageConsumer):
+class ClusterLog(MetadataPublisher):
     """Logs while `is_active` returns True."""
 
     def __init__(self, is_active: Callable[[], bool]) -> None:
@@ -45,7 +45,7 @@ class ClusterLog(ImageConsumer):
             if old is not None and old.leader != new.leader
         ]
         # A few are logged by name, many as a number; at level DEBUG, each of them is.
-        level = logging.INFO if len(moved) <= MOST_NAMED else logging.DEBUG
+        level = logging.INFO if len(moved) <= MAX_NAMED else logging.DEBUG
         unclean: dict[str, list[LeaderChange]] = {}
         for name, old, new in moved:
             if is_unclean_election(old, new):
@@ -97,7 +97,7 @@ def _warn_of_unclean_elections(elections: Sequence[LeaderChange], reason: str) -
             reason,
         )
     if len(elections) > 1:
-        names = first_names([name for name, _, _ in elections], _MAX_NAMED)
+        names = join_first([name for name, _, _ in elections], _MAX_NAMED)
         logger.warning("UNCLEAN election of %d partitions: %s: %s", len(elections), names, reason)
 
 

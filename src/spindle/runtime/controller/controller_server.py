@@ -14,14 +14,14 @@ from typing import Any, Final, NamedTuple
 from spindle.authorization.access import Access
 from spindle.authorization.authorizer import Authorizer
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, ProtocolViolation
-from spindle.common.seldom import Seldom
+from spindle.common.log_throttle import LogThrottle
 from spindle.common.uuids import Uuid
 from spindle.config.authorizer import early_start_listeners
-from spindle.config.dynamic import NodeConfigRules
+from spindle.config.controller_config_rules import ControllerConfigRules
 from spindle.config.node_config import NodeConfig
 from spindle.controller.access_checks import check_request
 from spindle.controller.decision import ControllerContext, ControllerSettings, TokenSettings
-from spindle.controller.error_answers import error_answer
+from spindle.controller.error_responses import error_answer
 from spindle.controller.operations import OPERATIONS
 from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.message import Message
@@ -31,8 +31,8 @@ from spindle.protocol.messages.describe_cluster import (
 )
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
 from spindle.publication.loader import Publication
+from spindle.publication.publishers import ImagePublisher, MetadataPublisher
 from spindle.publication.snapshot_generator import SnapshotGenerator, SnapshotWork
 from spindle.runtime import background
 from spindle.runtime.controller.channel import ActiveControllerChannel
@@ -80,7 +80,7 @@ class WrittenSnapshot(NamedTuple):
     written_ms: int
 
 
-class ControllerServer(ImageConsumer):
+class ControllerServer(MetadataPublisher):
     """The controller side of one node.
 
     Attributes:
@@ -119,7 +119,7 @@ class ControllerServer(ImageConsumer):
         self._random = random
         self._authorizer = authorizer
         self._clock = clock
-        self._refused_envelopes = Seldom(clock)
+        self._refused_envelopes = LogThrottle(clock)
         self.registrar = ControllerRegistrar(
             config.node_id, new_uuid(), publisher, self.channel.request
         )
@@ -127,7 +127,7 @@ class ControllerServer(ImageConsumer):
         self._servers: list[RequestServer] = []
         self._is_started = False
         context = ControllerContext(
-            _settings(config, cluster_id), NodeConfigRules(config), new_uuid, random
+            _settings(config, cluster_id), ControllerConfigRules(config), new_uuid, random
         )
         quotas = MutationQuotas(
             config.integer("controller.quota.window.num"),
@@ -260,7 +260,7 @@ class ControllerServer(ImageConsumer):
             self._check(ApiKey.ENVELOPE, context)
             request, client = open_request(envelope, _FORWARDED.__contains__, max_elements)
         except (ApiError, ProtocolViolation) as error:
-            if self._refused_envelopes.is_due((context.client_address, str(error))):
+            if self._refused_envelopes.allow((context.client_address, str(error))):
                 log.warning("refusing an envelope from %s: %s", context.client_address, error)
             code = error.code if isinstance(error, ApiError) else ErrorCode.INVALID_REQUEST
             return EnvelopeResponse(error_code=code)

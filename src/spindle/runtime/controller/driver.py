@@ -15,12 +15,12 @@ from typing import Any, Final
 from spindle.authorization.access import FULL_ACCESS, Access
 from spindle.authorization.authorizer import Authorizer
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.seldom import Seldom
+from spindle.common.log_throttle import LogThrottle
 from spindle.controller.activation import activation_records
+from spindle.controller.broker_sessions import BrokerHeartbeatManager
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.delegation_tokens import Requester
-from spindle.controller.error_answers import error_answer
-from spindle.controller.heartbeats import Heartbeats
+from spindle.controller.error_responses import error_answer
 from spindle.controller.operations import OPERATIONS, OperationContext
 from spindle.controller.quotas import host_names
 from spindle.metadata.image import MetadataImage
@@ -28,10 +28,10 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
-from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
 from spindle.publication.loader import Publication
-from spindle.raft.leader import LeaderAndEpoch
-from spindle.runtime.controller.history import ControllerHistory
+from spindle.publication.publishers import ImagePublisher, MetadataPublisher
+from spindle.raft.ready import LeaderAndEpoch
+from spindle.runtime.controller.controller_counters import ControllerHistory
 from spindle.runtime.controller.host_names import FindUnresolved, HostNames
 from spindle.runtime.controller.mutation_quotas import MutationQuotas, Mutations
 from spindle.runtime.controller.periodic_tasks import PeriodicTasks
@@ -45,7 +45,7 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 """Time that a request waits for its commit, if it has no timeout of its own."""
 
 
-class ControllerDriver(ImageConsumer):
+class ControllerDriver(MetadataPublisher):
     """Serves controller requests while the local node leads the metadata quorum.
 
     Args:
@@ -85,8 +85,8 @@ class ControllerDriver(ImageConsumer):
         self._bootstrap = list(bootstrap)
         self._clock = clock
         self._wall_clock = wall_clock
-        self._refusals = Seldom(clock)
-        self._heartbeats = Heartbeats(context.settings.broker_session_timeout_ms)
+        self._refusals = LogThrottle(clock)
+        self._heartbeats = BrokerHeartbeatManager(context.settings.broker_session_timeout_ms)
         self._log = SpeculativeLog(quorum, publisher, context.settings.node_id, clock, self.history)
         self.tasks = PeriodicTasks(
             context,
@@ -184,7 +184,7 @@ class ControllerDriver(ImageConsumer):
 
         A broker asks again twice a second. Each reason is logged once for each of its processes.
         """
-        if self._refusals.is_due((request.broker_id, request.incarnation_id, str(error))):
+        if self._refusals.allow((request.broker_id, request.incarnation_id, str(error))):
             logger.warning("broker %d was not registered: %s", request.broker_id, error)
 
     def _check_active(self) -> None:

@@ -8,7 +8,7 @@ the client.
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.controller.decision import ChargePartitions, charge_nobody
+from spindle.controller.decision import ChargePartitions, no_quota
 from spindle.metadata.client_quotas import EMPTY_CLIENT_QUOTAS, ClientQuotasImage
 from spindle.protocol.api import ApiKey
 from spindle.serving.context import RequestContext
@@ -32,7 +32,7 @@ class Mutations:
 
     def __init__(self, bucket: TokenBucket | None, now_ms: int, *, is_strict: bool) -> None:
         self.wait_ms = 0
-        self.charge: ChargePartitions = charge_nobody if bucket is None else self._charge
+        self.charge: ChargePartitions = no_quota if bucket is None else self._charge
         self._bucket = bucket
         self._now_ms = now_ms
         self._is_strict = is_strict
@@ -75,8 +75,8 @@ class MutationQuotas:
         first_strict = FIRST_STRICT_VERSION.get(api_key)
         if context is None or first_strict is None or not self._limits:
             return Mutations(None, now_ms, is_strict=False)
-        found = self._limits.of(user_of(context), context.client_id)
-        bucket = None if found is None else self._bucket(found, now_ms)
+        limit = self._limits.of(user_of(context), context.client_id)
+        bucket = None if limit is None else self._bucket(limit, now_ms)
         return Mutations(bucket, now_ms, is_strict=context.api_version >= first_strict)
 
     def _bucket(self, found: QuotaLimit, now_ms: int) -> TokenBucket:

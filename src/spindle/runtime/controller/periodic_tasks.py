@@ -7,15 +7,15 @@ from time import perf_counter
 from typing import Any, Final
 
 from spindle.common.errors import ApiError
-from spindle.controller.brokers import fence_stale_broker
+from spindle.controller.broker_heartbeat import fence_stale_broker
+from spindle.controller.broker_sessions import BrokerHeartbeatManager
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.delegation_tokens import remove_expired_tokens
 from spindle.controller.elections import balance_leaders, elect_uncleanly, elect_waiting
-from spindle.controller.heartbeats import Heartbeats
 from spindle.controller.periodic import Schedule, Task, intervals_ms
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.metadata_records import NoOpRecord
-from spindle.runtime.controller.history import ControllerHistory
+from spindle.runtime.controller.controller_counters import ControllerHistory
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class PeriodicTasks:
     def __init__(
         self,
         context: ControllerContext,
-        heartbeats: Heartbeats,
+        heartbeats: BrokerHeartbeatManager,
         image: Callable[[], MetadataImage],
         execute: Callable[[Decision[Any]], int],
         clock: Callable[[], int],

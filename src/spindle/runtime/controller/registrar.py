@@ -8,15 +8,15 @@ from typing import Any, Final, Protocol
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.metadata.broker_registration import feature_rows, listener_rows
 from spindle.metadata.cluster import ControllerRegistration
 from spindle.metadata.features import CONTROLLER_REGISTRATION_LEVEL, SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.protocol.message import Message
 from spindle.protocol.messages.controller_registration import ControllerRegistrationRequest
-from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.publication.publishers import MetadataPublisher
+from spindle.raft.ready import LeaderAndEpoch
 from spindle.runtime import background
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Metadata(Protocol):
     def leader(self) -> LeaderAndEpoch: ...
 
 
-class ControllerRegistrar(ImageConsumer):
+class ControllerRegistrar(MetadataPublisher):
     """Registers the local controller when the metadata does not contain this process.
 
     Two processes with the same id would replace each other for ever. So a process that was replaced

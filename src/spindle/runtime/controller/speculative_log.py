@@ -21,9 +21,9 @@ from spindle.protocol.messages.metadata_records import (
     BeginTransactionRecord,
     EndTransactionRecord,
 )
-from spindle.publication.image_publisher import ImagePublisher
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
-from spindle.runtime.controller.history import ControllerHistory
+from spindle.publication.publishers import ImagePublisher
+from spindle.raft.ready import LeaderAndEpoch, NotLeader
+from spindle.runtime.controller.controller_counters import ControllerHistory
 
 logger = logging.getLogger(__name__)
 

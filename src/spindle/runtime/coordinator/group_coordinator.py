@@ -9,7 +9,7 @@ requests that describe, list or delete groups get it at once.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
@@ -69,7 +69,7 @@ from spindle.runtime.coordinator.group_load_totals import NOTHING_LOADED
 from spindle.runtime.coordinator.offset_verification import OffsetVerification, VerifyOffsets
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_table import ShardTable
-from spindle.runtime.coordinator.shard_work import Operation
+from spindle.runtime.coordinator.shard_work import Operation, ResponseT
 from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, ShardSettings
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class GroupCoordinator:
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """Load a partition of `__consumer_offsets` that this broker now leads.
 
-        A shard that exists goes on under the new epoch, except if loading it failed.
+        A shard that exists stays, with the new epoch, unless loading it failed.
         """
         shard = self.shards.get(partition)
         if shard is not None and leader_epoch <= shard.leader_epoch:
@@ -203,49 +203,42 @@ class GroupCoordinator:
                 f"session timeout of {timeout_ms} ms is not between {low_ms} and {high_ms} ms",
             )
         shard = await self._wait_for_shard(request.group_id)
-        response: JoinGroupResponse = await self._submit(
+        return await self._submit(
             shard, request, lambda members, request: members.join(request), client
         )
-        return response
 
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
         shard = await self._wait_for_shard(request.group_id)
-        response: SyncGroupResponse = await self._submit(
-            shard, request, lambda members, request: members.sync(request)
-        )
-        return response
+        return await self._submit(shard, request, lambda members, request: members.sync(request))
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         shard = self._shard_of(request.group_id)
         # While the shard is loading, a heartbeat is refused at once; its handler answers it without
         # error.
         shard.check_active()
-        response: HeartbeatResponse = await self._submit(
+        return await self._submit(
             shard, request, lambda members, request: members.heartbeat(request)
         )
-        return response
 
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
         shard = await self._wait_for_shard(request.group_id)
-        response: LeaveGroupResponse = await self._submit(
-            shard, request, lambda members, request: members.leave(request)
-        )
-        return response
+        return await self._submit(shard, request, lambda members, request: members.leave(request))
 
     def _submit(
         self,
         shard: ShardDriver[GroupShard],
         message: _MemberMessageT,
         decide: Callable[
-            [ClassicGroupRequests | ClassicMembers, GroupRequest[_MemberMessageT]], Message | None
+            [ClassicGroupRequests | ClassicMembers, GroupRequest[_MemberMessageT]],
+            ResponseT | None,
         ],
         client: Client = NO_CLIENT,
-    ) -> "asyncio.Future[Any]":
+    ) -> "asyncio.Future[ResponseT]":
         """Submit a request of a classic member; in a consumer group it is exclusive."""
         core = shard.shard
         group_id = message.group_id
 
-        def operation(token: Token, out: GroupResult) -> Message | None:
+        def operation(token: Token, out: GroupResult) -> ResponseT | None:
             self._refresh(core)
             return decide(core.members(group_id), GroupRequest(token, message, out, client))
 
@@ -264,14 +257,11 @@ class GroupCoordinator:
             self._refresh(core)
             return not core.consumers.is_own_step(request, client)
 
-        def operation(token: Token, out: GroupResult) -> Message:
+        def operation(token: Token, out: GroupResult) -> ConsumerGroupHeartbeatResponse:
             self._refresh(core)
             return core.consumers.heartbeat(GroupRequest(token, request, out, client))
 
-        response: ConsumerGroupHeartbeatResponse = await shard.submit(
-            operation, is_exclusive=is_exclusive
-        )
-        return response
+        return await shard.submit(operation, is_exclusive=is_exclusive)
 
     def describe_consumer_groups(self, group_ids: Sequence[str]) -> list[DescribedConsumerGroup]:
         """Describe consumer groups. Never raises: each group has its own error."""
@@ -315,12 +305,11 @@ class GroupCoordinator:
         # `fetch_offsets`.
         shard = await self._wait_for_shard(request.group_id, allow_empty=True)
         core = shard.shard
-        response: OffsetCommitResponse = await shard.submit(
+        return await shard.submit(
             lambda token, out: core.offset_requests.commit(
                 GroupRequest(token, request, out, client)
             )
         )
-        return response
 
     async def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, client: Client, verify: VerifyOffsets | None = None
@@ -331,12 +320,11 @@ class GroupCoordinator:
                 shard.partition, request.producer_id, request.producer_epoch, verify
             )
         core = shard.shard
-        response: TxnOffsetCommitResponse = await shard.submit(
+        return await shard.submit(
             lambda _, out: commit_transactional_offsets(
                 core.groups, request, self._topic_id_of, out
             )
         )
-        return response
 
     async def complete_transaction(
         self,
@@ -368,19 +356,15 @@ class GroupCoordinator:
         offsets = shard.shard.offset_requests
         if not require_stable and shard.state is ShardState.ACTIVE:
             return offsets.fetch(request, require_stable=False)
-        response: FetchedGroup = await shard.submit(
+        return await shard.submit(
             lambda *_: offsets.fetch(request, require_stable=require_stable),
             is_exclusive=require_stable,
         )
-        return response
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         shard = await self._wait_for_shard(request.group_id)
         offsets = shard.shard.offset_requests
-        response: OffsetDeleteResponse = await shard.submit(
-            lambda _, out: offsets.delete(request, out), is_exclusive=True
-        )
-        return response
+        return await shard.submit(lambda _, out: offsets.delete(request, out), is_exclusive=True)
 
     # ------------------------------------------------------------ groups
 
@@ -465,7 +449,9 @@ def _check_group_id(group_id: str) -> None:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
 
-def _delete_topics(core: GroupShard, topics: Sequence[tuple[Uuid, str]]) -> Operation:
+def _delete_topics(
+    core: GroupShard, topics: Sequence[tuple[Uuid, str]]
+) -> Operation[OffsetDeleteResponse]:
     return lambda _, out: core.offset_requests.on_topics_deleted(topics, out)
 
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 _CODES: Final = frozenset(ErrorCode)
 _RETRY_S: Final = 0.1
-_MOST_IN_REQUEST: Final = 10_000
+_MAX_IN_REQUEST: Final = 10_000
 """Markers in one request. The receiver limits the elements of a request."""
 
 DriverOf = Callable[[int], ShardDriver[TransactionShard] | None]
@@ -72,7 +72,7 @@ class MarkerSender:
         self._without_leader: list[_Marker] = []
         self._retries: list[_Marker] = []
         self._unreported: list[_Marker] = []
-        """Markers that are written or not needed, but whose shards could not be told so."""
+        """Markers that are written or not needed, but not reported to their shards yet."""
         self._retry: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -117,7 +117,7 @@ class MarkerSender:
 
     @property
     def unreported_count(self) -> int:
-        """Transactions whose shard could not be told yet that markers are written."""
+        """Transactions with written markers that are not reported to their shard yet."""
         return len({marker.transaction for marker in self._unreported})
 
     # ------------------------------------------------------------ routing
@@ -192,9 +192,9 @@ class MarkerSender:
     async def _run(self, broker_id: int) -> None:
         try:
             while queue := self._queues.pop(broker_id, None):
-                if len(queue) > _MOST_IN_REQUEST:
-                    self._queues[broker_id] = queue[_MOST_IN_REQUEST:]
-                await self._send(broker_id, queue[:_MOST_IN_REQUEST])
+                if len(queue) > _MAX_IN_REQUEST:
+                    self._queues[broker_id] = queue[_MAX_IN_REQUEST:]
+                await self._send(broker_id, queue[:_MAX_IN_REQUEST])
         finally:
             del self._tasks[broker_id]
 
@@ -268,7 +268,7 @@ class MarkerSender:
 
 def _markers_written(
     shard: TransactionShard, transaction: MarkedTransaction, partitions: list[TopicPartition]
-) -> Operation:
+) -> Operation[Any]:
     return lambda _, out: shard.markers_written(transaction, partitions, out)
 
 

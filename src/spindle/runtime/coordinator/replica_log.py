@@ -10,11 +10,11 @@ from spindle.common.ports import Bytes
 from spindle.coordinator.coordinator_result import EndOfTransaction, Transaction
 from spindle.log.log import Log
 from spindle.log.log_values import AppendInfo, FetchedRecords
-from spindle.log.producers.verification import NO_TERMS, TransactionTerms
+from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.partition import ACKS_ALL, Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 
 _READ_BYTES: Final = 1024 * 1024
 _DEFAULT_BATCH_BYTES: Final = 1024 * 1024
@@ -24,7 +24,7 @@ _DEFAULT_BATCH_BYTES: Final = 1024 * 1024
 class ReplicaCoordinatorLog:
     """Appends and reads through the replicas of this broker."""
 
-    def __init__(self, replicas: Replicas, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replicas: ReplicaManager, now_ms: Callable[[], int]) -> None:
         self._replicas = replicas
         self._now_ms = now_ms
 
@@ -49,9 +49,9 @@ class ReplicaCoordinatorLog:
             else:
                 done.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
 
-        terms = NO_TERMS
+        terms = NO_TRANSACTION
         if isinstance(transaction, EndOfTransaction):
-            terms = TransactionTerms(transaction_version=transaction.transaction_version)
+            terms = TransactionContext(transaction_version=transaction.transaction_version)
         hosted.append(
             bytearray(batch),
             ACKS_ALL,
@@ -78,11 +78,11 @@ class ReplicaCoordinatorLog:
         while offset < hosted.log.log_end_offset:
             await self._wait_committed(partition, hosted, offset)
             end_offset = hosted.high_watermark
-            found: FetchedRecords = await hosted.directory.executor.submit(
+            fetched: FetchedRecords = await hosted.directory.executor.submit(
                 _read, hosted.log, offset, end_offset
             )
             last = None
-            for _, header in batches(found.records):
+            for _, header in batches(fetched.records):
                 last = header
             if last is None:
                 # A kill may have left a high watermark that is older than the last compaction, and
@@ -90,7 +90,7 @@ class ReplicaCoordinatorLog:
                 offset = end_offset
             else:
                 offset = last.next_offset
-                yield found.records
+                yield fetched.records
 
     async def _wait_committed(
         self, partition: TopicPartition, hosted: Partition, offset: int
@@ -126,7 +126,7 @@ class _Progress:
         self.happened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def log_moved(self) -> None:
-        """Ignore an append: only the high watermark tells what is committed."""
+        """Ignore an append: only the high watermark shows the committed records."""
 
     def committed(self) -> None:
         if not self.happened.done():

@@ -35,7 +35,7 @@ from spindle.protocol.records.compression import Codec, in_turn
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import Record, decode_bounded
 from spindle.runtime import background
-from spindle.runtime.coordinator.shard_work import Exclusivity, Operation, ShardWork
+from spindle.runtime.coordinator.shard_work import Exclusivity, Operation, ResponseT, ShardWork
 from spindle.runtime.coordinator.shard_writer import (
     AnyResult,
     Clock,
@@ -119,8 +119,7 @@ class ShardDriver(Generic[ShardT]):
             self._loading_failed()
             return
         except Exception:
-            # Otherwise the shard would stay in LOADING, and requests would be told to retry for
-            # ever.
+            # Otherwise the shard would stay in LOADING, and clients would retry for ever.
             self._loading_failed()
             raise
         if self.state is not ShardState.LOADING:
@@ -204,8 +203,8 @@ class ShardDriver(Generic[ShardT]):
             raise ApiError(ErrorCode.NOT_COORDINATOR)
 
     def submit(
-        self, operation: Operation, *, is_exclusive: Exclusivity = False
-    ) -> "asyncio.Future[Any]":
+        self, operation: Operation[ResponseT], *, is_exclusive: Exclusivity = False
+    ) -> "asyncio.Future[ResponseT]":
         """Run an operation now, or when the shard is loaded and no exclusive one is under way.
 
         A condition for `is_exclusive` is asked again when the operation's turn comes.
@@ -220,7 +219,7 @@ class ShardDriver(Generic[ShardT]):
             self.check_active()
         if self._writer.pending_bytes > self._settings.max_pending_bytes:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many records wait")
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[ResponseT] = self._loop.create_future()
         now_s = self._loop.time()
         work = ShardWork(future, operation, now_s, is_exclusive=is_exclusive)
         is_exclusive_now = work.is_exclusive
@@ -235,7 +234,7 @@ class ShardDriver(Generic[ShardT]):
             self._execute(out, now_s, is_exclusive=is_exclusive_now)
         return future
 
-    def submit_background(self, operation: Operation) -> None:
+    def submit_background(self, operation: Operation[Any]) -> None:
         """Run an exclusive operation that no request waits for; retry it until it is committed.
 
         The operation returns a response. It has no time limit.
@@ -248,13 +247,13 @@ class ShardDriver(Generic[ShardT]):
         else:
             self._run(work)
 
-    def _background_done(self, done: "asyncio.Future[Any]", operation: Operation) -> None:
+    def _background_done(self, done: "asyncio.Future[Any]", operation: Operation[Any]) -> None:
         error = done.exception()
         if error is not None and self.state is ShardState.ACTIVE:
             log.warning("Background work of %s is tried again: %s", self.partition, error)
             self._loop.call_later(self._settings.retry_ms / 1000, self._retry_background, operation)
 
-    def _retry_background(self, operation: Operation) -> None:
+    def _retry_background(self, operation: Operation[Any]) -> None:
         if self.state is ShardState.ACTIVE:
             self.submit_background(operation)
 
@@ -315,8 +314,8 @@ class ShardDriver(Generic[ShardT]):
     def _result(self) -> AnyResult:
         return CoordinatorResult(self._clock())
 
-    def _decide(self, operation: Operation, future: "asyncio.Future[Any] | None") -> AnyResult:
-        out = self._result()
+    def _decide(self, operation: Operation[Any], future: "asyncio.Future[Any] | None") -> AnyResult:
+        out: AnyResult = CoordinatorResult(self._clock())
         response = operation(future, out)
         if response is not None:
             out.answer_after_commit(future, response)

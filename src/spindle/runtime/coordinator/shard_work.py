@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from spindle.coordinator.coordinator_result import Token
 from spindle.protocol.message import Message
 from spindle.runtime.coordinator.shard_writer import AnyResult
 
-Operation = Callable[[Token, AnyResult], Message | None]
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+Operation: TypeAlias = Callable[[Token, AnyResult], ResponseT | None]
 """Decides on a request, which the token names, and adds to the result.
 
 It returns the response, which is sent when the records of the result are committed; None if the
@@ -30,7 +32,7 @@ class ShardWork:
     def __init__(
         self,
         future: "asyncio.Future[Any] | None",
-        operation: Operation,
+        operation: Operation[Any],
         submitted_s: float,
         *,
         is_exclusive: Exclusivity,

@@ -142,10 +142,7 @@ class TransactionCoordinator:
         async def ask() -> InitProducerIdResponse:
             shard = await self.shards.wait_for(name)
             core = shard.shard
-            response: InitProducerIdResponse = await shard.submit(
-                lambda _, out: core.init_producer_id(request, out)
-            )
-            return response
+            return await shard.submit(lambda _, out: core.init_producer_id(request, out))
 
         return await self._with_producer_id(ask)
 
@@ -184,10 +181,9 @@ class TransactionCoordinator:
         async def ask() -> EndTxnResponse:
             shard = await self._shard_of(transactional_id)
             core = shard.shard
-            response: EndTxnResponse = await shard.submit(
+            return await shard.submit(
                 lambda _, out: core.end_transaction(transactional_id, request, out)
             )
-            return response
 
         return await self._with_producer_id(ask)
 

@@ -83,7 +83,7 @@ class _Question:
 
 
 class _Coordinator:
-    """The questions to one broker."""
+    """Verification requests queued for one broker."""
 
     def __init__(self, peers: Peers, destination: Destination) -> None:
         self._peers = peers
@@ -181,7 +181,7 @@ class CoordinatorQuestions:
     """Implements `TransactionVerification` over connections to the coordinators.
 
     Args:
-        metadata: tells which broker leads the coordinator's partition.
+        metadata: names the leader of the coordinator's partition.
         connect: makes connections to other brokers, which see the client id.
     """
 

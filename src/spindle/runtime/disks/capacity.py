@@ -30,12 +30,12 @@ class DirectoryCapacities:
 
         An offline directory is left out.
         """
-        for each in directories:
-            if each.is_offline:
-                self._known.pop(each.path, None)
-            elif each.path not in self._asked:
-                self._asked[each.path] = asyncio.ensure_future(
-                    each.executor.submit(each.store.capacity)
+        for directory in directories:
+            if directory.is_offline:
+                self._known.pop(directory.path, None)
+            elif directory.path not in self._asked:
+                self._asked[directory.path] = asyncio.ensure_future(
+                    directory.executor.submit(directory.store.capacity)
                 )
         if self._asked:
             await asyncio.wait(self._asked.values(), timeout=self._wait_s)

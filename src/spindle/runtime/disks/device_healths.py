@@ -61,8 +61,8 @@ class DeviceHealths:
             self._thread.join()
 
     def _read_all(self, paths: Sequence[str]) -> None:
-        found = {path: health for path in paths if (health := self._read(path)) is not None}
-        self._found, self._found_s = found, self._clock_s()
+        healths = {path: health for path in paths if (health := self._read(path)) is not None}
+        self._found, self._found_s = healths, self._clock_s()
 
 
 def read_health(
@@ -79,12 +79,12 @@ def read_health(
         disks = _disks((sysfs / f"{os.major(number)}:{os.minor(number)}").resolve(strict=True))
     except OSError:
         return None
-    answers = [(ask or smartctl)(each.name) for each in disks]
-    errors = [_error_count(each) for each in disks]
-    passed = [_smart_passed(each) for each in answers]
-    media = [_media_errors(each) for each in answers]
+    answers = [(ask or smartctl)(disk.name) for disk in disks]
+    errors = [_error_count(disk) for disk in disks]
+    passed = [_smart_passed(response) for response in answers]
+    media = [_media_errors(response) for response in answers]
     return DeviceHealth(
-        ",".join(each.name for each in disks),
+        ",".join(disk.name for disk in disks),
         _sum(errors),
         False if False in passed else None if None in passed or not passed else True,
         _sum(media),
@@ -99,8 +99,8 @@ def _disks(device: Path) -> list[Path]:
     parts = sorted(slaves.iterdir()) if slaves.is_dir() else []
     if not parts:
         return [device]
-    found = [disk for each in parts for disk in _disks(each.resolve(strict=True))]
-    return sorted(set(found))
+    paths = [disk for part in parts for disk in _disks(part.resolve(strict=True))]
+    return sorted(set(paths))
 
 
 def _error_count(disk: Path) -> int | None:
@@ -129,10 +129,10 @@ def smartctl(name: str) -> dict[str, Any]:
             stderr=subprocess.DEVNULL,
             timeout=_SMARTCTL_S,
         )
-        found = json.loads(done.stdout)
+        result = json.loads(done.stdout)
     except (OSError, ValueError, RecursionError, subprocess.SubprocessError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return result if isinstance(result, dict) else {}
 
 
 def _smart_passed(answer: Mapping[str, Any]) -> bool | None:
@@ -145,18 +145,18 @@ def _media_errors(answer: Mapping[str, Any]) -> int | None:
     if _is_count(count):
         return int(count)
     table = _inside(answer, "ata_smart_attributes", "table")
-    rows = [each for each in table if isinstance(each, dict)] if isinstance(table, list) else []
+    rows = [entry for entry in table if isinstance(entry, dict)] if isinstance(table, list) else []
     values = [
-        _inside(each, "raw", "value") for each in rows if each.get("id") in _ATA_MEDIA_ATTRIBUTES
+        _inside(row, "raw", "value") for row in rows if row.get("id") in _ATA_MEDIA_ATTRIBUTES
     ]
-    return _sum([int(each) if _is_count(each) else None for each in values])
+    return _sum([int(value) if _is_count(value) else None for value in values])
 
 
 def _inside(document: Mapping[str, Any], *keys: str) -> Any:
-    found: Any = document
+    result: Any = document
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
+        result = result.get(key) if isinstance(result, dict) else None
+    return result
 
 
 def _is_count(value: object) -> bool:
@@ -165,5 +165,5 @@ def _is_count(value: object) -> bool:
 
 def _sum(counts: Sequence[int | None]) -> int | None:
     """Return the sum; None if a count is unknown."""
-    known = [each for each in counts if each is not None]
+    known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None

@@ -17,9 +17,9 @@ from typing import Any
 from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.executor import ThreadLoad, Unfinished
 from spindle.disks.io_counts import DirectoryIo
-from spindle.runtime.disks.hang_watch import WatchedThread
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
-from spindle.runtime.disks.socket_waits import SocketWaits
+from spindle.runtime.disks.socket_poller import SocketPoller
+from spindle.runtime.disks.watchdog import WatchedThread
 
 _NumberedJob = tuple[int, Callable[..., object], tuple[object, ...]]
 """Number (0 without a callback), function and arguments."""
@@ -43,7 +43,7 @@ class DirectoryThread(SerialExecutor):
         """Callbacks of all jobs that are not done. They belong to the event loop, which can drop
         them."""
         self._last_number = 0
-        self._waits = SocketWaits()
+        self._waits = SocketPoller()
         self._done: deque[tuple[int, Any, BaseException | None]] = deque()
         self._is_drain_due = False
         self._is_left_behind = False
@@ -68,7 +68,7 @@ class DirectoryThread(SerialExecutor):
             self._callbacks[number] = callback
         self._jobs.put((number, function, args))
         if self._waits.is_asleep:
-            self._waits.ring()
+            self._waits.wake()
 
     def load(self) -> ThreadLoad:
         """See `DirectoryExecutor`."""
@@ -90,7 +90,7 @@ class DirectoryThread(SerialExecutor):
         self._enqueue_notes()
         self._jobs.put(None)
         if self._waits.is_asleep:
-            self._waits.ring()
+            self._waits.wake()
         self._thread.join(0 if self._is_left_behind else timeout_s)
         if self._thread.is_alive():
             return False

@@ -73,8 +73,8 @@ class OpenDirectories:
 
     # -- later
 
-    def try_thread(self, path: str) -> DirectoryExecutor:
-        """Return a thread for a directory that is examined; `adopt` takes it into use.
+    def probe(self, path: str) -> DirectoryExecutor:
+        """Return a thread for a directory that is examined; `replace` takes it into use.
 
         The thread that the directory has, if there is one, goes on: it refuses late work.
         """
@@ -106,13 +106,13 @@ class OpenDirectories:
         if lock is not None:
             await thread.submit(_release, lock)
 
-    def adopt(self, path: str, thread: DirectoryExecutor) -> None:
+    def replace(self, path: str, thread: DirectoryExecutor) -> None:
         """Take a thread into use; the one before it keeps refusing late work."""
         self._others.remove(thread)
-        self.put_away(path)
+        self.retire(path)
         self._threads[path] = thread
 
-    def put_away(self, path: str) -> None:
+    def retire(self, path: str) -> None:
         """Take the thread of a directory out of use."""
         former = self._threads.pop(path, None)
         if former is not None:

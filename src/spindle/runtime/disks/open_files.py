@@ -9,16 +9,16 @@ import resource
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
-from spindle.log.handles import DEFAULT_OPEN_FILES
+from spindle.log.open_files import DEFAULT_OPEN_FILES
 
 _OTHERS: Final = 128
 """Descriptors for connections to other nodes, for files that are open briefly, for pipes, for two
-of each directory's thread (`socket_waits`), and for sockets that connections lend
-(`network.socket_loan`).
+of each directory's thread (`socket_poller`), and for sockets that connections lend
+(`network.sendfile_socket`).
 """
-_FEWEST_FILES: Final = 16
-_FEWEST_CONNECTIONS: Final = 64
-_MOST_TO_CONTROLLERS: Final = 1024
+_MIN_FILES: Final = 16
+_MIN_CONNECTIONS: Final = 64
+_MAX_TO_CONTROLLERS: Final = 1024
 _ENOUGH: Final = 4096
 _UNLIMITED: Final = 2**20
 _HOW_TO_RAISE: Final = "raise it with `ulimit -n` or LimitNOFILE"
@@ -50,18 +50,18 @@ def share_out(
     Raises:
         ConfigError: the limit is too low for a node.
     """
-    fewest = _OTHERS + directory_count * _FEWEST_FILES + _FEWEST_CONNECTIONS
+    fewest = _OTHERS + directory_count * _MIN_FILES + _MIN_CONNECTIONS
     if limit < fewest:
         raise ConfigError(
             f"the limit of open files (RLIMIT_NOFILE) is {limit}, a node with {directory_count} "
             f"log directories needs at least {fewest}; {_HOW_TO_RAISE}"
         )
     left = limit - _OTHERS
-    by_directory = max(min(left // 2 // directory_count, DEFAULT_OPEN_FILES), _FEWEST_FILES)
+    by_directory = max(min(left // 2 // directory_count, DEFAULT_OPEN_FILES), _MIN_FILES)
     connections = left - by_directory * directory_count
     to_controllers = connections if is_controller else 0
     if is_broker:
-        to_controllers = min(to_controllers // 4, _MOST_TO_CONTROLLERS)
+        to_controllers = min(to_controllers // 4, _MAX_TO_CONTROLLERS)
     return OpenFiles(limit, by_directory, connections - to_controllers, to_controllers)
 
 

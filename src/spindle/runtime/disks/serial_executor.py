@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar, TypeVarTuple, cast
 from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.executor import Callback, ThreadLoad, Unfinished
 from spindle.disks.io_counts import DirectoryIo
-from spindle.runtime.disks.hang_watch import HangWatch
+from spindle.runtime.disks.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class SerialExecutor(ABC):
         self.path = path
         self.failure: LogDirectoryFailed | None = None
         self.io = io or DirectoryIo(path)
-        self.watch = HangWatch(path, loop, hang_limit_s, self._on_hang)
+        self.watch = Watchdog(path, loop, hang_limit_s, self._on_hang)
         self._loop = loop
         self._on_failure = on_failure
         self._wall_clock_ms = wall_clock_ms

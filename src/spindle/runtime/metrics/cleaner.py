@@ -18,12 +18,12 @@ Found: TypeAlias = Sequence[tuple[dict[str, str], CleanerCounts]]
 
 def cleaner_metrics(compaction: Compaction, now_ms: int) -> Iterator[Metric]:
     """Yield the numbers of the last searches and passes, and the sums over all passes."""
-    found = [({"log_dir": path}, counts) for path, counts in compaction.counts().items()]
-    yield from _search_metrics(found, now_ms)
-    yield from _pass_metrics(found)
+    result = [({"log_dir": path}, counts) for path, counts in compaction.counts().items()]
+    yield from _search_metrics(result, now_ms)
+    yield from _pass_metrics(result)
     yield gauge(
         f"{_CLEANER}_dead_thread_count",
-        "Directories whose compaction has ended although they are there.",
+        "Online directories whose cleaner task has died.",
         compaction.ended_tasks,
     )
 

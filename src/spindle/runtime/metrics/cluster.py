@@ -12,9 +12,9 @@ from spindle.metadata.image import MetadataImage
 from spindle.raft.core import QuorumCore
 from spindle.raft.roles import Follower, Leader, Prospective, Unattached
 from spindle.raft.voters import ReplicaKey
+from spindle.runtime.controller.controller_counters import ControllerHistory
 from spindle.runtime.controller.controller_server import WrittenSnapshot
 from spindle.runtime.controller.driver import ControllerDriver
-from spindle.runtime.controller.history import ControllerHistory
 from spindle.runtime.metrics.families import counter, duration_metrics, gauge, gauges
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
@@ -40,7 +40,7 @@ def cluster_metrics(image: MetadataImage, counts: MetadataCounts) -> Iterator[Me
             "Brokers in controlled shutdown.",
         ),
     ):
-        count = sum(found == state for found in states.values())
+        count = sum(name == state for name in states.values())
         yield gauge(f"{_CONTROLLER}_{name}", documentation, count)
     yield gauges(
         f"{_CONTROLLER}_broker_registration_state",
@@ -315,4 +315,4 @@ def _vote(core: QuorumCore) -> ReplicaKey:
     """Return the node that got this node's vote in the epoch."""
     if isinstance(core.role, Leader):
         return core.local.key
-    return core.voted_key or _NOBODY
+    return core.role.voted_key or _NOBODY

@@ -9,8 +9,8 @@ from spindle.disks.executor import DirectoryExecutor
 from spindle.disks.io_counts import PARTS, DirectoryIo, OperationCounts, bucket_limit_ns
 from spindle.disks.log_directory import LogDirectory
 from spindle.replicas.directory_counts import DirectoryCounts
-from spindle.replicas.moves import Moves
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.moves.move import Moves
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.metrics.families import counters, gauge, gauges, histograms, summaries
 
 _MANAGER: Final = "kafka_log_log_manager"
@@ -24,21 +24,21 @@ _OCTAVES: Final = range(14, 35)
 def disk_metrics(disks: Iterable[DirectoryExecutor]) -> Iterator[Metric]:
     """Yield what the threads of all directories do, including that of the metadata log."""
     threads = list(disks)
-    found = [({"log_dir": each.io.path}, each.io) for each in threads]
-    yield from _flush_metrics(found)
+    result = [({"log_dir": thread.io.path}, thread.io) for thread in threads]
+    yield from _flush_metrics(result)
     yield counters(
         f"{_DIRECTORY}_read_bytes",
         "Bytes read from files of the directory.",
-        [(labels, io.reads.size_bytes) for labels, io in found],
+        [(labels, io.reads.size_bytes) for labels, io in result],
     )
     yield counters(
         f"{_DIRECTORY}_written_bytes",
         "Bytes written to files of the directory.",
-        [(labels, io.writes.size_bytes) for labels, io in found],
+        [(labels, io.writes.size_bytes) for labels, io in result],
     )
     by_operation = [
         ({**labels, "operation": name}, counts)
-        for labels, io in found
+        for labels, io in result
         for name, counts in (("read", io.reads), ("write", io.writes), ("sync", io.syncs))
     ]
     yield histograms(
@@ -51,7 +51,7 @@ def disk_metrics(disks: Iterable[DirectoryExecutor]) -> Iterator[Metric]:
         "Operations on files of the directory that failed.",
         [(labels, counts.errors) for labels, counts in by_operation],
     )
-    loads = [({"log_dir": each.io.path}, each.load()) for each in threads]
+    loads = [({"log_dir": thread.io.path}, thread.load()) for thread in threads]
     yield gauges(
         f"{_DIRECTORY}_queue_length",
         "Jobs that wait for the directory's I/O thread.",
@@ -71,9 +71,9 @@ def disk_metrics(disks: Iterable[DirectoryExecutor]) -> Iterator[Metric]:
         f"{_DIRECTORY}_failure",
         "1 for a directory that has failed; the label says why.",
         [
-            ({"log_dir": each.io.path, "reason": each.failure.reason}, 1)
-            for each in threads
-            if each.failure is not None
+            ({"log_dir": thread.io.path, "reason": thread.failure.reason}, 1)
+            for thread in threads
+            if thread.failure is not None
         ],
     )
 
@@ -111,7 +111,7 @@ def _flush_metrics(found: Collection[tuple[dict[str, str], DirectoryIo]]) -> Ite
 
 
 def directory_metrics(
-    replicas: Replicas, counts: DirectoryCounts, capacities: Mapping[str, tuple[int, int]]
+    replicas: ReplicaManager, counts: DirectoryCounts, capacities: Mapping[str, tuple[int, int]]
 ) -> Iterator[Metric]:
     """Yield what the directories hold.
 
@@ -170,7 +170,7 @@ def directory_metrics(
 
 
 def _cordon_metrics(
-    replicas: Replicas, labelled: Collection[tuple[dict[str, str], LogDirectory]]
+    replicas: ReplicaManager, labelled: Collection[tuple[dict[str, str], LogDirectory]]
 ) -> Iterator[Metric]:
     """Yield which directories are cordoned, and why."""
     yield gauges(
@@ -184,7 +184,7 @@ def _cordon_metrics(
         [
             ({**labels, "cause": str(cordon.cause)}, 1)
             for labels, directory in labelled
-            for cordon in replicas.cordons_of(directory)
+            for cordon in replicas.directory_cordons(directory)
         ],
     )
 

@@ -36,7 +36,7 @@ class MetricsServer:
 
     Args:
         pages: metrics by path; requests that wait for the same page share one rendering.
-        why_not_ready: returns None if the node serves clients, otherwise the reason.
+        unready_reason: returns None if the node serves clients, otherwise the reason.
         timeout_s: limit for a TLS handshake, for a request, and for its answer to be read.
         access: who may read the pages. Health and readiness are for everyone.
         tls: the TLS side of the server; None for plain HTTP.
@@ -47,7 +47,7 @@ class MetricsServer:
         host: str,
         port: int,
         pages: Mapping[str, Page],
-        why_not_ready: Callable[[], str | None],
+        unready_reason: Callable[[], str | None],
         timeout_s: float = _TIMEOUT_S,
         access: MetricsAccess = _FOR_EVERYONE,
         tls: ssl.SSLContext | None = None,
@@ -55,7 +55,7 @@ class MetricsServer:
         self.host = host
         self.port = port
         self._pages = pages
-        self._why_not_ready = why_not_ready
+        self._why_not_ready = unready_reason
         self._timeout_s = timeout_s
         self._access = access
         self._tls = tls
@@ -91,9 +91,11 @@ class MetricsServer:
         """Use another TLS side for new connections, on the same sockets."""
         self._tls = tls
         former = self._servers
-        descriptors = [os.dup(each.fileno()) for server in former for each in server.sockets]
+        descriptors = [
+            os.dup(listener.fileno()) for server in former for listener in server.sockets
+        ]
         self._servers = [
-            await self._listen(sock=socket.socket(fileno=each)) for each in descriptors
+            await self._listen(sock=socket.socket(fileno=descriptor)) for descriptor in descriptors
         ]
         for server in former:
             server.close()

@@ -5,12 +5,12 @@ A scrape of a cluster with many partitions must not delay its controller.
 
 from spindle.common.ids import NO_LEADER
 from spindle.metadata.partitions import RECOVERING, PartitionRegistration
-from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
-from spindle.raft.leader import LeaderAndEpoch
+from spindle.publication.publishers import MetadataPublisher
+from spindle.raft.ready import LeaderAndEpoch
 
 
-class MetadataCounts(ImageConsumer):
+class MetadataCounts(MetadataPublisher):
     """Counts since the start of the node.
 
     Attributes:

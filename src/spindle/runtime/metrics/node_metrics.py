@@ -26,7 +26,6 @@ from spindle.runtime.metrics.directories import directory_metrics, disk_metrics
 from spindle.runtime.metrics.families import counter, gauges
 from spindle.runtime.metrics.http_server import Page
 from spindle.runtime.metrics.partitions import gather_rows
-from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.replicas import (
     count_groups,
     count_replicas,
@@ -35,6 +34,7 @@ from spindle.runtime.metrics.replicas import (
     move_metrics,
     replica_metrics,
 )
+from spindle.runtime.metrics.sources import NodeParts
 from spindle.runtime.metrics.traffic import request_metrics, topic_text, total_metrics
 from spindle.runtime.metrics.transactions import (
     count_transactions,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.metrics.replicas import isr_health
-from spindle.serving.pacing import paced
+from spindle.serving.cooperative import cooperatively
 
 
 class Family(NamedTuple):
@@ -95,13 +95,13 @@ class PartitionRows:
         return "".join(line for page in pages for line in page).encode()
 
 
-async def gather_rows(replicas: Replicas, fetchers: ReplicaFetchers) -> PartitionRows:
+async def gather_rows(replicas: ReplicaManager, fetchers: ReplicaFetchers) -> PartitionRows:
     """Read all replicas, with pauses for other work on the event loop."""
     rows = PartitionRows()
-    async for partition in paced(replicas):
+    async for partition in cooperatively(replicas):
         rows.add(partition)
     for task in fetchers:
-        async for followed in paced(task.fetcher):
+        async for followed in cooperatively(task.fetcher):
             labels = (
                 f'topic="{followed.topic}",partition="{followed.key.partition}",'
                 f'leader="{task.leader_id}"'

@@ -7,16 +7,16 @@ from prometheus_client import Metric
 
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.replicas.directory_counts import DirectoryCounts
-from spindle.replicas.moves import Moves
+from spindle.replicas.moves.move import Moves
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replication.fetcher import Fetcher
 from spindle.replication.leader_state import LeaderState
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.metrics.families import counter, counters, gauge, gauges
-from spindle.serving.pacing import paced
+from spindle.serving.cooperative import cooperatively
 
 
 class IsrHealth(NamedTuple):
@@ -76,10 +76,10 @@ class ReplicaCounts:
         self.at_min_isr += health.is_at_min_isr
 
 
-async def count_replicas(replicas: Replicas, late_before_ms: int) -> ReplicaCounts:
+async def count_replicas(replicas: ReplicaManager, late_before_ms: int) -> ReplicaCounts:
     """Count all replicas, with pauses for other work on the event loop."""
     counts = ReplicaCounts(late_before_ms)
-    async for partition in paced(replicas):
+    async for partition in cooperatively(replicas):
         counts.add(partition)
     counts.directories.add_futures(replicas.moves)
     return counts
@@ -91,9 +91,9 @@ async def count_groups(groups: GroupCoordinator) -> tuple[dict[str, int], int]:
     offsets = 0
     for driver in list(groups.shards.values()):
         shard = driver.shard
-        async for group in paced(list(shard.groups)):
+        async for group in cooperatively(list(shard.groups)):
             states[str(group.state)] = states.get(str(group.state), 0) + 1
-        async for group_id in paced(list(shard.offsets.group_ids())):
+        async for group_id in cooperatively(list(shard.offsets.group_ids())):
             offsets += len(shard.offsets.of_group(group_id))
     return states, offsets
 

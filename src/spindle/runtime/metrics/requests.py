@@ -10,13 +10,13 @@ from typing import Final
 
 _PARTS: Final = 16
 """Buckets per octave."""
-_LOWEST: Final = -24
-_HIGHEST: Final = 12
+_MIN: Final = -24
+_MAX: Final = 12
 """Number of octaves: from 60 ns to more than an hour."""
-_BUCKETS: Final = (_HIGHEST - _LOWEST + 1) * _PARTS
-_FIRST: Final = -_LOWEST * _PARTS - _PARTS
-_LEAST_S: Final = ldexp(0.5, _LOWEST)
-_MOST_S: Final = ldexp(0.99, _HIGHEST)
+_BUCKETS: Final = (_MAX - _MIN + 1) * _PARTS
+_FIRST: Final = -_MIN * _PARTS - _PARTS
+_MIN_S: Final = ldexp(0.5, _MIN)
+_MAX_S: Final = ldexp(0.99, _MAX)
 _WINDOW_S: Final = 60.0
 
 
@@ -42,8 +42,8 @@ class RequestTimes:
     def observe(self, elapsed_s: float) -> None:
         self.count += 1
         self.total_s += elapsed_s
-        if not _LEAST_S < elapsed_s < _MOST_S:
-            elapsed_s = _LEAST_S if elapsed_s <= _LEAST_S else _MOST_S
+        if not _MIN_S < elapsed_s < _MAX_S:
+            elapsed_s = _MIN_S if elapsed_s <= _MIN_S else _MAX_S
         mantissa, exponent = frexp(elapsed_s)
         self._now[(exponent << 4) + int(mantissa * 32) + _FIRST] += 1
 
@@ -69,7 +69,7 @@ def _quantile_s(counts: Sequence[int], total: int, part: float) -> float:
         seen += count
         if count and seen >= rank:
             octave, step = divmod(index, _PARTS)
-            return ldexp((_PARTS + step + 0.5) / (2 * _PARTS), octave + _LOWEST)
+            return ldexp((_PARTS + step + 0.5) / (2 * _PARTS), octave + _MIN)
     raise AssertionError("a rank is at most the total")
 
 
@@ -119,7 +119,7 @@ class RequestMetrics:
     def of(self, api: str, listener: str) -> RequestTimes:
         """Return the counters of an API on a listener, for its connections to keep."""
         key = (api, listener)
-        found = self.times.get(key)
-        if found is None:
-            found = self.times[key] = RequestTimes(api, listener)
-        return found
+        time = self.times.get(key)
+        if time is None:
+            time = self.times[key] = RequestTimes(api, listener)
+        return time

@@ -9,7 +9,7 @@ from spindle.coordinator.transactions.metadata import TransactionState
 from spindle.runtime.coordinator.transaction_coordinator import TransactionCoordinator
 from spindle.runtime.coordinator.transaction_verification import CoordinatorQuestions
 from spindle.runtime.metrics.families import counter, duration_metrics, gauge, gauges
-from spindle.serving.pacing import paced
+from spindle.serving.cooperative import cooperatively
 
 
 async def count_transactions(
@@ -18,8 +18,8 @@ async def count_transactions(
     """Return the transactional ids by state, with pauses for other work."""
     states: Counter[TransactionState] = Counter()
     for driver in transactions.shards:
-        async for found in paced(list(driver.shard.ids)):
-            states[found.metadata.state] += 1
+        async for transaction in cooperatively(list(driver.shard.ids)):
+            states[transaction.metadata.state] += 1
     return states
 
 

@@ -19,14 +19,14 @@ from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.protocol.api import PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
-from spindle.runtime.network.answer_rest import MOST_UNCOUNTED_BYTES, AnswerRest, limit_writes
-from spindle.runtime.network.pending_answers import Answer, Deferred, PendingAnswer
 from spindle.runtime.network.request_limits import RequestLimits
+from spindle.runtime.network.request_pipeline import Answer, Deferred, PendingAnswer
+from spindle.runtime.network.response_tail import MAX_UNCOUNTED_BYTES, ResponseTail, limit_writes
 from spindle.runtime.network.sasl_state import SaslState
-from spindle.runtime.network.socket_loan import Loan
+from spindle.runtime.network.sendfile_socket import Borrowed
 from spindle.runtime.task_promise import promise_of
 from spindle.security.server.mechanism import LoggedIn
-from spindle.serving.direct_answers import AnswerCutOff, SentAnswer
+from spindle.serving.fetch.sendfile_response import AnswerCutOff, PartialResponse
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ class Dispatcher(Protocol):
         ...
 
     def connection_closed(self, connection: "Connection") -> None: ...
-    def violated(self, connection: "Connection", violation: ProtocolViolation) -> None:
-        """Close a connection that has sent what is no request."""
+    def on_protocol_violation(self, connection: "Connection", violation: ProtocolViolation) -> None:
+        """Close a connection after a malformed request."""
         ...
 
     def bytes_received(self, count: int, /) -> None: ...
@@ -101,14 +101,14 @@ class Connection(asyncio.BufferedProtocol):
         self._frames: deque[Bytes] = deque()
         self._pending: deque[PendingAnswer] = deque()
         self._pending_bytes = 0
-        self.is_prompt = False
+        self.may_send_directly = False
         self._is_write_paused = False
         self._is_read_paused = False
         self._is_closing = False
         self._is_advancing = False
         self._mute: asyncio.TimerHandle | None = None
-        self._farewell: asyncio.TimerHandle | None = None
-        self._rest = AnswerRest(self, self._limits.unsent)
+        self._close_timer: asyncio.TimerHandle | None = None
+        self._rest = ResponseTail(self, self._limits.unsent)
 
     # -- the transport's callbacks
 
@@ -129,8 +129,8 @@ class Connection(asyncio.BufferedProtocol):
         self._rest.close(self._transport)
         if self._mute is not None:
             self._mute.cancel()
-        if self._farewell is not None:
-            self._farewell.cancel()
+        if self._close_timer is not None:
+            self._close_timer.cancel()
         self._receiver.drop()
         if self._strangers is not None:
             self._strangers.forget(self)
@@ -156,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._rest.all_taken()
-        self._rest.go_on()
+        self._rest.resume()
         self._advance()
         self._flow()
 
@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
             for frame in self._receiver.received(nbytes):
                 self._accept(frame)
         except ProtocolViolation as violation:
-            self._dispatcher.violated(self, violation)
+            self._dispatcher.on_protocol_violation(self, violation)
         if self._receiver.large_bytes and not self._large_held_bytes:
             self._flow()
         if self._strangers is not None:
@@ -197,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             self._release_large()
         if self._is_closing:
             return
-        self.is_prompt = self._rest.takes_answers and not (self._frames or self._pending)
+        self.may_send_directly = self._rest.client_keeps_up and not (self._frames or self._pending)
         self._frames.append(frame)
         self._limits.hold(len(frame))
         self._advance()
@@ -219,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_advancing = True
         try:
-            while self._frames and not (self._must_not_begin or self._is_closing):
+            while self._frames and not (self._is_blocked or self._is_closing):
                 frame = self._frames[0]
                 is_produce = len(frame) >= 2 and _API_KEY.unpack_from(frame)[0] == PRODUCE
                 if self._pending and not (is_produce and self._pending[-1].is_produce):
@@ -232,16 +232,16 @@ class Connection(asyncio.BufferedProtocol):
             self._is_advancing = False
 
     @property
-    def _must_not_begin(self) -> bool:
-        """Return True while no request is started, although one may be there."""
-        return self._is_write_paused or self._rest.is_there or self._mute is not None
+    def _is_blocked(self) -> bool:
+        """Whether dispatching is blocked although requests are queued."""
+        return self._is_write_paused or self._rest.is_active or self._mute is not None
 
     def _begin(self, frame: Bytes, is_produce: bool) -> None:
         try:
             result = self._dispatcher.dispatch(self, frame)
         except ProtocolViolation as violation:
             self._limits.release(len(frame))
-            self._dispatcher.violated(self, violation)
+            self._dispatcher.on_protocol_violation(self, violation)
             return
         except Exception:  # one bad request must not end the process
             self._limits.release(len(frame))
@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         if self._is_closing:
-            if isinstance(result, SentAnswer) and result.rest is not None:
+            if isinstance(result, PartialResponse) and result.rest is not None:
                 result.rest.give_up()
             return
         try:
@@ -316,38 +316,42 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(answer[0])
         else:
             transport.writelines(answer)
-        if size_bytes > MOST_UNCOUNTED_BYTES:
+        if size_bytes > MAX_UNCOUNTED_BYTES:
             self._rest.large_given(size_bytes)
-        self._rest.go_on()
+        self._rest.resume()
 
     # -- answers that a directory's thread sends
 
-    def lend(self) -> Loan | None:
+    def borrow_socket(self) -> Borrowed | None:
         """See `SocketOwner`: nothing may be under way that has to be sent before the answer."""
         transport = self.open_transport
-        return None if transport is None or len(self._pending) > 1 else self._rest.lend(transport)
+        return (
+            None
+            if transport is None or len(self._pending) > 1
+            else self._rest.borrow_socket(transport)
+        )
 
-    def go_on_with(self, sent: SentAnswer) -> list[Bytes]:
+    def go_on_with(self, sent: PartialResponse) -> list[Bytes]:
         """Return what is to be sent now of an answer that a directory's thread has begun to send.
 
         When the client has taken that, the thread goes on. No request is started before the end.
         """
-        return self._rest.begin(sent)
+        return self._rest.start(sent)
 
     @property
     def open_transport(self) -> asyncio.Transport | None:
-        """See `RestSender`."""
+        """See `TailSender`."""
         return None if self._is_closing else self._transport
 
-    def went_on(self, sent_bytes: int, answer: list[Bytes]) -> None:
-        """See `RestSender`."""
+    def on_progress(self, sent_bytes: int, answer: list[Bytes]) -> None:
+        """See `TailSender`."""
         self._dispatcher.bytes_sent(sent_bytes)
         self._send(answer)
         self._advance()
         self._flow()
 
-    def cut_off(self, error: object) -> None:
-        """See `RestSender`."""
+    def abort_sending(self, error: object) -> None:
+        """See `TailSender`."""
         if self._transport is not None:
             log.warning("closing the connection of %s: %s", self.client_address, error)
             self.abort()
@@ -422,7 +426,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._is_read_paused:
             self._is_read_paused = True
             self._transport.pause_reading()
-        self._farewell = self._loop.call_later(delay_s, self._part_with, answer)
+        self._close_timer = self._loop.call_later(delay_s, self._part_with, answer)
 
     def _part_with(self, answer: list[Bytes]) -> None:
         if not answer or self._transport is None:
@@ -430,7 +434,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._dispatcher.bytes_sent(sum(map(len, answer)))
         self._transport.writelines(answer)
-        self._farewell = self._loop.call_later(_LAST_ANSWER_S, self.close)
+        self._close_timer = self._loop.call_later(_LAST_ANSWER_S, self.close)
 
     def close(self) -> None:
         """Close after what was already given to the socket has been sent."""

@@ -5,7 +5,7 @@ import ssl
 from functools import partial
 from typing import Final
 
-from spindle.common.seldom import Seldom
+from spindle.common.log_throttle import LogThrottle
 from spindle.runtime.handshakes import Handshakes, PeerRefused
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Connection
@@ -18,14 +18,18 @@ from spindle.security.principal_rules import PrincipalRules
 
 log = logging.getLogger(__name__)
 
-_LONGEST_NAME: Final = 32_767
+_MAX_NAME: Final = 32_767
 
 
 class ListenerTls:
     """Secures the connections of one listener. Open ones keep what they began with."""
 
     def __init__(
-        self, tls: RenewableTls, handshakes: Handshakes, failures: Seldom, metrics: RequestMetrics
+        self,
+        tls: RenewableTls,
+        handshakes: Handshakes,
+        failures: LogThrottle,
+        metrics: RequestMetrics,
     ) -> None:
         self.listener: Final = tls.listener
         self._tls = tls
@@ -52,7 +56,7 @@ class ListenerTls:
     def _tell(self, connection: Connection, error: Exception) -> None:
         self._metrics.failed_authentications += 1
         why = why_failed(error)
-        if self._failures.is_due((self.listener, connection.client_address, why)):
+        if self._failures.allow((self.listener, connection.client_address, why)):
             log.warning(
                 "listener %s: no TLS with the client at %s: %s",
                 self.listener,
@@ -73,6 +77,6 @@ def _identify(connection: Connection, rules: PrincipalRules, tls: ssl.SSLObject)
     user = rules.user_of(name)
     if user is None:
         raise PeerRefused(f"no rule of ssl.principal.mapping.rules applies to {name!r}")
-    if len(user.encode()) > _LONGEST_NAME:
-        raise PeerRefused(f"its user name is longer than {_LONGEST_NAME} bytes")
+    if len(user.encode()) > _MAX_NAME:
+        raise PeerRefused(f"its user name is longer than {_MAX_NAME} bytes")
     connection.principal = f"User:{user}"

@@ -46,11 +46,11 @@ class PlainLogins:
 
     def _renew(self) -> None:
         try:
-            found = users_of_plain(ListenerConfig(self._config, self._listener, self._dynamic))
+            users = users_of_plain(ListenerConfig(self._config, self._listener, self._dynamic))
         except ConfigError as error:
             # A controller stores what no broker has checked.
             log.error("the users of PLAIN stay as they are: %s", error)
             return
-        if found != self._users:
-            self._users = found
-            log.info("listener %s: PLAIN has %d users now", self._listener, len(found))
+        if users != self._users:
+            self._users = users
+            log.info("listener %s: PLAIN has %d users now", self._listener, len(users))

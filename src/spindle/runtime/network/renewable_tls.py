@@ -8,8 +8,8 @@ from typing import Final
 
 from spindle.common.errors import ConfigError
 from spindle.config.node_config import NodeConfig
+from spindle.runtime.detached_threads import StoreReads
 from spindle.runtime.network.tls_source import LoadedTls, TlsSource, tls_source
-from spindle.runtime.own_threads import StoreReads
 
 log = logging.getLogger(__name__)
 

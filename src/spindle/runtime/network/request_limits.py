@@ -12,7 +12,7 @@ from collections.abc import Callable
 from spindle.config.broker_values import BrokerValues
 from spindle.config.endpoints import parse_address_limits
 from spindle.config.node_config import NodeConfig
-from spindle.runtime.network.unsent_answers import UnsentAnswers
+from spindle.runtime.network.send_backlog import SendBacklog
 
 
 class RequestLimits:
@@ -39,7 +39,7 @@ class RequestLimits:
         self.max_request_bytes = max_request_bytes
         self.max_idle_ms = max_idle_ms
         self.held_bytes = 0
-        self.unsent = UnsentAnswers(lambda: asyncio.get_running_loop().time())
+        self.unsent = SendBacklog(lambda: asyncio.get_running_loop().time())
         self._max_connections = max_connections
         self._most_descriptors = most_descriptors
         self._max_connections_per_ip = max_connections_per_ip

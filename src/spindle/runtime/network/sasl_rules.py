@@ -12,14 +12,14 @@ from spindle.config.oauthbearer_settings import SignedTokens
 from spindle.config.sasl_settings import SaslSettings, sasl_settings
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import ScramUser
-from spindle.runtime.network.key_sets import KeySets
+from spindle.runtime.network.jwks_cache import KeySets
 from spindle.runtime.network.plain_logins import PlainLogins
 from spindle.runtime.network.sasl_state import SaslRules
-from spindle.runtime.network.strangers import Strangers
 from spindle.runtime.network.token_logins import TokenLogins
+from spindle.runtime.network.unauthenticated import UnauthenticatedConnections
 from spindle.security.mechanism_names import OAUTHBEARER, PLAIN
 from spindle.security.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
-from spindle.security.server.invented_credentials import InventedCredentials
+from spindle.security.server.fake_credentials import InventedCredentials
 from spindle.security.server.mechanism import SaslMechanism
 from spindle.security.server.oauthbearer import ValidateToken, oauthbearer_exchange
 from spindle.security.server.scram import ScramServer, TokenOf
@@ -35,7 +35,7 @@ def sasl_rules(
     image: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
     key_sets: KeySets,
-    strangers: Strangers,
+    strangers: UnauthenticatedConnections,
 ) -> SaslRules | None:
     """Return how a listener authenticates, None if it has no SASL.
 

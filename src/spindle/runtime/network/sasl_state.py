@@ -23,17 +23,17 @@ from spindle.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from spindle.runtime.network.strangers import Strangers
+from spindle.runtime.network.unauthenticated import UnauthenticatedConnections
 from spindle.security.server.mechanism import (
     LoggedIn,
     LoginRefused,
     SaslMechanism,
     ServerExchange,
 )
-from spindle.serving.direct_answers import frame_of
+from spindle.serving.fetch.sendfile_response import frame_of
 
-_MOST_ELEMENTS: Final = 16
-_LEAST_PAUSE_S: Final = 1.0
+_MAX_ELEMENTS: Final = 16
+_MIN_PAUSE_S: Final = 1.0
 """Time between the starts of two re-authentications, as in Kafka."""
 
 
@@ -55,7 +55,7 @@ class SaslRules:
     max_receive_bytes: int
     failure_delay_s: float
     now_ms: Callable[[], int]
-    strangers: Strangers
+    strangers: UnauthenticatedConnections
 
 
 class LoginFailed(Exception):
@@ -115,7 +115,7 @@ class SaslState:
         self._exchange: ServerExchange | None = None
         self._mechanism = ""
         self._has_headers = False
-        self._began_s = -_LEAST_PAUSE_S
+        self._began_s = -_MIN_PAUSE_S
 
     @property
     def is_complete(self) -> bool:
@@ -153,7 +153,7 @@ class SaslState:
         assert self.session is not None
         header = read_request_header(frame)
         is_handshake = header.api_key == ApiKey.SASL_HANDSHAKE
-        if is_handshake and now_s - self._began_s >= _LEAST_PAUSE_S:
+        if is_handshake and now_s - self._began_s >= _MIN_PAUSE_S:
             self._began_s = now_s
             return self._handshake(header, frame)
         if now_s > self.session.expires_s:
@@ -275,7 +275,7 @@ def _decoded(header: RequestHeader, frame: Bytes) -> Message:
         raise LoginFailed(text, [])
     try:
         cls = request_class(header.api_key)
-        return decode(cls, header.api_version, frame, header.body, _MOST_ELEMENTS)[0]
+        return decode(cls, header.api_version, frame, header.body, _MAX_ELEMENTS)[0]
     except (ProtocolViolation, TooManyElements) as error:
         raise LoginFailed(f"{api.name} is malformed: {error}", []) from None
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.common.log_text import quoted
+from spindle.common.log_throttle import LogThrottle
 from spindle.common.ports import Bytes
-from spindle.common.seldom import Seldom
 from spindle.protocol.api import API_VERSIONS, APIS, FETCH, PRODUCE
 from spindle.protocol.codec import TooManyElements, encode_parts
 from spindle.protocol.framing import RequestHeader, read_request_header, response_prefix
@@ -22,15 +22,15 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.protocol.requests import read_request
 from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.network.auth_log import LoginLog
 from spindle.runtime.network.connection import Connection
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
 from spindle.runtime.network.listener import Listener
-from spindle.runtime.network.login_log import LoginLog
-from spindle.runtime.network.pending_answers import Answer, Deferred
 from spindle.runtime.network.request_limits import RequestLimits
+from spindle.runtime.network.request_pipeline import Answer, Deferred
 from spindle.runtime.network.sasl_state import LoginFailed, SaslState, SessionExpired
 from spindle.serving.context import RequestContext, Response
-from spindle.serving.direct_answers import SentAnswer, frame_of
+from spindle.serving.fetch.sendfile_response import PartialResponse, frame_of
 from spindle.serving.quotas.enforcement import ClientQuotas, set_throttle_time, throttle_time
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class RequestServer:
         self._sweep: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._loop = asyncio.get_running_loop()
-        self._violations = Seldom(lambda: int(self._loop.time() * 1000))
+        self._violations = LogThrottle(lambda: int(self._loop.time() * 1000))
         self._logins = LoginLog(listener.name, metrics, self._loop.time)
 
     # -- life
@@ -233,14 +233,14 @@ class RequestServer:
         )
         connection.end_after(sasl.rules.failure_delay_s, failure.answer)
 
-    def violated(self, connection: Connection, violation: ProtocolViolation) -> None:
-        """Close a connection that has sent what is no request."""
+    def on_protocol_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        """Close a connection after a malformed request."""
         sasl = connection.sasl
         if sasl is not None and sasl.session is None:
             self._end_failed(connection, sasl, LoginFailed(str(violation), []))
         else:
             address = connection.client_address
-            if self._violations.is_due((address, str(violation))):
+            if self._violations.allow((address, str(violation))):
                 log.warning("closing the connection of %s: %s", address, violation)
             connection.close()
 
@@ -288,7 +288,7 @@ class RequestServer:
 
         def finish(response: Response) -> Answer:
             frame: Answer
-            if isinstance(response, SentAnswer):
+            if isinstance(response, PartialResponse):
                 self.bytes_sent(response.sent_bytes)
                 frame = connection.go_on_with(response)
             elif quotas.is_active:

@@ -9,26 +9,26 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from spindle.common.ids import Endpoint
+from spindle.common.log_throttle import LogThrottle
 from spindle.common.security_protocol import SecurityProtocol
-from spindle.common.seldom import Seldom
 from spindle.config.node_config import NodeConfig
 from spindle.metadata.configs import BROKER_RESOURCE
-from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
+from spindle.publication.publishers import MetadataPublisher
 from spindle.runtime import background
+from spindle.runtime.detached_threads import StoreReads
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import ListenerSecurity
-from spindle.runtime.own_threads import StoreReads
 
 if TYPE_CHECKING:
     from spindle.runtime.network.listener_tls import ListenerTls
     from spindle.runtime.network.renewable_tls import RenewableTls
 
 _PAUSE_S: Final = 5.0
-_MOST_LATE_CHECKS: Final = 16
+_MAX_LATE_CHECKS: Final = 16
 
 
-class TlsListeners(ImageConsumer):
+class TlsListeners(MetadataPublisher):
     """The listeners of a node that have TLS, and its metrics; often none.
 
     Args:
@@ -49,7 +49,7 @@ class TlsListeners(ImageConsumer):
         self._dynamic: Mapping[str, str] = {}
         self._all: list[RenewableTls] = []
         # A request may name any path, so its reads do not hold up those of the present stores.
-        self._checks = StoreReads("the stores of listeners", most_late=_MOST_LATE_CHECKS)
+        self._checks = StoreReads("the stores of listeners", most_late=_MAX_LATE_CHECKS)
         self._turn = asyncio.Lock()
         self._looks: asyncio.Task[None] | None = None
         self._renewals: set[asyncio.Task[None]] = set()
@@ -64,7 +64,7 @@ class TlsListeners(ImageConsumer):
         from spindle.runtime.network.listener_tls import ListenerTls
 
         handshakes = Handshakes()
-        failures = Seldom(lambda: int(self._loop.time() * 1000))
+        failures = LogThrottle(lambda: int(self._loop.time() * 1000))
         for listener in listeners:
             tls = self.add(listener)
             self._listeners[listener] = ListenerTls(tls, handshakes, failures, self._metrics)

@@ -18,7 +18,7 @@ from spindle.security.scram import (
 from spindle.security.secret import Secret
 from spindle.security.server.scram import TOKEN_SALT_BYTES, TokenCredential
 
-_MOST_KEPT: Final = 10_000
+_MAX_KEPT: Final = 10_000
 
 
 class TokenLogins:
@@ -53,7 +53,7 @@ class TokenLogins:
         kept = self._kept.get(token_id)
         if kept is None:
             kept = self._kept[token_id] = self._computed(token_id)
-            if len(self._kept) > _MOST_KEPT:
+            if len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
         return TokenCredential(token.owner, kept, token.expires_at_ms)
 

@@ -15,7 +15,7 @@ from spindle.common.errors import ConfigError
 from spindle.config.listener_config import ListenerConfig, listener_prefix
 from spindle.config.mechanism_config import MechanismConfig
 from spindle.config.node_config import NodeConfig
-from spindle.runtime.own_threads import StoreReads
+from spindle.runtime.detached_threads import StoreReads
 from spindle.runtime.peers.security import Credentials
 from spindle.security.mechanism_names import MECHANISMS
 from spindle.security.stores import StoreStamp, store_stamp

@@ -12,7 +12,7 @@ from spindle.runtime.frame_receiver import FrameReceiver
 
 _MAX_FRAME_BYTES: Final = 100 << 20
 _FIRST_ALLOCATION_BYTES: Final = 16 << 20
-_MOST_UNREAD: Final = 16
+_MAX_UNREAD: Final = 16
 
 
 class ClosedHere(EOFError):
@@ -98,7 +98,7 @@ class FrameStream(asyncio.BufferedProtocol):
         reader, self._reader = self._reader, None
         if reader is not None:
             reader(frame, None)
-        elif len(self._unread) == _MOST_UNREAD:
+        elif len(self._unread) == _MAX_UNREAD:
             self._fail(ProtocolViolation("answers to no request"))
         else:
             self._unread.append(frame)

@@ -17,13 +17,13 @@ from spindle.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft.ready import Destination
-from spindle.runtime.own_threads import on_own_thread
+from spindle.runtime.detached_threads import on_own_thread
 from spindle.runtime.peers.frames import FrameStream
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
 from spindle.runtime.peers.security import NO_SECURITY, PeerSecurity
 
 if TYPE_CHECKING:
-    from spindle.client.security.login import LoginCourse, LoginRequest
+    from spindle.client.security.login import LoginFlow, LoginRequest
 
 _PRE_VOTE_VERSION: Final = 2
 _TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
@@ -166,7 +166,7 @@ class PeerLink:
             self._stream.close()
 
 
-def _advance(course: "LoginCourse", answer: Message | None) -> "LoginRequest | int":
+def _advance(course: "LoginFlow", answer: Message | None) -> "LoginRequest | int":
     """Return the next request of a login, or at its end how long the session lives, in ms."""
     try:
         return next(course) if answer is None else course.send(answer)
@@ -186,9 +186,9 @@ async def open_link(
         one of `LINK_ERRORS`: there is no connection.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(destination.host, destination.port, type=socket.SOCK_STREAM)
+    result = await loop.getaddrinfo(destination.host, destination.port, type=socket.SOCK_STREAM)
     with security.watching(destination):
-        stream = await _connect(destination, [str(address[0]) for *_, address in found], security)
+        stream = await _connect(destination, [str(address[0]) for *_, address in result], security)
         link = PeerLink(stream, client_id, destination, security)
         try:
             await link.prepare()

@@ -11,11 +11,11 @@ from spindle.client.errors import AuthenticationFailed, SaslFailed, TlsFailed
 from spindle.common.errors import ConfigError
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.raft.ready import Destination
-from spindle.runtime.own_threads import on_own_thread
+from spindle.runtime.detached_threads import on_own_thread
 from spindle.runtime.peers.frames import ClosedHere, FrameStream
 
 if TYPE_CHECKING:
-    from spindle.client.security.login import LoginCourse
+    from spindle.client.security.login import LoginFlow
     from spindle.client.security.login_source import LoginSource
     from spindle.runtime.handshakes import Handshakes
 
@@ -91,15 +91,15 @@ class PeerSecurity:
         self._handshakes = self._handshakes or Handshakes()
         return TlsTransport(stream, context, self._handshakes, server_hostname=destination.host)
 
-    def login_course(self) -> "LoginCourse":
+    def login_course(self) -> "LoginFlow":
         """Return the course of a login. Files may be read and tokens asked for, which blocks.
 
         Raises:
-            ConfigError, SaslFailed, ConnectionLost: see `LoginSource.course`.
+            ConfigError, SaslFailed, ConnectionLost: see `LoginSource.flow`.
         """
         logins = self._credentials().logins
         assert logins is not None
-        return logins.course()
+        return logins.flow()
 
     @contextmanager
     def watching(self, destination: Destination) -> Iterator[None]:

@@ -10,7 +10,7 @@ from spindle.raft.ready import Event, Reply, Request, RequestFailed, ResponseRec
 from spindle.runtime import background
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
 from spindle.runtime.quorum.disk import FoundBytes, add_bytes
-from spindle.runtime.quorum.history import QuorumHistory
+from spindle.runtime.quorum.quorum_counters import QuorumHistory
 
 logger = logging.getLogger(__name__)
 

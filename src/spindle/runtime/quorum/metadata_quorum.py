@@ -26,7 +26,6 @@ from spindle.protocol.message import Message
 from spindle.publication.feed import ListenerFeed
 from spindle.publication.listener import QuorumListener
 from spindle.raft.core import QuorumCore
-from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
     AppendBatches,
@@ -35,7 +34,9 @@ from spindle.raft.ready import (
     Event,
     Flush,
     KRaftVersionUpgrade,
+    LeaderAndEpoch,
     LogFlushed,
+    NotLeader,
     Ready,
     RequestReceived,
     Resign,
@@ -51,8 +52,8 @@ from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import VoterSet
 from spindle.runtime.peers.port import Peers
 from spindle.runtime.quorum.disk import DiskRounds, Round
-from spindle.runtime.quorum.history import QuorumHistory
 from spindle.runtime.quorum.messages import QuorumMessages
+from spindle.runtime.quorum.quorum_counters import QuorumHistory
 from spindle.runtime.quorum.snapshot_writer import SnapshotWriter
 
 logger = logging.getLogger(__name__)

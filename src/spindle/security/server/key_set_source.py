@@ -6,8 +6,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from spindle.common.errors import ConfigError
+from spindle.security.bounded_read import read_small_file
 from spindle.security.server.signing_keys import SigningKeys, parse_signing_keys
-from spindle.security.small_files import read_small_file
 from spindle.security.tls_settings import TlsSettings
 
 _TIMEOUT_MS: Final = 10_000
@@ -82,7 +82,7 @@ def _answer(source: KeySetSource) -> bytes:
     # Imported here, because http.client costs each node that starts 20 ms.
     from http.client import HTTPException
 
-    from spindle.security.http_exchange import exchange
+    from spindle.security.http_client import exchange
 
     headers = {"Accept": "application/json"}
     try:

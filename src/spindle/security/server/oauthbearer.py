@@ -18,7 +18,7 @@ _AUTH: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _FIRST_KEY: Final = "auth"
 _MALFORMED: Final = "Invalid OAUTHBEARER client first message"
 _SHOWN_CHARACTERS: Final = 40
-_LONGEST_NAME: Final = 32_767
+_MAX_NAME: Final = 32_767
 
 
 class BearerToken(NamedTuple):
@@ -62,9 +62,7 @@ def oauthbearer_exchange(validate: ValidateToken) -> ServerExchange:
         yield error.encode()
         raise LoginRefused(str(refusal), client_text=error) from None
     if not _is_name(token.principal):
-        raise LoginRefused(
-            f"the token's principal is not UTF-8, or longer than {_LONGEST_NAME} bytes"
-        )
+        raise LoginRefused(f"the token's principal is not UTF-8, or longer than {_MAX_NAME} bytes")
     if authorization_id not in ("", token.principal):
         raise LoginRefused(
             "it asks for another principal than that of its token",
@@ -86,7 +84,7 @@ def error_json(refusal: TokenRefused) -> str:
 def _is_name(principal: str) -> bool:
     """Return whether the name fits into requests to other nodes; JSON can escape what does not."""
     try:
-        return len(principal.encode()) <= _LONGEST_NAME
+        return len(principal.encode()) <= _MAX_NAME
     except UnicodeEncodeError:
         return False
 
@@ -103,9 +101,9 @@ def _token(message: bytes) -> tuple[str, str]:
     auth = pairs.get(_FIRST_KEY)
     if auth is None:
         raise LoginRefused(f"{_MALFORMED}: 'auth' not specified")
-    found = _AUTH.fullmatch(auth)
-    if found is None:
+    result = _AUTH.fullmatch(auth)
+    if result is None:
         raise LoginRefused(f"{_MALFORMED}: invalid 'auth' format")
-    if found[1].lower() != "bearer":
-        raise LoginRefused(f"{_MALFORMED}: invalid scheme {found[1][:_SHOWN_CHARACTERS]!r}")
-    return found[2], match[1] or ""
+    if result[1].lower() != "bearer":
+        raise LoginRefused(f"{_MALFORMED}: invalid scheme {result[1][:_SHOWN_CHARACTERS]!r}")
+    return result[2], match[1] or ""

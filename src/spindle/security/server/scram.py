@@ -23,7 +23,7 @@ from spindle.security.scram import (
     server_first,
     server_signature,
 )
-from spindle.security.server.invented_credentials import InventedCredentials
+from spindle.security.server.fake_credentials import InventedCredentials
 from spindle.security.server.mechanism import LoggedIn, LoginRefused, ServerExchange
 
 _NONCE_BYTES: Final = 24

@@ -75,11 +75,13 @@ def _check_issuer(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 
 def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
-    found = claims.get("aud")
-    if found is None and not rules.audiences:
+    result = claims.get("aud")
+    if result is None and not rules.audiences:
         return
-    audiences = [found] if isinstance(found, str) else found
-    if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
+    audiences = [result] if isinstance(result, str) else result
+    if not isinstance(audiences, list) or not all(
+        isinstance(audience, str) for audience in audiences
+    ):
         raise TokenRefused("the token's audience is missing or malformed")
     if not set(audiences) & set(rules.audiences):
         expected = ", ".join(rules.audiences) or "none (sasl.oauthbearer.expected.audience)"
@@ -88,9 +90,9 @@ def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 def _check_scope(claims: Mapping[str, Any], rules: TokenRules) -> None:
     """Check the form of a scope. Rights come from ACLs, as in Kafka."""
-    found = claims.get(rules.scope_claim)
-    scopes = found if isinstance(found, list) else [found] if isinstance(found, str) else []
-    if not all(isinstance(each, str) and each.strip() for each in scopes):
+    result = claims.get(rules.scope_claim)
+    scopes = result if isinstance(result, list) else [result] if isinstance(result, str) else []
+    if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
         raise TokenRefused(f"the token's claim {rules.scope_claim} has an empty scope")
-    if len({each.strip() for each in scopes}) != len(scopes):
+    if len({scope.strip() for scope in scopes}) != len(scopes):
         raise TokenRefused(f"the token's claim {rules.scope_claim} has a scope twice")

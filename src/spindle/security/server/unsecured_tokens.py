@@ -61,9 +61,9 @@ def unsecured_token(token: str, rules: UnsecuredRules, now_ms: int) -> BearerTok
         raise TokenRefused("the token is expired, or has no claim exp")
     if issued_s is not None and expires_s <= issued_s:
         raise TokenRefused("the token ends before it is issued")
-    found = claims.get(rules.scope_claim)
-    scope = found.split() if isinstance(found, str) else found
-    if not all(isinstance(scope, list) and each in scope for each in rules.required_scope):
+    result = claims.get(rules.scope_claim)
+    scope = result.split() if isinstance(result, str) else result
+    if not all(isinstance(scope, list) and name in scope for name in rules.required_scope):
         wanted = f"[{', '.join(rules.required_scope)}]"
         raise TokenRefused(f"the token lacks a scope of {wanted}", scope=wanted)
     return BearerToken(principal, min(int(expires_s * 1000), LATEST_MS))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.disks.alteration import DirectoryAction, DirectoryInUse, ReplicaState
+from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse, ReplicaState
 from spindle.protocol.messages.alter_disks import AlterDisksRequest, AlterDisksResponse
 from spindle.serving.context import RequestContext
 from spindle.serving.permissions import check_cluster

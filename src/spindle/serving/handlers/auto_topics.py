@@ -9,7 +9,7 @@ from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
 from spindle.controller.topic_names import is_topic_name
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from spindle.serving.context import RequestContext
-from spindle.serving.pacing import paced
+from spindle.serving.cooperative import cooperatively
 from spindle.serving.permissions import may_use_cluster, may_use_topic
 from spindle.serving.services import BrokerServices
 
@@ -28,7 +28,7 @@ async def create_missing_topics(
     wanted: list[str] = []
     enabled = may_create and services.config.flag("auto.create.topics.enable")
     may_create_all = may_use_cluster(services, context, Operation.CREATE, is_logged=False)
-    async for name in paced(names):
+    async for name in cooperatively(names):
         if enabled and not (
             may_create_all or may_use_topic(services, context, Operation.CREATE, name)
         ):

@@ -72,7 +72,7 @@ async def _delete(services: BrokerServices, name: str, offset: int, result: Resu
         raise ApiError(
             services.replicas.absent_error(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         )
-    code = services.replicas.leader_error(partition, -1)
+    code = services.replicas.local_leader_error(partition, -1)
     if code:
         raise ApiError(code)
     if not partition.log.config.deletes_old_segments:

@@ -50,13 +50,13 @@ def describe_cluster(
     ]
     if request.include_fenced_brokers:
         for broker_id, broker in sorted(image.cluster.brokers.items()):
-            found = broker.endpoint(context.listener)
-            if broker.is_fenced and found is not None:
+            result = broker.endpoint(context.listener)
+            if broker.is_fenced and result is not None:
                 rows.append(
                     DescribeClusterResponse.DescribeClusterBroker(
                         broker_id=broker_id,
-                        host=found.host,
-                        port=found.port,
+                        host=result.host,
+                        port=result.port,
                         rack=broker.rack,
                         is_fenced=True,
                     )

@@ -26,9 +26,9 @@ from spindle.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from spindle.serving.context import RequestContext
+from spindle.serving.cooperative import cooperatively
 from spindle.serving.handlers.broker_loggers import describe_loggers
 from spindle.serving.handlers.own_id import check_own_id
-from spindle.serving.pacing import paced
 from spindle.serving.permissions import (
     TOPIC_DENIED,
     check_cluster,
@@ -54,7 +54,7 @@ async def describe_configs(
     """
     results, denied = [], []
     seen: set[tuple[int, str]] = set()
-    async for asked in paced(request.resources):
+    async for asked in cooperatively(request.resources):
         key = (asked.resource_type, asked.resource_name)
         if key in seen:
             results.append(_refused(asked, ApiError(ErrorCode.INVALID_REQUEST, _NAMED_TWICE)))

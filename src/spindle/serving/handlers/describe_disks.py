@@ -11,10 +11,10 @@ from spindle.disks.io_counts import DirectoryIo, OperationCounts
 from spindle.disks.log_directory import LogDirectory
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
 from spindle.replicas.directory_counts import DirectoryCounts
-from spindle.replicas.moves import Move
+from spindle.replicas.moves.move import Move
 from spindle.replicas.rebuilds import Rebuild
 from spindle.serving.context import RequestContext
-from spindle.serving.pacing import paced
+from spindle.serving.cooperative import cooperatively
 from spindle.serving.permissions import CLUSTER_DENIED, may_use_cluster
 from spindle.serving.services import BrokerServices
 
@@ -33,11 +33,11 @@ async def describe_disks(
         )
     replicas = services.replicas
     counts = DirectoryCounts()
-    async for partition in paced(replicas):
+    async for partition in cooperatively(replicas):
         counts.add(partition)
     counts.add_futures(replicas.moves)
     capacities = await services.capacities(replicas.directories)
-    health = services.device_health([each.path for each in replicas.directories])
+    health = services.device_health([directory.path for directory in replicas.directories])
     own = services.metadata.image.cluster.brokers.get(services.node_id)
     return DescribeDisksResponse(
         broker_epoch=own.epoch if own is not None else _UNKNOWN_EPOCH,
@@ -46,15 +46,15 @@ async def describe_disks(
         disks=[
             _disk(
                 services,
-                each,
+                directory,
                 counts,
-                capacities.get(each.path, _UNKNOWN_SPACE),
-                health.get(each.path),
+                capacities.get(directory.path, _UNKNOWN_SPACE),
+                health.get(directory.path),
             )
-            for each in replicas.directories
+            for directory in replicas.directories
         ],
-        moves=[_move(each) for each in replicas.moves],
-        rebuilds=[_rebuild(services, each) for each in replicas.rebuilds],
+        moves=[_move(move) for move in replicas.moves],
+        rebuilds=[_rebuild(services, rebuild) for rebuild in replicas.rebuilds],
     )
 
 
@@ -94,7 +94,7 @@ def _disk(
         disk.device_errors = _count(health.errors)
         disk.smart_status = _count(health.smart_passed)
         disk.media_errors = _count(health.media_errors)
-    disk.cordons = [_cordon(each) for each in services.replicas.cordons_of(directory)]
+    disk.cordons = [_cordon(cordon) for cordon in services.replicas.directory_cordons(directory)]
     return disk
 
 

@@ -61,7 +61,9 @@ async def describe_producers(
                     topic.name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
                 continue
-            answer.error_code = services.replicas.leader_error(partition, -1, needs_leader=False)
+            answer.error_code = services.replicas.local_leader_error(
+                partition, -1, needs_leader=False
+            )
             if answer.error_code:
                 continue
             try:

@@ -34,14 +34,14 @@ def describe_acls(
         check_filter(request)
     except ApiError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-    found: dict[tuple[int, str, int], _Resource] = {}
+    resources: dict[tuple[int, str, int], _Resource] = {}
     for acl in node.metadata.image.security.acls.values():
         if not matches(request, acl):
             continue
         pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
-        resource = found.get(pattern)
+        resource = resources.get(pattern)
         if resource is None:
-            resource = found[pattern] = _Resource(
+            resource = resources[pattern] = _Resource(
                 resource_type=acl.resource_type,
                 resource_name=acl.resource_name,
                 pattern_type=acl.pattern_type,
@@ -54,7 +54,7 @@ def describe_acls(
                 permission_type=acl.permission_type,
             )
         )
-    return DescribeAclsResponse(error_message="", resources=list(found.values()))
+    return DescribeAclsResponse(error_message="", resources=list(resources.values()))
 
 
 def describe_user_scram_credentials(

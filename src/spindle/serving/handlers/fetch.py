@@ -23,18 +23,17 @@ from spindle.replication.fetch_session import (
     SessionError,
 )
 from spindle.serving.context import RequestContext
-from spindle.serving.direct_answers import AnswerCutOff, SentAnswer, SocketLoan, frame_of
-from spindle.serving.fetch_answers import (
+from spindle.serving.fetch.fetch_memory import FetchShare
+from spindle.serving.fetch.fetch_response import (
     charge,
     count_consumed,
     count_replicated,
     fetch_answer,
     found_bytes,
     has_bytes,
-    mark_unsettled,
+    keep_for_next_fetch,
 )
-from spindle.serving.fetch_memory import FetchShare
-from spindle.serving.fetch_states import (
+from spindle.serving.fetch.fetch_states import (
     ON_CHANGE,
     ON_DUE,
     ON_RECORDS,
@@ -42,13 +41,19 @@ from spindle.serving.fetch_states import (
     FetchState,
     ReadState,
 )
-from spindle.serving.log_reads import ReadAndSend, read_logs
-from spindle.serving.partition_read import (
+from spindle.serving.fetch.log_reads import ReadAndSend, read_logs
+from spindle.serving.fetch.partition_read import (
     FIRST_TOPIC_ID_VERSION,
     FetchRequester,
     PartitionRead,
     ReadResult,
     fetcher_of,
+)
+from spindle.serving.fetch.sendfile_response import (
+    AnswerCutOff,
+    BorrowedSocket,
+    PartialResponse,
+    frame_of,
 )
 from spindle.serving.ports import CATCH_UP_S
 from spindle.serving.services import BrokerServices
@@ -61,9 +66,9 @@ class _Fetch:
         reads: the partitions that it has looked at.
         memory: what this fetch may read into.
         waits_for_metadata: it looks again when this broker has newer metadata.
-        is_looking: what happens to a partition now is seen by the look under way.
+        is_looking: a scan is running and will see new events itself.
         loan: the socket of the client, while a directory's thread may use it.
-        shown: the reads that an answer shows which was sent by a directory's thread.
+        shown: reads in a response that a disk thread has already sent.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class _Fetch:
         self.waits_for_metadata = False
         self.is_looking = False
         self.reads: dict[PartitionKey, PartitionRead] = {}
-        self.loan: SocketLoan | None = None
+        self.loan: BorrowedSocket | None = None
         self.shown: list[PartitionRead] = []
 
     # -- deciding
@@ -155,7 +160,7 @@ class _Fetch:
         """Take notice that something happened to a partition of the session."""
         self.state = ON_CHANGE[self.state]
         if self.state is FetchState.PARKED and not self.is_looking:
-            # A look may move a high watermark, of which the session tells while it is taken.
+            # Reading partitions can advance a high watermark, whose event would re-enter here.
             self.is_looking = True
             try:
                 self._look()
@@ -164,12 +169,12 @@ class _Fetch:
             self._try()
 
     def _on_metadata(self) -> None:
-        """Look again at what this broker's metadata was behind of."""
+        """Recheck partitions that waited for newer metadata."""
         if self.state is FetchState.ANSWERED:
             return
         for read in self.reads.values():
             if read.state is ReadState.AHEAD:
-                self.session.touch(read.wanted, must_wake=False)
+                self.session.mark_changed(read.wanted, must_wake=False)
         self._on_dirty()
         if self._is_ahead():
             self.services.metadata.when_applied(self._on_metadata)
@@ -213,7 +218,7 @@ class _Fetch:
             assert partition is not None
             appended = None
             if not (self.fetcher.is_committed or self.memory.is_refused):
-                appended = partition.just_appended(read.wanted.fetch_offset, read.end_offset)
+                appended = partition.current_append_bytes(read.wanted.fetch_offset, read.end_offset)
             if appended is not None and len(appended) <= min(room, read.wanted.max_bytes):
                 read.data.records = appended
                 room -= len(appended)
@@ -260,18 +265,18 @@ class _Fetch:
             if error is not None:
                 for read in group:
                     read.fail(error_code(error))
-                    read.put_back()
+                    read.restore()
                 self._read_logs(rest, room, has_any)
                 return
-            left, found = room, has_any
+            left, value = room, has_any
             for read, result in zip(group, results, strict=True):
                 if isinstance(result, ApiError) and result.code == ErrorCode.CORRUPT_MESSAGE:
                     where = TopicPartition(read.name, read.wanted.key.partition)
                     self.services.refusals.report_damage(where, result)
                 size = read.take(result)
                 left -= size
-                found = found or size > 0
-            self._read_logs(rest, max(left, 0), found)
+                value = value or size > 0
+            self._read_logs(rest, max(left, 0), value)
 
         is_committed = self.fetcher.is_committed
         if loan is None:
@@ -288,7 +293,7 @@ class _Fetch:
         )
         executor.call(done, work.run, items, room, has_any, is_committed)
 
-    def _borrow(self) -> SocketLoan | None:
+    def _borrow(self) -> BorrowedSocket | None:
         """Return the connection's socket if records may go straight from a file to the client.
 
         A follower may be sent records that a truncation replaces, and the answer to a client with a
@@ -297,7 +302,7 @@ class _Fetch:
         owner = self.context.socket_owner
         if owner is None or self.fetcher.is_replica:
             return None
-        return None if self.services.quotas.is_active else owner.lend()
+        return None if self.services.quotas.is_active else owner.borrow_socket()
 
     def _must_answer(self) -> bool:
         if self.state is FetchState.FINISHING:
@@ -318,12 +323,12 @@ class _Fetch:
         context = self.context
         return frame_of(response, context.api_key, context.api_version, context.correlation_id)
 
-    def _done_sending(self, sent: SentAnswer | None, error: BaseException | None) -> None:
+    def _done_sending(self, sent: PartialResponse | None, error: BaseException | None) -> None:
         """Go on after the directory's thread has sent the answer, as far as the socket took it."""
         self.memory.give_back()
         if self.state is FetchState.ANSWERED:
             # If the loan was taken back, the result may be that of a read.
-            if isinstance(sent, SentAnswer) and sent.rest is not None:
+            if isinstance(sent, PartialResponse) and sent.rest is not None:
                 sent.rest.give_up()
             return
         self.state = FetchState.ANSWERED
@@ -350,7 +355,7 @@ class _Fetch:
             return
         # A parked fetch holds no memory; it reads anew when there is more.
         for read in self.reads.values():
-            read.put_back()
+            read.restore()
         self.memory.wait(self._on_room)
         if was_changed:
             self._on_dirty()
@@ -371,7 +376,7 @@ class _Fetch:
             self._note_shown(shown)
         self._end(response)
 
-    def _end(self, answer: FetchResponse | SentAnswer) -> None:
+    def _end(self, answer: FetchResponse | PartialResponse) -> None:
         """Tell the answer. The client may send the next fetch of the session at once."""
         self.close()
         self.promise.settle(answer)
@@ -385,7 +390,7 @@ class _Fetch:
         for read in shown:
             read.wanted.remember(read.data.high_watermark, read.data.log_start_offset)
         reads, self.reads = self.reads, {}
-        mark_unsettled(self.session, reads)
+        keep_for_next_fetch(self.session, reads)
 
     def _throttled(self, wait_ms: int) -> FetchResponse:
         """Return nothing but the time to wait; give up a session that begins here (KIP-219)."""
@@ -399,7 +404,7 @@ class _Fetch:
         return fetch_answer(self.services, self.context, self.fetched, self.fetcher, self.reads)
 
     def close(self) -> None:
-        """Stop waiting; leave what was not told to the next fetch."""
+        """Stop waiting; unsent changes stay in the session for the next fetch."""
         self.state = FetchState.ANSWERED
         if self.timer is not None:
             self.timer.cancel()
@@ -418,7 +423,7 @@ class _Fetch:
 
 def fetch(
     services: BrokerServices, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Awaitable[FetchResponse | SentAnswer]:
+) -> FetchResponse | Awaitable[FetchResponse | PartialResponse]:
     """Serve the fetch of a consumer or a follower."""
     fetcher = fetcher_of(context, request)
     is_replica = fetcher.is_replica
@@ -446,9 +451,9 @@ def _misses_a_replica(services: BrokerServices, fetched: FetchContext) -> bool:
     return False
 
 
-async def _after_reactions(operation: _Fetch) -> FetchResponse | SentAnswer:
+async def _after_reactions(operation: _Fetch) -> FetchResponse | PartialResponse:
     """Serve the fetch when the replicas follow the metadata: a topic was created a moment ago."""
     await operation.services.metadata.catch_up(CATCH_UP_S)
     operation.start()
-    answer: FetchResponse | SentAnswer = await operation.promise
+    answer: FetchResponse | PartialResponse = await operation.promise
     return answer

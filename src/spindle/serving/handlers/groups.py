@@ -37,9 +37,9 @@ from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupR
 from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from spindle.replicas.metadata_view import MetadataView
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.serving.context import RequestContext
-from spindle.serving.pacing import paced
+from spindle.serving.cooperative import cooperatively
 from spindle.serving.permissions import (
     Guarded,
     check_group,
@@ -50,7 +50,7 @@ from spindle.serving.permissions import (
     may_use_topic,
 )
 from spindle.serving.ports import TransactionVerification
-from spindle.serving.refusal_log import RefusalLog, warn_of_no_transactions_topic
+from spindle.serving.unsupported_feature_log import RefusalLog, warn_of_no_transactions_topic
 
 COORDINATOR_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 """Topics by the key type of FindCoordinator. Share groups (2) are not served."""
@@ -80,7 +80,7 @@ class GroupServices(Guarded, Protocol):
     @property
     def verification(self) -> TransactionVerification: ...
     @property
-    def replicas(self) -> Replicas: ...
+    def replicas(self) -> ReplicaManager: ...
     @property
     def metadata(self) -> MetadataView: ...
     @property
@@ -107,19 +107,19 @@ async def handle_find_coordinator(
     topic = COORDINATOR_TOPICS.get(request.key_type)
     coordinators = []
     is_topic_due = topic is not None
-    async for key in paced(request.coordinator_keys if is_batched else [request.key]):
-        found = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)
+    async for key in cooperatively(request.coordinator_keys if is_batched else [request.key]):
+        coordinator = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)
         try:
             _check_key(services, context, topic, key)
             if is_topic_due and topic is not None:
                 # Once for all keys, because it takes some time if the topic cannot be created.
                 await _ensure_topic(services, context, topic, key)
                 is_topic_due = False
-            found.node_id, endpoint = _find(services, context, request.key_type, key)
-            found.host, found.port = endpoint.host, endpoint.port
+            coordinator.node_id, endpoint = _find(services, context, request.key_type, key)
+            coordinator.host, coordinator.port = endpoint.host, endpoint.port
         except ApiError as error:
-            found.error_code, found.error_message = error.code, error.message
-        coordinators.append(found)
+            coordinator.error_code, coordinator.error_message = error.code, error.message
+        coordinators.append(coordinator)
     if is_batched:
         return FindCoordinatorResponse(coordinators=coordinators)
     only = coordinators[0]
@@ -298,7 +298,7 @@ async def handle_consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     """Describe consumer groups with their members and both assignments."""
     denied, groups = [], []
-    async for group_id in paced(dict.fromkeys(request.group_ids)):
+    async for group_id in cooperatively(dict.fromkeys(request.group_ids)):
         if not may_use_group(services, context, Operation.DESCRIBE, group_id):
             code = ErrorCode.GROUP_AUTHORIZATION_FAILED
             denied.append(_DescribedConsumers(group_id=group_id, error_code=code))
@@ -335,7 +335,7 @@ async def handle_describe_groups(
     """Describe groups with state and members, and since version 3 the authorized operations."""
     denied, groups = [], []
     # Describe each group once, because a group with many members is large.
-    async for group_id in paced(dict.fromkeys(request.groups)):
+    async for group_id in cooperatively(dict.fromkeys(request.groups)):
         if may_use_group(services, context, Operation.DESCRIBE, group_id):
             groups += services.groups.describe_groups([group_id], context.api_version)
         else:

@@ -9,8 +9,8 @@ from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.serving.context import RequestContext
+from spindle.serving.cooperative import cooperatively
 from spindle.serving.handlers.auto_topics import create_missing_topics
-from spindle.serving.pacing import paced
 from spindle.serving.permissions import (
     NOT_ASKED,
     cluster_operations,
@@ -18,7 +18,7 @@ from spindle.serving.permissions import (
     topic_operations,
 )
 from spindle.serving.services import BrokerServices
-from spindle.serving.topology import alive_brokers, leader_error, offline_replicas, reachable
+from spindle.serving.topology import alive_brokers, named_leader_error, offline_replicas, reachable
 
 _FIRST_ID_REQUEST_VERSION = 12
 _FIRST_OFFLINE_BROKER_VERSION = 1
@@ -94,12 +94,13 @@ async def _asked(
     by_id = [t.topic_id for t in asked if t.topic_id != ZERO_UUID]
     if by_id:
         return [
-            _by_id(services, context, topic_id) async for topic_id in paced(dict.fromkeys(by_id))
+            _by_id(services, context, topic_id)
+            async for topic_id in cooperatively(dict.fromkeys(by_id))
         ]
     answers: list[Topic] = []
     denied: list[Topic] = []
     missing: list[str] = []
-    async for name in paced(dict.fromkeys(t.name or "" for t in asked)):
+    async for name in cooperatively(dict.fromkeys(t.name or "" for t in asked)):
         known = image.topics.by_name.get(name)
         if not may_use_topic(services, context, Operation.DESCRIBE, name):
             denied.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
@@ -110,7 +111,7 @@ async def _asked(
     if missing:
         may_create = request.allow_auto_topic_creation or context.api_version < 4
         codes = await create_missing_topics(services, context, missing, may_create=may_create)
-        async for name in paced(missing):
+        async for name in cooperatively(missing):
             is_internal = name in INTERNAL_TOPICS
             answers.append(Topic(error_code=codes[name], name=name, is_internal=is_internal))
     return answers + denied
@@ -151,7 +152,7 @@ def _partition(
     image: MetadataImage, context: RequestContext, index: int, partition: PartitionRegistration
 ) -> Topic.MetadataResponsePartition:
     listener, version = context.listener, context.api_version
-    error = leader_error(image, partition, listener, version >= _FIRST_LISTENER_ERROR_VERSION)
+    error = named_leader_error(image, partition, listener, version >= _FIRST_LISTENER_ERROR_VERSION)
     leader = partition.leader if error == ErrorCode.NONE else NO_LEADER
     replicas, isr = list(partition.replicas), list(partition.isr)
     if version < _FIRST_OFFLINE_BROKER_VERSION:

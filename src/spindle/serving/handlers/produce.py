@@ -287,7 +287,8 @@ def _begin(operation: _Produce, request: ProduceRequest) -> None:
     if operation.left and (request.acks == ACKS_ALL or operation.is_waiting):
         timeout_s = max(request.timeout_ms, 0) / 1000
         if request.acks != ACKS_ALL:
-            # The client's timeout is for other replicas. Here it waits for this broker's own.
+            # Without acks=all the client's timeout does not apply: wait for this broker's own
+            # replica.
             timeout_s = max(timeout_s, CATCH_UP_S)
         operation.timer = operation.services.loop.call_later(timeout_s, operation.expire)
 

@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate where they have no place.
+"""SASL requests on connections that do not (or no longer) authenticate.
 
 A connection that authenticates does not come here: see `runtime.network.sasl_state`. These answers
 are for listeners without SASL, and for sessions that need not be renewed.

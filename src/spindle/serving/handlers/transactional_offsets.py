@@ -94,12 +94,12 @@ def _known_topics(
     known = []
     for topic in request.topics:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        found = services.metadata.image.topics.by_name.get(topic.name)
+        image = services.metadata.image.topics.by_name.get(topic.name)
         if not may_use_topic(services, context, Operation.READ, topic.name):
-            code, found = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
-        partitions = {} if found is None else found.partitions
+            code, image = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+        partitions = {} if image is None else image.partitions
         unknown = [p for p in topic.partitions if p.partition_index not in partitions]
-        if unknown or found is None:
+        if unknown or image is None:
             refused.append(
                 TransactionalTopic(
                     name=topic.name,

@@ -33,8 +33,8 @@ from spindle.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 from spindle.serving.context import RequestContext
+from spindle.serving.cooperative import cooperatively
 from spindle.serving.handlers.fenced_producers import fencing_code
-from spindle.serving.pacing import paced
 from spindle.serving.permissions import (
     Guarded,
     check_cluster,
@@ -88,7 +88,10 @@ async def handle_add_partitions(
     except ApiError as error:
         return AddPartitionsToTxnResponse(error_code=error.code)
     # All are begun before the first one is awaited, so that their records share an append.
-    begun = [(each, _begin(services, context, each)) for each in request.transactions]
+    begun = [
+        (transaction, _begin(services, context, transaction))
+        for transaction in request.transactions
+    ]
     results = []
     for transaction, adding in begun:
         codes = await _codes_of(context, transaction, adding)
@@ -245,7 +248,8 @@ async def handle_describe_transactions(
     """Describe transactional ids; each has its own error."""
     return DescribeTransactionsResponse(
         transaction_states=[
-            _described(services, context, name) async for name in paced(request.transactional_ids)
+            _described(services, context, name)
+            async for name in cooperatively(request.transactional_ids)
         ]
     )
 

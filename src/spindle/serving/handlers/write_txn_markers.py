@@ -7,7 +7,7 @@ from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode, error_code
 from spindle.common.ids import OFFSETS_TOPIC
 from spindle.log.log_values import AppendInfo
-from spindle.log.producers.verification import TransactionTerms
+from spindle.log.producers.verification import TransactionContext
 from spindle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -98,7 +98,7 @@ class _Markers:
             now_ms,
             AppendOrigin.COORDINATOR,
             appended,
-            terms=TransactionTerms(transaction_version=marker.transaction_version),
+            terms=TransactionContext(transaction_version=marker.transaction_version),
         )
 
     def _complete_offsets(self, marker: Marker, codes: Codes, index: int) -> None:

@@ -49,10 +49,10 @@ class _Quota:
 
     def max_amount(self, user: str, client_id: str) -> float | None:
         """Return the most that an idle client may take at once; None without a limit."""
-        found = self.limits.of(user, client_id)
-        if found is None:
+        limit = self.limits.of(user, client_id)
+        if limit is None:
             return None
-        return found.limit * (self._samples - 1) * self._window_ms / 1000
+        return limit.limit * (self._samples - 1) * self._window_ms / 1000
 
     def _rate(self, found: QuotaLimit, now_ms: int) -> WindowedRate:
         """Return the rate of a limit as the most recently used; drop the oldest of too many."""
@@ -133,11 +133,11 @@ class ClientQuotas:
         Returns:
             0 to serve it, else after how many ms to close it without serving it.
         """
-        found = self._connect.limits.of_address(address)
+        of_address = self._connect.limits.of_address(address)
         now_ms = self._now_ms()
-        wait_ms = self._connect.charge_to(found, 1, now_ms)
+        wait_ms = self._connect.charge_to(of_address, 1, now_ms)
         if wait_ms:
-            self._connect.charge_to(found, -1, now_ms)
+            self._connect.charge_to(of_address, -1, now_ms)
         return min(wait_ms, self._window_ms)
 
     def charge_produce(self, context: RequestContext, size_bytes: int, *, is_answered: bool) -> int:

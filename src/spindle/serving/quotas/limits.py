@@ -56,8 +56,8 @@ class QuotaLimits:
         except KeyError:
             if len(self._found) >= _KNOWN_CLIENTS:
                 self._found.clear()
-            found = self._found[client] = self._find(user, client_id)
-            return found
+            limit = self._found[client] = self._find(user, client_id)
+            return limit
 
     def _find(self, user: str, client_id: str) -> QuotaLimit | None:
         """Look in Kafka's order of precedence; None as a name means the default of its type."""

@@ -19,7 +19,7 @@ def check_count(name: str, value: int, least: int) -> None:
 
 
 def check_timeout(name: str, seconds: float) -> None:
-    """Refuse a time in which nothing can happen.
+    """Reject a timeout that is not positive.
 
     Raises:
         ValueError: it is not above 0.

@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 from spindle.testing.cluster.arguments import check_count, check_timeout
 from spindle.testing.cluster.disk import Disk
 from spindle.testing.cluster.errors import ClusterError
-from spindle.testing.cluster.keeper_process import KeeperProcess
 from spindle.testing.cluster.node import NodeHandle
 from spindle.testing.cluster.properties import property_texts
-from spindle.testing.cluster.survivors import largest_group, outlive_nodes
+from spindle.testing.cluster.reachability import largest_connected, retry_without_dead_nodes
+from spindle.testing.cluster.supervisor_process import KeeperProcess
 from spindle.testing.faults.network_faults import Cut, NetworkFaults
 
 _WAIT_S: Final = 60.0
@@ -91,7 +91,9 @@ class Cluster:
                 },
                 folder=os.path.abspath(folder or self._keeper.home),
             )
-            self.nodes: Sequence[NodeHandle] = [NodeHandle(self, each) for each in described]
+            self.nodes: Sequence[NodeHandle] = [
+                NodeHandle(self, description) for description in described
+            ]
             self._check_ids(node_properties or {})
             self.brokers = [node for node in self.nodes if node.is_broker]
             self.controllers = [node for node in self.nodes if not node.is_broker]
@@ -262,7 +264,7 @@ class Cluster:
                 other_than=others,
             )
 
-        return int(outlive_nodes(attempt, timeout_s)[-1])
+        return int(retry_without_dead_nodes(attempt, timeout_s)[-1])
 
     def _await_partition(self, topic: str, partition: int, timeout_s: float) -> None:
         def attempt(left_s: float) -> list[Any]:
@@ -270,7 +272,7 @@ class Cluster:
             return self._await_all(left_s, "there", name=name, topic=topic, partition=partition)
 
         try:
-            outlive_nodes(attempt, timeout_s)
+            retry_without_dead_nodes(attempt, timeout_s)
         except TimeoutError:
             raise ClusterError(f"there is no partition {topic}-{partition}") from None
 
@@ -284,7 +286,7 @@ class Cluster:
         def attempt(left_s: float) -> list[Any]:
             return self._await_all(left_s, f"broker {broker} fenced", name="fenced", broker=broker)
 
-        outlive_nodes(attempt, timeout_s)
+        retry_without_dead_nodes(attempt, timeout_s)
 
     def directory_of(self, node: NodeHandle, topic: str, partition: int) -> str:
         """Return the id of the directory of a replica, or an empty text if the node has none.
@@ -312,13 +314,13 @@ class Cluster:
         with ThreadPoolExecutor(len(nodes)) as pool:
             asked = [pool.submit(node.await_condition, timeout_s, **condition) for node in nodes]
         try:
-            return [each.result() for each in asked]
+            return [future.result() for future in asked]
         except TimeoutError:
             raise TimeoutError(f"after {timeout_s:g} s: not yet {what}") from None
 
     def _reachable(self) -> list[NodeHandle]:
         running = [node for node in self.nodes if node.is_running and not node.is_paused]
-        return largest_group(running, self._cuts.keys())
+        return largest_connected(running, self._cuts.keys())
 
     # -- cuts
 
@@ -405,17 +407,18 @@ class Cluster:
         """
         ids = [node.node_id for node in nodes]
         try:
-            found = self._keeper.ask("await-ready", self._start_timeout_s, nodes=ids)
+            result = self._keeper.ask("await-ready", self._start_timeout_s, nodes=ids)
         except TimeoutError:
             tails = "\n".join(f"node {n.node_id}: {n.log_file}\n{n.log_tail()}" for n in nodes)
             raise ClusterError(
                 f"after {self._start_timeout_s:g} s the cluster does not serve; the logs end "
                 f"with:\n{tails}"
             ) from None
-        if "ended" in found:
-            node = self.node(found["ended"])
+        if "ended" in result:
+            node = self.node(result["ended"])
             raise ClusterError(
-                f"node {node.node_id} did not start ({_ending(found['code'])}); the end of its log "
+                f"node {node.node_id} did not start ({_ending(result['code'])}); the end of its "
+                "log "
                 f"{node.log_file}:\n{node.log_tail()}"
             )
 
@@ -437,8 +440,8 @@ class Cluster:
         Raises:
             TimeoutError: it has not ended in that time.
         """
-        found = self._keeper.ask("await-end", timeout_s, node=node.node_id)
-        return int(found["code"] or 0)
+        result = self._keeper.ask("await-end", timeout_s, node=node.node_id)
+        return int(result["code"] or 0)
 
     def _check_ids(self, node_properties: Mapping[int, Mapping[str, object]]) -> None:
         for number in node_properties:

@@ -1,7 +1,7 @@
 """Log directories of running brokers, for tests."""
 
 from spindle.client.admin.disks import alter_disks
-from spindle.disks.alteration import DirectoryAction, DirectoryInUse
+from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
 from spindle.testing.cluster.topics import connected
 
 

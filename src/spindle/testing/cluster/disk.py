@@ -87,7 +87,7 @@ class Disk:
         self._set(replace(self._faults, error_number=error_number, operations=chosen))
 
     def fill(self, leave_bytes: int = 0) -> None:
-        """Leave so many bytes free; what exceeds them fails with ENOSPC.
+        """Limit free space; larger writes fail with ENOSPC.
 
         DescribeLogDirs reports the free bytes. Files that are removed make room again.
         """
@@ -242,5 +242,5 @@ class Disk:
     def refresh_faults(self) -> None:
         """Ask the running node for its faults: a torn write may have ended in a failure."""
         if self._faults.tear is AfterTear.FAIL:
-            found = self.node.ask("disk", path=str(self.path))
-            self._faults = DiskFaults.from_json(found)
+            result = self.node.ask("disk", path=str(self.path))
+            self._faults = DiskFaults.from_json(result)

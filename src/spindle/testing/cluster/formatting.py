@@ -21,7 +21,9 @@ def format_unformatted(property_file: str) -> None:
     """
     config = load_node_config(property_file)
     known = load_ensemble(OsFileSystem(), config.log_dirs).formatted.values()
-    cluster_ids = [each.cluster_id for each in known if each.cluster_id is not None]
+    cluster_ids = [
+        properties.cluster_id for properties in known if properties.cluster_id is not None
+    ]
     if not cluster_ids:
         raise ClusterError(f"no directory of {property_file} tells the cluster id")
     options = FormatOptions(cluster_ids[0], ignore_formatted=True, no_initial_controllers=True)

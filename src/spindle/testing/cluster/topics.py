@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from spindle.client.admin.topics import NewTopic, create_topic, delete_topics
-from spindle.client.cluster import cluster_view, metadata_request
-from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import client_settings
+from spindle.client.cluster_metadata import cluster_view, metadata_request
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.metadata import MetadataResponse
 from spindle.testing.cluster.properties import property_texts

@@ -5,15 +5,15 @@ from typing import Any
 
 from spindle.common.uuids import is_reserved_directory_id, uuid_text
 from spindle.metadata.image import MetadataImage
-from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
 from spindle.publication.loader import Publication
+from spindle.publication.publishers import ImagePublisher, MetadataPublisher
 from spindle.testing.faults.faulty_machine import FaultyMachine
 
 Condition = Callable[[MetadataImage, Mapping[str, str]], Any]
 """From the metadata and the offline directories to the answer; None while it does not hold."""
 
 
-class ConditionWatch(ImageConsumer):
+class ConditionWatch(MetadataPublisher):
     """Calls `then` once with the answer of a condition. Made and used on the event loop."""
 
     def __init__(

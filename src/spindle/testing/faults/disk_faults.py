@@ -11,15 +11,15 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from typing import Any, Final
 
+from spindle.testing.faults.choice import ChoiceEnum
 from spindle.testing.faults.unsynced import Notes, UnsyncedChanges
-from spindle.testing.faults.word import Word
 
 _MIN_TORN_BYTES: Final = 2
 _SYNC_S: Final = 10.0
 """A sync that takes longer than this counts as one that has not happened."""
 
 
-class DiskOperation(Word):
+class DiskOperation(ChoiceEnum):
     """Kinds of operations on a disk.
 
     Renaming, removing and creating count as writes; listing, opening and looking up as reads.
@@ -33,7 +33,7 @@ class DiskOperation(Word):
 ALL_OPERATIONS: Final = frozenset(DiskOperation)
 
 
-class AfterTear(Word):
+class AfterTear(ChoiceEnum):
     """The end of a torn write: the process dies, or the disk fails from then on."""
 
     KILL = "kill"

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spindle.testing.faults.word import Word
+from spindle.testing.faults.choice import ChoiceEnum
 
 _ADDRESSES_PER_NET: Final = 250
 
 
-class Cut(Word):
+class Cut(ChoiceEnum):
     """The state of one direction of a connection."""
 
     NONE = "none"

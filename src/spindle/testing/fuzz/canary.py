@@ -55,18 +55,18 @@ class Canary:
         )
         await self._client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]))
         for _ in range(_COORDINATOR_TRIES):
-            found = await self._client.ask(
+            result = await self._client.ask(
                 FindCoordinatorRequest(key_type=0, coordinator_keys=[_GROUP])
             )
             ready = await self._committed()
-            if found.coordinators[0].error_code == 0 and ready[0] == 0:
+            if result.coordinators[0].error_code == 0 and ready[0] == 0:
                 break
             await asyncio.sleep(0.1)
         self._topic = (await self._metadata()).topics
         self._versions = await self._client.versions()
         self._next_offset = await self._latest()
 
-    async def sing(self) -> None:
+    async def check(self) -> None:
         """One round through everything.
 
         Raises:
@@ -117,12 +117,12 @@ class Canary:
         response = await self._ask(request, _FETCH_VERSION)
         data = response.responses[0].partitions[0]
         records = data.records or b""
-        found = [
+        result = [
             (record.offset, bytes(record.value or b""))
             for at, header in batches(records)
             for record in decode_records(records, at, header)
         ]
-        return data.error_code, found
+        return data.error_code, result
 
     async def _latest(self) -> int:
         wanted = ListOffsetsRequest.ListOffsetsTopic

@@ -10,11 +10,11 @@ from spindle.protocol.api import API_VERSIONS, request_class
 from spindle.protocol.codec import encode, write_uvarint
 from spindle.protocol.framing import request_prefix
 from spindle.protocol.messages.produce import ProduceRequest
-from spindle.testing.fuzz.harm import may_be_sent
+from spindle.testing.fuzz.request_filter import may_be_sent
 from spindle.testing.fuzz.values import LONG_TEXT, Known, Values
 
 _SIZE: Final = Struct(">i")
-_MOST_TRIES: Final = 20
+_MAX_TRIES: Final = 20
 SENTINEL_ID: Final = 0x5EED
 _EXTREMES: Final = (
     b"\x7f\xff\xff\xff",
@@ -110,7 +110,7 @@ class CaseMaker:
         self, random: Random, key: int, version: int, correlation_id: int
     ) -> tuple[bytes, Sent]:
         """Return the payload of a request that may be sent to a node that others use."""
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             request = Values(random, self._known).message(request_class(key), version)
             client_id = "c" * 32_767 if random.random() < 0.02 else "fuzz"
             prefix = request_prefix(key, version, correlation_id, client_id)
@@ -142,7 +142,7 @@ class CaseMaker:
         return Case(number, title, b"".join(parts), expected, piece)
 
     def _damaged(self, random: Random, number: int, key: int, version: int, pick: float) -> Case:
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             payload, _ = self._request(random, key, version, number & 0x7FFFFFFF)
             if pick < 0.65:
                 changed, what = bytes(_header_game(random, payload)), "header"

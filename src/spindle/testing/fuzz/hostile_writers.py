@@ -19,7 +19,7 @@ from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.testing.fuzz.hostile_records import HOSTILE_BATCHES, prepare, sound
-from spindle.testing.fuzz.players import PlayerMove, play
+from spindle.testing.fuzz.load_clients import PlayerMove, play
 from spindle.testing.fuzz.values import DELETABLE_TOPICS, TOPICS
 
 _PLAYERS: Final = 3

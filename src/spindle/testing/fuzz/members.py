@@ -15,14 +15,14 @@ from spindle.protocol.messages.heartbeat import HeartbeatRequest
 from spindle.protocol.messages.join_group import JoinGroupRequest
 from spindle.protocol.messages.leave_group import LeaveGroupRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest
-from spindle.testing.fuzz.players import PlayerMove, play
+from spindle.testing.fuzz.load_clients import PlayerMove, play
 
 _GROUPS: Final = ("members-a", "members-b")
 _INSTANCES: Final = (None, None, None, "one", "two")
 _REBALANCE_MS: Final = (-(2**31), -1, 0, 300, 2_000, 2_000)
 _SESSION_MS: Final = (100, 2_000, 6_000, 6_000)
 _PLAYERS: Final = 8
-_MOST_KNOWN: Final = 6
+_MAX_KNOWN: Final = 6
 
 
 class HostileMembers:
@@ -51,7 +51,7 @@ class HostileMembers:
         member_id = getattr(response, "member_id", "")
         known = self._member_ids[group_id]
         if member_id and member_id not in known:
-            self._member_ids[group_id] = ["", *known[1:], member_id][-_MOST_KNOWN:]
+            self._member_ids[group_id] = ["", *known[1:], member_id][-_MAX_KNOWN:]
         if getattr(response, "generation_id", 0) > 0:
             self._generations[group_id] = response.generation_id
 

@@ -21,13 +21,13 @@ from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
-from spindle.testing.fuzz.players import PlayerMove, play
+from spindle.testing.fuzz.load_clients import PlayerMove, play
 from spindle.testing.fuzz.values import GROUPS, TOPICS
 
 _IDS: Final = tuple(f"producers-{number}" for number in range(6))
 """Several, because a forged marker can leave the transaction of one without an end."""
 _PLAYERS: Final = 6
-_MOST_KNOWN: Final = 4
+_MAX_KNOWN: Final = 4
 _TIMEOUTS_MS: Final = (100, 500, 60_000)
 _NAMED_PRODUCE: Final = (9, 11, 12)
 _OLD_ADDS: Final = 3
@@ -61,9 +61,9 @@ class HostileProducers:
         """Keep the producer id and epoch of an answer, and the former ones as well."""
         producer_id = getattr(response, "producer_id", -1)
         if producer_id >= 0:
-            found = (producer_id, response.producer_epoch)
-            known = [one for one in self._identities[name] if one != found]
-            self._identities[name] = [found, *known][:_MOST_KNOWN]
+            result = (producer_id, response.producer_epoch)
+            known = [one for one in self._identities[name] if one != result]
+            self._identities[name] = [result, *known][:_MAX_KNOWN]
 
     def _request(self, name: str) -> tuple[Message, int | None]:
         """Return a request and its version, or None for the newest one."""

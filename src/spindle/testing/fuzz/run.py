@@ -26,7 +26,7 @@ _CANARY_PAUSE_S: Final = 0.02
 _WATCH_S: Final = 0.5
 _GARDEN_S: Final = 1.0
 _KEPT_CASES: Final = 64
-_MOST_GROWTH_BYTES: Final = 400 * 1024 * 1024
+_MAX_GROWTH_BYTES: Final = 400 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -119,11 +119,11 @@ class FuzzRun:
                 members.play(lambda: self.is_over),
                 producers.play(lambda: self.is_over),
                 writers.play(lambda: self.is_over),
-                self.sing_transactions(transactions),
+                self.check_transactions(transactions),
                 *(self._attack(maker) for _ in range(plan.attackers)),
             )
-            await canary.sing()
-            await transactions.sing()
+            await canary.check()
+            await transactions.check()
         finally:
             canary.close()
             transactions.close()
@@ -164,16 +164,16 @@ class FuzzRun:
     async def listen(self, canary: Canary) -> None:
         """Let the canary sing, and check how long its requests take."""
         while not self.is_over:
-            await canary.sing()
+            await canary.check()
             worst = max(canary.latencies_ms[-16:])
             if worst > self.plan.most_latency_ms:
                 raise Finding(f"a request of the canary took {worst:.0f} ms")
             await asyncio.sleep(_CANARY_PAUSE_S)
 
-    async def sing_transactions(self, canary: TransactionalCanary) -> None:
+    async def check_transactions(self, canary: TransactionalCanary) -> None:
         """Let the transactional canary sing."""
         while not self.is_over:
-            await canary.sing()
+            await canary.check()
             await asyncio.sleep(_CANARY_PAUSE_S)
 
     async def _watch(self) -> None:
@@ -185,7 +185,7 @@ class FuzzRun:
             self.node.check()
             grown = self.node.rss_bytes() - before
             self.outcome.grown_bytes = max(self.outcome.grown_bytes, grown)
-            if grown > _MOST_GROWTH_BYTES:
+            if grown > _MAX_GROWTH_BYTES:
                 raise Finding(f"the node's memory grew by {grown >> 20} MiB")
 
     async def _tend(self, gardener: RawConnection) -> None:
@@ -233,10 +233,10 @@ async def outcome_of(whole: FuzzRun) -> FuzzOutcome:
 
 def _first(findings: BaseExceptionGroup[Finding]) -> BaseException:
     """Return the first exception of a group of tasks."""
-    found: BaseException = findings
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    result: BaseException = findings
+    while isinstance(result, BaseExceptionGroup):
+        result = result.exceptions[0]
+    return result
 
 
 def write_cases(outcome: FuzzOutcome, path: Path) -> None:

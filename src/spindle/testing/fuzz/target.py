@@ -124,8 +124,8 @@ class TargetNode:
     def rss_bytes(self) -> int:
         """Return the resident memory of the process."""
         status = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        return int(found[1]) * 1024 if found else 0
+        match = re.search(r"VmRSS:\s+(\d+) kB", status)
+        return int(match[1]) * 1024 if match else 0
 
     def cpu_s(self) -> float:
         """Return the CPU time that the process has used."""

@@ -57,7 +57,7 @@ class TransactionalCanary:
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
         self._end = await self._stable_end()
 
-    async def sing(self) -> None:
+    async def check(self) -> None:
         """Play one transaction; they are committed and aborted in turn.
 
         Raises:
@@ -129,9 +129,9 @@ class TransactionalCanary:
             topics=[wanted(name=_TOPIC, partitions=[part])],
         )
         answer = await self._client.ask(request, _NAMED_LIST_OFFSETS)
-        found = answer.topics[0].partitions[0]
-        _expect("list offsets", found.error_code, ErrorCode.NONE)
-        return int(found.offset)
+        partition = answer.topics[0].partitions[0]
+        _expect("list offsets", partition.error_code, ErrorCode.NONE)
+        return int(partition.offset)
 
 
 def _expect(what: str, found: object, wanted: object) -> None:

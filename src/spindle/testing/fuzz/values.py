@@ -65,7 +65,7 @@ _RANGES: Final = {
 _OLD_FORM: Final = "v3_and_below_"
 """Begins the names of fields that AddPartitionsToTxn has twice."""
 _TIMES: Final = ("max_wait_ms", "timeout_ms", "rebalance_timeout_ms", "session_timeout_ms")
-_MOST_FINITE_MS: Final = 400
+_MAX_FINITE_MS: Final = 400
 _MOSTLY: Final = {
     "acks": (-1, 1, 0),
     "session_timeout_ms": (100, 300, 6_000),
@@ -162,8 +162,8 @@ class Values:
             return random.choice(_MOSTLY[field.name])
         if field.name in _TIMES or field.name.endswith("_timeout_ms"):
             # A session has a limit. Other requests could correctly wait that long for their answer.
-            most = high if field.name == "session_timeout_ms" else _MOST_FINITE_MS
-            return random.choice((low, -1, 0, 1, most, random.randrange(_MOST_FINITE_MS)))
+            most = high if field.name == "session_timeout_ms" else _MAX_FINITE_MS
+            return random.choice((low, -1, 0, 1, most, random.randrange(_MAX_FINITE_MS)))
         known = self.known.numbers.get(field.name.removeprefix(_OLD_FORM))
         if known is not None and random.random() < 0.7:
             return max(low, min(high, known))

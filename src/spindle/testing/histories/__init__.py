@@ -5,6 +5,7 @@ See docs/guide/testing.md.
 
 from spindle.common.ids import TopicPartition
 from spindle.testing.histories.checker import check
+from spindle.testing.histories.client_history import ClientHistory, Copy
 from spindle.testing.histories.events import (
     Acknowledged,
     Assigned,
@@ -19,7 +20,6 @@ from spindle.testing.histories.events import (
     TransactionEnded,
 )
 from spindle.testing.histories.findings import FaultKind, Findings, HistoryFault
-from spindle.testing.histories.history import ClientHistory, Copy
 
 __all__ = [
     "Acknowledged",

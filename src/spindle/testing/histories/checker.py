@@ -10,11 +10,11 @@ asked to commit, none of them; with an unknown outcome, all or none.
 
 from itertools import chain
 
+from spindle.testing.histories.client_history import ClientHistory
 from spindle.testing.histories.committed_offsets import CommittedOffsets
 from spindle.testing.histories.copies import CopyCheck
 from spindle.testing.histories.deliveries import Deliveries
 from spindle.testing.histories.findings import Findings, limited
-from spindle.testing.histories.history import ClientHistory
 from spindle.testing.histories.sends import Sendings
 from spindle.testing.histories.stored_records import check_logs
 

@@ -1,6 +1,7 @@
 """Rules about the committed offsets of groups: none is lost, goes back, or was never committed."""
 
 from spindle.common.ids import TopicPartition
+from spindle.testing.histories.client_history import ClientHistory
 from spindle.testing.histories.events import (
     CommitAsked,
     OffsetCommitted,
@@ -10,7 +11,6 @@ from spindle.testing.histories.events import (
     TransactionEnded,
 )
 from spindle.testing.histories.findings import FaultKind, HistoryFault
-from spindle.testing.histories.history import ClientHistory
 from spindle.testing.histories.sends import Sendings
 
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
+from spindle.testing.histories.client_history import ClientHistory, Copy, PartitionLogs
 from spindle.testing.histories.events import NumberedRecord
 from spindle.testing.histories.findings import FaultKind, HistoryFault
-from spindle.testing.histories.history import ClientHistory, Copy, PartitionLogs
 
 
 class _Source(NamedTuple):

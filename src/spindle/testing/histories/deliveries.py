@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from spindle.common.ids import TopicPartition
+from spindle.testing.histories.client_history import ClientHistory
 from spindle.testing.histories.events import (
     Assigned,
     CommitAsked,
@@ -14,7 +15,6 @@ from spindle.testing.histories.events import (
     TransactionEnded,
 )
 from spindle.testing.histories.findings import FaultKind, HistoryFault
-from spindle.testing.histories.history import ClientHistory
 from spindle.testing.histories.sends import Sendings, source_of
 
 

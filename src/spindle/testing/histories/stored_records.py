@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from spindle.common.ids import TopicPartition
+from spindle.testing.histories.client_history import ClientHistory
 from spindle.testing.histories.events import NumberedRecord
 from spindle.testing.histories.findings import FaultKind, HistoryFault
-from spindle.testing.histories.history import ClientHistory
 from spindle.testing.histories.sends import Sending, Sendings, TransactionOutcome, source_of
 
 

@@ -50,7 +50,7 @@ class JavaClient:
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.recorder.trouble(f"{self._name} has not ended after {timeout_s:.0f} s")
+            self.recorder.record_error(f"{self._name} has not ended after {timeout_s:.0f} s")
             self._process.kill()
         self._thread.join(timeout_s)
         self._process.stdout.close()
@@ -92,7 +92,7 @@ class JavaProducer(JavaClient):
                 offset = event["offset"] if event["offset"] >= 0 else None
                 self.recorder.note(Acknowledged(record, _place(event), offset))
             case "producer_send_error":
-                self.recorder.trouble(f"Java producer: {event['message']}")
+                self.recorder.record_error(f"Java producer: {event['message']}")
 
 
 class JavaMember(JavaClient):

@@ -87,10 +87,12 @@ class KeyedProducer(ClientThread):
             producer.poll(0)
         left = producer.flush(READ_S)
         if left:
-            self.recorder.trouble(f"producer {self.name}: {left} records wait for their answers")
+            self.recorder.record_error(
+                f"producer {self.name}: {left} records wait for their answers"
+            )
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.recorder.trouble(f"producer {self.name}: {error}")
+            self.recorder.record_error(f"producer {self.name}: {error}")
             return
         self.newest.acknowledged(acknowledgement(message).record.number)

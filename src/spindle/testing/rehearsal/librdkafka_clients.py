@@ -83,7 +83,7 @@ class ClientThread(ABC):
         """Wait for its end."""
         self._thread.join(timeout_s)
         if self._thread.is_alive():
-            self.recorder.trouble(
+            self.recorder.record_error(
                 f"{self.name} has not ended after {timeout_s:.0f} s: {self._position()}"
             )
 
@@ -97,7 +97,7 @@ class ClientThread(ABC):
         try:
             self.work()
         except Exception as error:  # noqa: BLE001 - whatever it is, the rehearsal reports it
-            self.recorder.trouble(f"{self.name}: {error!r}")
+            self.recorder.record_error(f"{self.name}: {error!r}")
 
     @abstractmethod
     def work(self) -> None:
@@ -128,11 +128,13 @@ class ProducerThread(ClientThread):
             self.is_over.wait(_PACE_S)
         left = producer.flush(READ_S)
         if left:
-            self.recorder.trouble(f"producer {self.name}: {left} records wait for their answers")
+            self.recorder.record_error(
+                f"producer {self.name}: {left} records wait for their answers"
+            )
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.recorder.trouble(f"producer {self.name}: {error}")
+            self.recorder.record_error(f"producer {self.name}: {error}")
             return
         self.recorder.note(acknowledgement(message))
 
@@ -236,16 +238,16 @@ def read_log(bootstrap: str, topic: str, partition: int) -> dict[int, NumberedRe
     )
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        found: dict[int, NumberedRecord] = {}
+        log: dict[int, NumberedRecord] = {}
         for message in iter(lambda: consumer.poll(READ_S), None):
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                return found
+                return log
             if error is None:
                 offset, value = message.offset(), message.value()
                 assert offset is not None
                 assert value is not None
-                found[offset] = parsed(value)
+                log[offset] = parsed(value)
     finally:
         consumer.close()
     raise TimeoutError(f"the end of {topic}-{partition} was not reached in {READ_S:.0f} s")

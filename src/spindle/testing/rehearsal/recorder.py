@@ -3,8 +3,8 @@
 import threading
 
 from spindle.common.ids import TopicPartition
+from spindle.testing.histories.client_history import ClientHistory
 from spindle.testing.histories.events import Acknowledged, Delivered, Event, OffsetRead
-from spindle.testing.histories.history import ClientHistory
 
 
 class Recorder:
@@ -36,13 +36,13 @@ class Recorder:
                     where = (event.group, event.partition)
                     self._next[where] = max(self._next.get(where, 0), event.offset + 1)
 
-    def trouble(self, text: str) -> None:
+    def record_error(self, text: str) -> None:
         """Add an error that no client should have met."""
         with self._lock:
             self.troubles.append(text)
 
     def new_question(self) -> int:
-        """Return a number for a question about committed offsets."""
+        """Return a new request id."""
         with self._lock:
             self._questions += 1
             return self._questions

@@ -12,9 +12,8 @@ from spindle.common.ids import TopicPartition
 from spindle.testing.cluster.cluster import Cluster
 from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.histories.checker import check
+from spindle.testing.histories.client_history import Copy
 from spindle.testing.histories.findings import Findings
-from spindle.testing.histories.history import Copy
-from spindle.testing.rehearsal.conductor import Conductor
 from spindle.testing.rehearsal.java_clients import JavaClient, JavaMember, JavaProducer
 from spindle.testing.rehearsal.keyed_clients import COMPACTED, KeyedProducer
 from spindle.testing.rehearsal.librdkafka_clients import (
@@ -26,6 +25,7 @@ from spindle.testing.rehearsal.librdkafka_clients import (
 )
 from spindle.testing.rehearsal.recorder import Recorder
 from spindle.testing.rehearsal.schedule import BROKERS, DIRECTORIES, PARTITIONS, FaultSchedule
+from spindle.testing.rehearsal.schedule_runner import Conductor
 from spindle.testing.rehearsal.transactional_clients import CopierThread, LedgerProducer
 
 PROPERTIES: Final = {
@@ -119,7 +119,7 @@ def rehearse(
         for episode in schedule.episodes:
             conductor.play(episode)
     except (TimeoutError, ClusterError, ClientError, ApiError) as trouble:
-        recorder.trouble(str(trouble))
+        recorder.record_error(str(trouble))
     clients.stop()
     if not recorder.troubles:
         for name in topics:
@@ -215,7 +215,7 @@ class _Clients:
             self._await(self._have_copied_all, "the copiers have not copied everything")
             self._check_compacted()
         except TimeoutError as late:
-            recorder.trouble(str(late))
+            recorder.record_error(str(late))
         for reader in (*self._copying, *self._members, *self._readers):
             reader.stop()
         for reader in (*self._copying, *self._members, *self._readers):
@@ -223,7 +223,7 @@ class _Clients:
         try:
             self._read(self._copies)
         except TimeoutError as late:
-            recorder.trouble(str(late))
+            recorder.record_error(str(late))
 
     def _check_compacted(self) -> None:
         stored = [
@@ -232,7 +232,7 @@ class _Clients:
             for record in read_log(self._bootstrap, self._keyed.topic, index).values()
         ]
         for line in self._keyed.newest.lost(stored):
-            self._recorder.trouble(line)
+            self._recorder.record_error(line)
 
     def _read(self, topic: str) -> None:
         for index in range(PARTITIONS):

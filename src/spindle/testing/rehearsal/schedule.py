@@ -18,7 +18,7 @@ METADATA_DISK: Final = 1
 """It can fail and come back; without it the whole broker ends. It is never replaced."""
 
 
-class Deed(StrEnum):
+class PlannedFault(StrEnum):
     """One thing that happens."""
 
     FAIL = "fail"
@@ -44,17 +44,36 @@ class Deed(StrEnum):
         return self in _OF_DISKS
 
 
-_DISK_FAULTS: Final = (Deed.FAIL, Deed.FILL, Deed.PROTECT, Deed.SLOW, Deed.TEAR)
-_BROKER_FAULTS: Final = (
-    Deed.KILL,
-    Deed.CUT_POWER,
-    Deed.PAUSE,
-    Deed.RESTART,
-    Deed.CUT_PEERS,
-    Deed.CUT_CLIENTS,
+_DISK_FAULTS: Final = (
+    PlannedFault.FAIL,
+    PlannedFault.FILL,
+    PlannedFault.PROTECT,
+    PlannedFault.SLOW,
+    PlannedFault.TEAR,
 )
-_HARMLESS: Final = (Deed.CORDON, Deed.CORDON, Deed.UNCORDON, Deed.MOVE, Deed.MOVE, Deed.MOVE)
-_OF_DISKS: Final = (*_DISK_FAULTS, Deed.REPLACE, Deed.READMIT, Deed.CORDON, Deed.MOVE)
+_BROKER_FAULTS: Final = (
+    PlannedFault.KILL,
+    PlannedFault.CUT_POWER,
+    PlannedFault.PAUSE,
+    PlannedFault.RESTART,
+    PlannedFault.CUT_PEERS,
+    PlannedFault.CUT_CLIENTS,
+)
+_HARMLESS: Final = (
+    PlannedFault.CORDON,
+    PlannedFault.CORDON,
+    PlannedFault.UNCORDON,
+    PlannedFault.MOVE,
+    PlannedFault.MOVE,
+    PlannedFault.MOVE,
+)
+_OF_DISKS: Final = (
+    *_DISK_FAULTS,
+    PlannedFault.REPLACE,
+    PlannedFault.READMIT,
+    PlannedFault.CORDON,
+    PlannedFault.MOVE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +81,7 @@ class FaultStep:
     """A deed after a pause. `disk` counts from 1; `partition` is only for moves."""
 
     pause_s: float
-    deed: Deed
+    deed: PlannedFault
     broker: int
     disk: int
     partition: int
@@ -71,7 +90,7 @@ class FaultStep:
         what = f"disk {self.disk} of broker {self.broker}"
         if not self.deed.has_disk:
             what = f"broker {self.broker}"
-        which = f" (partition {self.partition})" if self.deed is Deed.MOVE else ""
+        which = f" (partition {self.partition})" if self.deed is PlannedFault.MOVE else ""
         return f"after {self.pause_s:.2f} s: {self.deed} {what}{which}"
 
 
@@ -131,18 +150,18 @@ def _draw_episode(random: Random) -> Episode:
         if hurt and roll < 0.25:
             disk = random.choice(hurt)
             broken.add(disk)
-            steps.append(_step(random, Deed.REPLACE, victim, disk))
+            steps.append(_step(random, PlannedFault.REPLACE, victim, disk))
         elif broken and roll < 0.5:
             disk = random.choice(sorted(broken))
             broken.remove(disk)
             hurt = [other for other in hurt if other != disk]
-            steps.append(_step(random, Deed.READMIT, victim, disk))
+            steps.append(_step(random, PlannedFault.READMIT, victim, disk))
         elif roll < 0.8:
             step = _step(random, random.choice(_DISK_FAULTS), victim)
             # An empty metadata directory makes a voter another one, and the quorum would lose it.
             if step.disk != METADATA_DISK:
                 hurt.append(step.disk)
-                if step.deed is not Deed.SLOW:
+                if step.deed is not PlannedFault.SLOW:
                     broken.add(step.disk)
             steps.append(step)
         else:
@@ -150,7 +169,7 @@ def _draw_episode(random: Random) -> Episode:
     return Episode(victim, tuple(steps), random.uniform(0.2, 2.0), random.random() < 0.5)
 
 
-def _step(random: Random, deed: Deed, broker: int, disk: int = 0) -> FaultStep:
+def _step(random: Random, deed: PlannedFault, broker: int, disk: int = 0) -> FaultStep:
     some = random.choice((1, 2, 2, 3, 3))
     return FaultStep(
         random.uniform(0.02, 0.8), deed, broker, disk or some, random.randrange(PARTITIONS)

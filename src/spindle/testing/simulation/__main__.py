@@ -34,7 +34,7 @@ def main(
     disks: bool,
     cleaning: bool,
 ) -> None:
-    """Simulate whole clusters in which things go wrong, one per seed.
+    """Simulate deterministic cluster simulation with faults, one per seed.
 
     The exit code is 1 if an invariant was violated; for mutants, if one was not caught.
     """

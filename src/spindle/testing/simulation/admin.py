@@ -15,9 +15,9 @@ from spindle.protocol.messages.elect_leaders import ElectLeadersRequest
 from spindle.raft.ready import Destination
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
-from spindle.testing.simulation.history import History
-from spindle.testing.simulation.metadata_truth import MetadataTruth
+from spindle.testing.simulation.metadata_oracle import MetadataOracle
 from spindle.testing.simulation.topic import Topic
+from spindle.testing.simulation.trace import History
 from spindle.testing.simulation.verdict import Verdict
 
 _TIMEOUT_MS = 3000
@@ -27,7 +27,7 @@ class Admin:
     """Checks that an acknowledged change is committed at that moment."""
 
     def __init__(
-        self, client: SimulatedClient, metadata: MetadataTruth, verdict: Verdict, history: History
+        self, client: SimulatedClient, metadata: MetadataOracle, verdict: Verdict, history: History
     ) -> None:
         self.waits_for = "nothing"
         self._client = client

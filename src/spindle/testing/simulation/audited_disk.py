@@ -66,7 +66,7 @@ def damage_and_repair(disks: SimulatedDisks, path: str, random: Random, now_ms: 
         for file in root.rglob("*"):
             os.utime(file, (_WRITTEN_S, _WRITTEN_S))
         states = folder_states([root])
-        report = run_audit([root], second_look_ms=0)
+        report = run_audit([root], recheck_ms=0)
         _copied(root, untouched)
         moved, left = apply_repairs(repairs_of(report), Path(folder) / "quarantine", states)
         after = {
@@ -110,27 +110,27 @@ def readable_batches(root: Path, now_ms: int) -> Batches:
     except _REFUSALS:
         return _batches_in(root, {})
     starts = {Path(log.path).name: log.log_start_offset for log in store.all_logs()}
-    store.abandon()
+    store.close_without_flush()
     return _batches_in(root, starts)
 
 
 def _batches_in(root: Path, starts: dict[str, int]) -> Batches:
-    found = set()
+    result = set()
     for path in root.glob("*/*.log"):
         with suppress(CorruptRecords):
             for _, header in batches(path.read_bytes()):
                 if header.base_offset >= starts.get(path.parent.name, 0):
-                    found.add((path.parent.name, header.base_offset, header.crc))
-    return frozenset(found)
+                    result.add((path.parent.name, header.base_offset, header.crc))
+    return frozenset(result)
 
 
 def _damage(root: Path, random: Random) -> str:
     """Damage one file; return its path in the directory, empty if there was nothing to damage."""
     patterns = (*OFFSET_CHECKPOINTS, "*/*.log", "*/*.index", "*/*.timeindex", "*/*.snapshot")
-    found = sorted(path for path in root.glob(random.choice(patterns)) if path.stat().st_size)
-    if not found:
+    paths = sorted(path for path in root.glob(random.choice(patterns)) if path.stat().st_size)
+    if not paths:
         return ""
-    path = random.choice(found)
+    path = random.choice(paths)
     data = path.read_bytes()
     changes: tuple[Callable[[], bytes], ...] = (
         lambda: data[: random.randrange(len(data))],

@@ -17,13 +17,13 @@ from spindle.disks.executor import DirectoryExecutor
 from spindle.raft.core import QuorumCore
 from spindle.runtime.node import Node
 from spindle.testing.simulation.clock import SkewedClock
+from spindle.testing.simulation.delayed_metadata import HeldMetadata
 from spindle.testing.simulation.disk import Interrupted
-from spindle.testing.simulation.held_metadata import HeldMetadata
-from spindle.testing.simulation.history import History
-from spindle.testing.simulation.life import Life
+from spindle.testing.simulation.incarnation import Life
 from spindle.testing.simulation.loop import SimulatedLoop
 from spindle.testing.simulation.machine import SimulatedMachine
 from spindle.testing.simulation.scenario import NodePlan, Scenario
+from spindle.testing.simulation.trace import History
 
 if TYPE_CHECKING:
     from spindle.testing.simulation.invariants import Invariants

@@ -9,7 +9,7 @@ from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.coordinator_link import OF_GROUPS, CoordinatorLink
-from spindle.testing.simulation.record_truth import RecordTruth
+from spindle.testing.simulation.record_oracle import RecordOracle
 from spindle.testing.simulation.topic import Topic
 from spindle.testing.simulation.verdict import Verdict
 
@@ -28,7 +28,7 @@ class Consumer:
         client: SimulatedClient,
         topic: Topic,
         index: int,
-        records: RecordTruth,
+        records: RecordOracle,
         verdict: Verdict,
     ) -> None:
         self.position = 0
@@ -36,16 +36,16 @@ class Consumer:
         self._topic = topic
         self._index = index
         self._records = records
-        self._truth = records.of(topic.topic_id, topic.name, index)
+        self._oracle = records.of(topic.topic_id, topic.name, index)
         self._verdict = verdict
 
     @property
     def has_everything(self) -> bool:
-        return self.position >= self._truth.end_offset
+        return self.position >= self._oracle.end_offset
 
     @property
     def waits_for(self) -> str:
-        return f"a consumer of {self._truth}: at {self.position} of {self._truth.end_offset}"
+        return f"a consumer of {self._oracle}: at {self.position} of {self._oracle.end_offset}"
 
     async def poll(self) -> None:
         """Fetch once and compare the records with the committed ones, from the position on."""
@@ -87,15 +87,15 @@ class Consumer:
         if data:
             base_offset = int.from_bytes(data[:8], "big")
             self._verdict.check(
-                base_offset <= self.position or self._truth.is_compacted,
-                f"a consumer of {self._truth} got offset {base_offset} where it asked for "
+                base_offset <= self.position or self._oracle.is_compacted,
+                f"a consumer of {self._oracle} got offset {base_offset} where it asked for "
                 f"{self.position}",
             )
             self.position = max(
                 self.position,
                 self._records.seen(
                     "a consumer",
-                    self._truth,
+                    self._oracle,
                     self.position,
                     data,
                     leader_epoch=leader.epoch,
@@ -105,19 +105,19 @@ class Consumer:
 
     def _refused(self, code: ErrorCode, leader_epoch: int) -> None:
         """Right only below the log start, and beyond what an unclean election has left."""
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self.position < self._truth.start_offset:
-            self.position = self._truth.start_offset
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self.position < self._oracle.start_offset:
+            self.position = self._oracle.start_offset
             return
-        lineage = self._truth.at(leader_epoch)
+        lineage = self._oracle.at(leader_epoch)
         if (
             code is ErrorCode.OFFSET_OUT_OF_RANGE
-            and self._truth.has_lost
+            and self._oracle.has_lost
             and self.position > lineage.end_offset
         ):
             self.position = lineage.fork_offset
             return
         self._verdict.violated(
-            f"a consumer of {self._truth} was told {code.name} at {self.position}, where "
+            f"a consumer of {self._oracle} was told {code.name} at {self.position}, where "
             f"everything below {lineage.end_offset} is committed"
         )
 

@@ -28,7 +28,7 @@ FENCED_BY_CONVERSION: Final = (*_FENCED, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 class GroupOwner(Protocol):
-    """A member as `ConsumerGroupTruth` sees it; see `ConsumerGroupMember`."""
+    """A member as `ConsumerGroupOracle` sees it; see `ConsumerGroupMember`."""
 
     name: str
     epoch: int
@@ -55,7 +55,7 @@ class GivenPartition(NamedTuple):
 Owned = frozenset[tuple[Uuid, int]]
 
 
-class ConsumerGroupTruth:
+class ConsumerGroupOracle:
     """The owners of partitions, by the answers that the members got.
 
     Attributes:
@@ -113,7 +113,7 @@ class ConsumerGroupMember:
     def __init__(
         self,
         name: str,
-        truth: ConsumerGroupTruth,
+        oracle: ConsumerGroupOracle,
         client: SimulatedClient,
         topics: list[str],
         assignor: str,
@@ -133,9 +133,9 @@ class ConsumerGroupMember:
         self.owned: Owned = frozenset()
         self.given: dict[tuple[Uuid, int], GivenPartition] = {}
         self.confirmed_s = -1.0
-        self._truth = truth
+        self._oracle = oracle
         self._client = client
-        self._link = CoordinatorLink(client, truth.group_id, OF_GROUPS)
+        self._link = CoordinatorLink(client, oracle.group_id, OF_GROUPS)
         self._topics = topics
         self._assignor = assignor
         self._random = random
@@ -144,7 +144,7 @@ class ConsumerGroupMember:
         self._leaving = leaving
         self._is_known = False
         self._lives = 0
-        truth.members.append(self)
+        oracle.members.append(self)
 
     @property
     def member_id(self) -> str:
@@ -192,7 +192,7 @@ class ConsumerGroupMember:
         code = answer.error_code
         if code in MOVED:
             self._link.forget()
-        elif code in self._truth.fenced:
+        elif code in self._oracle.fenced:
             self._forget()
         elif code not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT) and epoch != _LEAVE:
             self._verdict.violated(f"{self.member_id} was told {ErrorCode(code).name}")
@@ -202,7 +202,7 @@ class ConsumerGroupMember:
             answer.member_epoch >= self.epoch,
             f"the epoch of {self.member_id} went from {self.epoch} to {answer.member_epoch}",
         )
-        self._truth.confirmed(self, asked_s)
+        self._oracle.confirmed(self, asked_s)
         self.given = {partition: self.given[partition] for partition in self.owned}
         self.epoch = answer.member_epoch
         self.confirmed_s = now_s()
@@ -224,7 +224,7 @@ class ConsumerGroupMember:
 
     def _request(self, epoch: int, *, is_full: bool) -> ConsumerGroupHeartbeatRequest:
         request = ConsumerGroupHeartbeatRequest(
-            group_id=self._truth.group_id,
+            group_id=self._oracle.group_id,
             member_id=self.member_id,
             member_epoch=epoch,
             topic_partitions=None,
@@ -247,13 +247,13 @@ class ConsumerGroupMember:
 class ConsumerGroupMembers:
     """The members of one group, and whether they have come to rest."""
 
-    def __init__(self, truth: ConsumerGroupTruth, topics: list[str]) -> None:
-        self._truth = truth
+    def __init__(self, oracle: ConsumerGroupOracle, topics: list[str]) -> None:
+        self._oracle = oracle
         self._topics = topics
 
-    def unrest(self, since_s: float, image: MetadataImage) -> str | None:
+    def stuck_reason(self, since_s: float, image: MetadataImage) -> str | None:
         """Return why the partitions are not divided between all members; None if they are."""
-        group_id, members = self._truth.group_id, self._truth.members
+        group_id, members = self._oracle.group_id, self._oracle.members
         for member in members:
             if member.epoch <= 0 or member.confirmed_s < since_s:
                 return f"{group_id}: {member.member_id} is not in the group"

@@ -30,10 +30,10 @@ class CoordinatorLink:
         """Return the answer, or None if there is none."""
         try:
             if self._coordinator is None:
-                found = await self._client.ask_any(
+                result = await self._client.ask_any(
                     FindCoordinatorRequest(coordinator_keys=[self._key], key_type=self._key_type)
                 )
-                row = found.coordinators[0]
+                row = result.coordinators[0]
                 if row.error_code:
                     return None
                 self._coordinator = Destination(row.node_id, row.host, row.port)

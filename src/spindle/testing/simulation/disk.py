@@ -9,12 +9,12 @@ from random import Random
 from typing import Any, Final, NamedTuple, NoReturn
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.runtime.disks.hang_watch import WatchedThread
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
+from spindle.runtime.disks.watchdog import WatchedThread
 from spindle.testing.filesystem import MemoryFileSystem, is_within
 
 _LONG_WORK: Final = 100.0
-_LONGEST_WORK_S: Final = 1.5
+_MAX_WORK_S: Final = 1.5
 
 
 class Interrupted(BaseException):
@@ -178,7 +178,7 @@ class SimulatedDisks(MemoryFileSystem):
         """Return the time of work beside the directory's thread: long, so that its files may
         change."""
         longest_s = _LONG_WORK * self.slowness_s.get(path, self.default_slowness_s)
-        return self._random.uniform(0.0, min(longest_s, _LONGEST_WORK_S))
+        return self._random.uniform(0.0, min(longest_s, _MAX_WORK_S))
 
 
 class SimulatedDirectory(SerialExecutor):

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from spindle.audit.repairs import _Repairs
 from spindle.common.errors import ErrorCode
-from spindle.controller import leadership
-from spindle.controller.leadership import LeadershipChanges
+from spindle.controller import broker_changes
+from spindle.controller.broker_changes import BrokerChangeRecords
 from spindle.disks import replica_placement
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log import loading
@@ -16,14 +16,16 @@ from spindle.log.cleaning.key_map import DictKeyMap
 from spindle.log.log import Log
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.replicas import replica_manager
-from spindle.replicas.future_logs import FutureLogs
-from spindle.replicas.moves import Moves
+from spindle.replicas.moves.future_logs import FutureLogs
+from spindle.replicas.moves.move import Moves
+from spindle.replicas.moves.states import MoveState, ReplicaMove
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas
-from spindle.replication.replica_move import MoveState, ReplicaMove
+from spindle.replicas.replica_manager import ReplicaManager
+from spindle.runtime.broker import replica_rebuilder
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.lifecycle import BrokerLifecycle
-from spindle.runtime.disks.hang_watch import HangWatch
+from spindle.runtime.broker.replica_rebuilder import ReplicaRebuilder
+from spindle.runtime.disks.watchdog import Watchdog
 from spindle.testing.simulation.mutant import Function, Mutant, always, nothing
 
 _A_YEAR_MS: Final = 365 * 24 * 60 * 60 * 1000
@@ -105,7 +107,7 @@ def _elect_only(original: Function) -> Function:
     """After the failure of a directory, change only the partitions that were led from it."""
 
     def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
-        led = leadership.partitions_where(
+        led = broker_changes.partitions_where(
             self._image, lambda p: p.leader == broker_id and p.directory(broker_id) == directory
         )
         self.update(led, remove=broker_id)
@@ -117,7 +119,7 @@ def _take_whole_broker(original: Function) -> Function:
     """After the failure of a directory, take all replicas of the broker out."""
 
     def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
-        hosted = leadership.partitions_where(self._image, lambda p: broker_id in p.replicas)
+        hosted = broker_changes.partitions_where(self._image, lambda p: broker_id in p.replicas)
         self.update(hosted, remove=broker_id)
 
     return directory_failed
@@ -195,6 +197,15 @@ def _look_once(original: Function) -> Function:
     return why_not_to_move
 
 
+def _leave_at_once(original: Function) -> Function:
+    """Ask nobody whether the replica may still be elected."""
+
+    async def leave_isr(self: Any, rebuild: Any) -> None:
+        return None
+
+    return leave_isr
+
+
 DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "files of damaged replicas rebuilt": Mutant(
         _Repairs,
@@ -226,32 +237,38 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "failed directories not reported": Mutant(BrokerLifecycle, "directory_failed", nothing),
     "followers kept in the ISR after a failure": Mutant(
-        LeadershipChanges, "directory_failed", _elect_only
+        BrokerChangeRecords, "directory_failed", _elect_only
     ),
     "failure of a directory takes the broker out": Mutant(
-        LeadershipChanges, "directory_failed", _take_whole_broker
+        BrokerChangeRecords, "directory_failed", _take_whole_broker
     ),
     "failure of a directory ends the others": Mutant(BrokerServer, "directory_failed", _fail_all),
     "replica created beside an offline directory": Mutant(
         replica_manager, "choose_directory", _create_elsewhere
     ),
-    "directories not reported": Mutant(Replicas, "_report_directory", nothing),
+    "directories not reported": Mutant(ReplicaManager, "_report_directory", nothing),
     "cordons ignored by brokers": Mutant(replica_placement, "least_loaded", _place_anywhere),
     "cordons ignored by the controller": Mutant(
         BrokerRegistration, "has_uncordoned_directory", always(True)
     ),
-    "hang beside the thread not seen": Mutant(HangWatch, "add", _watch_the_thread_alone),
-    "hang not seen": Mutant(HangWatch, "look", nothing),
+    "hang beside the thread not seen": Mutant(Watchdog, "add", _watch_the_thread_alone),
+    "hang not seen": Mutant(Watchdog, "look", nothing),
     "moves without the controller": Mutant(ReplicaMove, "_assign", _ask_nobody),
     "appends go on during a swap": Mutant(
-        Partition, "hold", nothing, (Mutant(Partition, "replace_log", _replace_log),)
+        Partition, "pause_changes", nothing, (Mutant(Partition, "replace_log", _replace_log),)
     ),
     "whole copy of a cut swap removed": Mutant(FutureLogs, "_is_in_place", always(True)),
     "beginning moves not counted": Mutant(
         Moves,
         "about_to_begin",
         lambda _: lambda self, partition, target: nullcontext(),
-        (Mutant(Replicas, "_why_not_to_move", _look_once),),
+        (Mutant(ReplicaManager, "_why_not_to_move", _look_once),),
     ),
-    "two current logs": Mutant(DirectoryStore, "set_aside", _keep_name),
+    "two current logs": Mutant(DirectoryStore, "rename_to_stray", _keep_name),
+    "rebuilt before leaving the ISR": Mutant(
+        ReplicaRebuilder,
+        "_leave_isr",
+        _leave_at_once,
+        (Mutant(replica_rebuilder, "check_has_left", nothing),),
+    ),
 }

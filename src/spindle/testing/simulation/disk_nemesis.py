@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from spindle.common.errors import ApiError, CorruptLog
 from spindle.common.ids import TopicPartition
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alter_disks import DirectoryAction
 from spindle.log.formats.checkpoints import (
     CLEANER_OFFSETS,
     RECOVERY_POINTS,
@@ -25,9 +25,9 @@ from spindle.testing.filesystem import Fault
 from spindle.testing.simulation.audited_disk import damage_and_repair
 from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.disk import SimulatedDisks
-from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.loop import SimulatedLoop
+from spindle.testing.simulation.trace import History
 
 if TYPE_CHECKING:
     from spindle.testing.simulation.nemesis import Nemesis
@@ -62,8 +62,10 @@ class DiskNemesis:
         chances = self._chances
         # Without a chance there is no action: a draw for it would change the story of each seed.
         audited = ((chances.audited, self._audit),) if chances.audited else ()
+        rebuilt = ((chances.rebuilt, self._rebuild),) if chances.rebuilt else ()
         return (
             *audited,
+            *rebuilt,
             (chances.dead, self._let_die),
             (chances.full, self._fill),
             (chances.read_only, self._protect),
@@ -77,7 +79,7 @@ class DiskNemesis:
 
     def _place(self) -> tuple[SimulatedNode, str] | None:
         """Choose a directory without which its node can do."""
-        node = self._nemesis.one_to_die()
+        node = self._nemesis.pick_victim()
         if node is None or not node.data_directories:
             return None
         return node, self._random.choice(node.data_directories)
@@ -102,7 +104,7 @@ class DiskNemesis:
             await self._wait(4.0)
         await self._end(node)
         if self._chances.is_lossy and random.random() < 0.6 and self._can_spare(node):
-            self._invariants.will_lose(node)
+            self._invariants.expect_loss(node)
             node.lose_disk(path, self._cluster.cluster_id)
         node.machine.disks.heal(path)
         await self._nemesis.restart(node, random.uniform(0.05, 1.0))
@@ -118,7 +120,7 @@ class DiskNemesis:
         )
 
     def _fill(self) -> None:
-        node = self._nemesis.one_to_die()
+        node = self._nemesis.pick_victim()
         if node is None:
             return
         paths = dict.fromkeys((*node.config.log_dirs, node.config.metadata_log_dir))
@@ -168,7 +170,7 @@ class DiskNemesis:
         await self._end(node)
         disks.heal(path)
         if self._can_spare(node):
-            self._invariants.will_lose(node)
+            self._invariants.expect_loss(node)
             disks.put_back(path, content)
             self._history.note(f"{node}: {path} returns with old content")
         await self._nemesis.restart(node, random.uniform(0.05, 1.0))
@@ -183,18 +185,18 @@ class DiskNemesis:
         random, disks = self._random, node.machine.disks
         await self._end(node)
         if not disks.is_sick:
-            found = damage_and_repair(disks, path, random, disks.now_ms)
-            self._history.note(f"{node}: {path}: {found.text}")
-            self._invariants.has_repaired(node, path, len(found.lost))
+            disk = damage_and_repair(disks, path, random, disks.now_ms)
+            self._history.note(f"{node}: {path}: {disk.text}")
+            self._invariants.has_repaired(node, path, len(disk.lost))
             with disks.observed():
-                for name, data in found.changed.items():
+                for name, data in disk.changed.items():
                     disks.remove(f"{path}/{name}")
                     if data is not None:
                         disks.write_atomically(f"{path}/{name}", data)
         await self._nemesis.restart(node, random.uniform(0.05, 1.0))
 
     def _shuffle(self) -> None:
-        node = self._nemesis.one_to_die()
+        node = self._nemesis.pick_victim()
         if node is not None and node.config.is_broker:
             self._nemesis.later(self._return_shuffled(node))
 
@@ -214,7 +216,7 @@ class DiskNemesis:
     # -- checkpoints that are not those of the last moment
 
     def _lose_checkpoints(self) -> None:
-        node = self._nemesis.one_to_die()
+        node = self._nemesis.pick_victim()
         if node is not None and node.config.is_broker:
             self._nemesis.later(self._return_with_other_checkpoints(node))
 
@@ -235,7 +237,7 @@ class DiskNemesis:
         before = {node: self._checkpoints(node) for node in nodes}
         await self._wait(1.0)
         for node in nodes:
-            self._invariants.will_die(node)
+            self._invariants.expect_crash(node)
             node.kill()
         for node in nodes:
             if random.random() < 0.5:
@@ -351,6 +353,57 @@ class DiskNemesis:
         await asyncio.wait([task], timeout=_CHANGED_S)
         if task.done() and not task.cancelled():
             self._history.note(f"{node}: {action.name} {path}: {task.result() or 'done'}")
+
+    # -- replicas that are rebuilt
+
+    def _rebuild(self) -> None:
+        node = self._nemesis.any_up()
+        if node is not None and node.config.is_broker:
+            self._nemesis.later(self._rebuild_one(node))
+
+    async def _rebuild_one(self, node: SimulatedNode) -> None:
+        """Rebuild a follower; maybe cancel that, or end the process or the directory meanwhile."""
+        if node.node is None or node.node.broker is None or node.life is None:
+            return
+        random, broker, life = self._random, node.node.broker, node.life
+        followers = [p for p in broker.replicas if p.leader is None and not p.is_offline]
+        if not followers:
+            return
+        partition = random.choice(followers)
+        where = partition.topic_partition
+        self._history.note(f"{where} on {node} is to be rebuilt")
+        begin = _refusal(broker.rebuilder.begin(where))
+        task = self._loop.create_task(begin, context=life.context())
+        await asyncio.wait([task], timeout=_CHANGED_S)
+        if not task.done() or task.cancelled() or task.result() is not None:
+            self._history.note(f"{node}: {where} is not rebuilt: {task}")
+            return
+        end = random.choice(("none", "none", "none", "kill", "fault", "cancellation"))
+        await asyncio.sleep(random.choice((0.0, 0.01, 0.1, 0.3, 1.0)) * random.random())
+        if node.life is not life:
+            return
+        if end == "cancellation":
+            with contextlib.suppress(ApiError):
+                broker.rebuilder.cancel(where)
+                self._history.note(f"{node}: the rebuild of {where} is cancelled")
+        elif end != "none" and not self._chances.is_lossy:
+            self._invariants.expect_crash(node)
+            path = partition.directory.path
+            if end == "kill":
+                node.machine.disks.kill_after(random.choice((0, 1, 1, 2)), "rename")
+                await asyncio.sleep(0.5)
+            else:
+                node.machine.disks.faults.append(Fault(path))
+                self._history.note(f"{node}: {path} dies while {where} is rebuilt")
+                await self._wait(3.0)
+            node.kill()
+            if random.random() < 0.5:
+                node.machine.disks.heal(path)
+            await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+            await self._wait(3.0)
+            node.machine.disks.heal(path)
+            node.kill()
+            await self._nemesis.restart(node, random.uniform(0.05, 1.0))
 
     # -- parts of several faults
 

@@ -19,7 +19,7 @@ from spindle.raft.ready import Destination
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.consumer import GroupOffsets
-from spindle.testing.simulation.group_truth import GroupTruth
+from spindle.testing.simulation.group_oracle import GroupOracle
 from spindle.testing.simulation.verdict import Verdict
 
 SESSION_MS: Final = 2_000
@@ -46,7 +46,7 @@ class GroupLink:
         verdict: Verdict,
         life_of: Callable[[int], object] | None,
     ) -> None:
-        """Take a missing answer for the node's fault if it lived on meanwhile.
+        """Report a missing response unless the node crashed meanwhile.
 
         Args:
             finder: looks for the coordinator, on any node, also on one that is down.
@@ -101,10 +101,10 @@ class GroupLink:
         return None if self._life_of is None else self._life_of(node.id)
 
     async def _find(self) -> Destination | None:
-        found = await self._finder.ask_any(
+        result = await self._finder.ask_any(
             FindCoordinatorRequest(coordinator_keys=[self._group_id], key_type=0)
         )
-        row = found.coordinators[0]
+        row = result.coordinators[0]
         return None if row.error_code else Destination(row.node_id, row.host, row.port)
 
 
@@ -118,7 +118,7 @@ class GroupMember:
 
     def __init__(
         self,
-        truth: GroupTruth,
+        oracle: GroupOracle,
         link: GroupLink,
         client: SimulatedClient,
         random: Random,
@@ -129,7 +129,7 @@ class GroupMember:
     ) -> None:
         self.generation = -1
         self.confirmed_s = -1.0
-        self._truth = truth
+        self._oracle = oracle
         self._link = link
         self._client = client
         self._random = random
@@ -146,7 +146,7 @@ class GroupMember:
 
     @property
     def waits_for(self) -> str:
-        return f"{self._truth.group_id}: {self.name or 'a member'}: {self._link.waits_for}"
+        return f"{self._oracle.group_id}: {self.name or 'a member'}: {self._link.waits_for}"
 
     async def run(self, is_rough: Callable[[], bool], now_s: Callable[[], float]) -> None:
         """Take part for ever; leave and crash at times while it `is_rough`."""
@@ -160,7 +160,7 @@ class GroupMember:
     async def _join(self) -> JoinGroupResponse | None:
         response: JoinGroupResponse | None = await self._link.ask(
             JoinGroupRequest(
-                group_id=self._truth.group_id,
+                group_id=self._oracle.group_id,
                 session_timeout_ms=SESSION_MS,
                 rebalance_timeout_ms=self._rebalance_ms,
                 member_id=self._member_id,
@@ -175,21 +175,21 @@ class GroupMember:
             self._member_id = ""
         elif response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self._member_id = response.member_id
-            self._truth.named(self._member_id)
+            self._oracle.named(self._member_id)
         if response.error_code:
             return None
-        self._truth.joined(self.name, response)
+        self._oracle.joined(self.name, response)
         return response
 
     async def _sync(self, joined: JoinGroupResponse) -> bool:
         """Bring or get the assignment; True if there is one."""
         given: dict[str, bytes] = {}
         if joined.members and not joined.skip_assignment:
-            given = self._truth.attempt(self.name, joined)
+            given = self._oracle.attempt(self.name, joined)
         kind = SyncGroupRequest.SyncGroupRequestAssignment
         response = await self._link.ask(
             SyncGroupRequest(
-                group_id=self._truth.group_id,
+                group_id=self._oracle.group_id,
                 generation_id=joined.generation_id,
                 member_id=self._member_id,
                 group_instance_id=self._instance_id,
@@ -205,7 +205,7 @@ class GroupMember:
         if response.error_code:
             return False
         self.generation = joined.generation_id
-        self._truth.assigned(self.name, self.generation, joined.leader, response.assignment)
+        self._oracle.assigned(self.name, self.generation, joined.leader, response.assignment)
         return True
 
     async def _take_part(self, is_rough: Callable[[], bool], now_s: Callable[[], float]) -> None:
@@ -223,7 +223,7 @@ class GroupMember:
                 await self._commit(self._offsets)
             response = await self._link.ask(
                 HeartbeatRequest(
-                    group_id=self._truth.group_id,
+                    group_id=self._oracle.group_id,
                     generation_id=self.generation,
                     member_id=self._member_id,
                     group_instance_id=self._instance_id,
@@ -249,16 +249,16 @@ class GroupMember:
     async def _leave(self) -> None:
         kind = LeaveGroupRequest.MemberIdentity
         identity = kind(member_id=self._member_id, group_instance_id=self._instance_id)
-        await self._link.ask(LeaveGroupRequest(group_id=self._truth.group_id, members=[identity]))
+        await self._link.ask(LeaveGroupRequest(group_id=self._oracle.group_id, members=[identity]))
 
 
-class Impostor:
+class StaleMember:
     """Removes members, and asks in their name, on a connection of its own."""
 
     def __init__(
-        self, truth: GroupTruth, link: GroupLink, members: list[GroupMember], random: Random
+        self, oracle: GroupOracle, link: GroupLink, members: list[GroupMember], random: Random
     ) -> None:
-        self._truth = truth
+        self._oracle = oracle
         self._link = link
         self._members = members
         self._random = random
@@ -266,11 +266,11 @@ class Impostor:
     async def run(self, is_rough: Callable[[], bool]) -> None:
         while is_rough():
             await asyncio.sleep(self._random.uniform(0.1, 1.0))
-            if self._truth.member_ids:
-                await self._link.ask(self._request(self._random.choice(self._truth.member_ids)))
+            if self._oracle.member_ids:
+                await self._link.ask(self._request(self._random.choice(self._oracle.member_ids)))
 
     def _request(self, member_id: str) -> Any:
-        group_id = self._truth.group_id
+        group_id = self._oracle.group_id
         if self._random.random() < 0.7:
             identity = LeaveGroupRequest.MemberIdentity(member_id=member_id)
             return LeaveGroupRequest(group_id=group_id, members=[identity])
@@ -287,21 +287,21 @@ class Impostor:
 class MembersOfGroup:
     """One group with its members, and whether they have come to rest."""
 
-    def __init__(self, truth: GroupTruth, members: list[GroupMember]) -> None:
-        self._truth = truth
+    def __init__(self, oracle: GroupOracle, members: list[GroupMember]) -> None:
+        self._oracle = oracle
         self._members = members
 
-    def unrest(self, since_s: float) -> str | None:
+    def stuck_reason(self, since_s: float) -> str | None:
         """Why the members are not together in one generation; None if they are, after a time."""
         for member in self._members:
             if member.generation < 0 or member.confirmed_s < since_s:
                 return f"a member of {member.waits_for}"
         generations = {member.generation for member in self._members}
         if len(generations) > 1:
-            return f"{self._truth.group_id}: its members are in generations {generations}"
-        strangers = self._truth.strangers(
+            return f"{self._oracle.group_id}: its members are in generations {generations}"
+        strangers = self._oracle.strangers(
             generations.pop(), {member.name for member in self._members}
         )
         if strangers:
-            return f"{self._truth.group_id}: {strangers} are still in the group"
+            return f"{self._oracle.group_id}: {strangers} are still in the group"
         return None

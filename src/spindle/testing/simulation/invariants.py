@@ -4,7 +4,7 @@ A directory is offline only if its disk reported an error or hung.
 
 Partitions: a leader epoch has one leader. The leader and every member of the ISR have all committed
 records. The high watermark of a leader does not fall. Below a high watermark all replicas have the
-same records. A partition's log has the partition's topic id. For metadata see `metadata_truth`.
+same records. A partition's log has the partition's topic id. For metadata see `metadata_oracle`.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from typing import Any
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.log.log import Log
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.records.batch import batches
@@ -21,17 +22,17 @@ from spindle.replicas.partition import Partition
 from spindle.replication.leader_state import IsrProposal, LeaderState
 from spindle.runtime.node import Node
 from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
-from spindle.testing.simulation.directory_truth import DirectoryTruth
-from spindle.testing.simulation.election_truth import ElectionTruth
-from spindle.testing.simulation.feature_truth import FeatureTruth
-from spindle.testing.simulation.history import History
-from spindle.testing.simulation.life import Life
-from spindle.testing.simulation.metadata_truth import MetadataTruth, MetadataWatcher
-from spindle.testing.simulation.move_truth import MoveTruth
-from spindle.testing.simulation.placement_truth import PlacementTruth
+from spindle.testing.simulation.directory_oracle import DirectoryOracle
+from spindle.testing.simulation.election_oracle import ElectionOracle
+from spindle.testing.simulation.feature_oracle import FeatureOracle
+from spindle.testing.simulation.incarnation import Life
+from spindle.testing.simulation.metadata_oracle import MetadataOracle, MetadataWatcher
+from spindle.testing.simulation.move_oracle import MoveOracle
+from spindle.testing.simulation.placement_oracle import PlacementOracle
 from spindle.testing.simulation.quorum_checks import QuorumChecks
-from spindle.testing.simulation.record_truth import PartitionTruth, RecordTruth, common_offset
-from spindle.testing.simulation.transaction_index_truth import wrong_answers
+from spindle.testing.simulation.record_oracle import PartitionOracle, RecordOracle, common_offset
+from spindle.testing.simulation.trace import History
+from spindle.testing.simulation.transaction_index_checks import wrong_answers
 from spindle.testing.simulation.verdict import Verdict
 
 _READ_BYTES = 1 << 20
@@ -46,15 +47,15 @@ class _Replica:
         "leader",
         "leader_epoch",
         "log",
+        "oracle",
         "partition",
         "seen",
-        "truth",
     )
 
-    def __init__(self, partition: Partition, truth: PartitionTruth) -> None:
+    def __init__(self, partition: Partition, oracle: PartitionOracle) -> None:
         self.partition = partition
         self.log = partition.log
-        self.truth = truth
+        self.oracle = oracle
         self.seen: tuple[Any, ...] = ()
         self.leader: LeaderState | None = None
         self.leader_epoch = -1
@@ -66,7 +67,7 @@ class _Watched:
     """One life of one node."""
 
     def __init__(
-        self, simulated: SimulatedNode, node: Node, verdict: Verdict, placement: PlacementTruth
+        self, simulated: SimulatedNode, node: Node, verdict: Verdict, placement: PlacementOracle
     ) -> None:
         self.simulated = simulated
         self.node = node
@@ -84,9 +85,9 @@ class Invariants:
         self._history = history
         self.asked_moves: set[tuple[int, TopicPartition, str]] = set()
         """Moves between directories that were asked for: broker, partition and path."""
-        self.moves = MoveTruth(verdict)
-        self.metadata = MetadataTruth(verdict)
-        self.records = RecordTruth(verdict, lambda: cluster.loop.now_s)
+        self.moves = MoveOracle(verdict)
+        self.metadata = MetadataOracle(verdict)
+        self.records = RecordOracle(verdict, lambda: cluster.loop.now_s)
         self._cluster = cluster
         self._verdict = verdict
         self._lives: dict[Life, _Watched] = {}
@@ -99,9 +100,9 @@ class Invariants:
         """Log ends of brokers that are down."""
         self.metadata.listeners.append(self._on_image)
         self.metadata.record_listeners += [
-            ElectionTruth(self.metadata, self.records, verdict).committed,
-            FeatureTruth(verdict).committed,
-            DirectoryTruth(self.records, verdict).committed,
+            ElectionOracle(self.metadata, self.records, verdict).committed,
+            FeatureOracle(verdict).committed,
+            DirectoryOracle(self.records, verdict).committed,
         ]
 
     # -- lives
@@ -111,7 +112,7 @@ class Invariants:
         node, life = simulated.node, simulated.life
         assert node is not None
         assert life is not None
-        placement = PlacementTruth(simulated, self.asked_moves, self._verdict)
+        placement = PlacementOracle(simulated, self.asked_moves, self._verdict)
         self._lives[life] = _Watched(simulated, node, self._verdict, placement)
         watcher = MetadataWatcher(simulated.host, self.metadata, self._verdict)
         node.publisher.add(watcher)
@@ -129,14 +130,14 @@ class Invariants:
             where = (broker_id, partition.topic_id, partition.topic_partition.partition)
             self._ends[where] = partition.log.log_end_offset
         if is_power_lost:
-            self.will_lose(simulated)
+            self.expect_loss(simulated)
 
-    def will_die(self, simulated: SimulatedNode) -> None:
+    def expect_crash(self, simulated: SimulatedNode) -> None:
         """Note that a broker is about to end without a controlled shutdown."""
         if simulated.config.is_broker:
             self._dying[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
 
-    def will_lose(self, simulated: SimulatedNode) -> None:
+    def expect_loss(self, simulated: SimulatedNode) -> None:
         """Note that a broker is about to lose records; it has them again when it has registered
         again."""
         self._tainted[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
@@ -236,21 +237,24 @@ class Invariants:
 
     def _first_look(self, partition: Partition) -> _Replica:
         where = partition.topic_partition
-        truth = self.records.of(partition.topic_id, where.topic, where.partition)
+        oracle = self.records.of(partition.topic_id, where.topic, where.partition)
         self._verdict.check(
             partition.log.topic_id == partition.topic_id,
-            f"the log of {truth} belongs to topic id {uuid_text(partition.log.topic_id or b'')}",
+            f"the log of {oracle} belongs to topic id {uuid_text(partition.log.topic_id or b'')}",
         )
-        return _Replica(partition, truth)
+        return _Replica(partition, oracle)
 
     def _log_replaced(self, watched: _Watched, replica: _Replica) -> None:
-        """Check all records of a replica again, because it has moved to another directory."""
+        """Check all records of a replica again, because it has moved or is rebuilt."""
         partition = replica.partition
-        self._verdict.check(
-            partition.log.log_end_offset >= replica.log.log_end_offset,
-            f"{watched.simulated} moved {replica.truth} with a log up to "
-            f"{partition.log.log_end_offset} instead of {replica.log.log_end_offset}",
-        )
+        if _parent(partition.log) == _parent(replica.log):
+            self._check_rebuild(watched, replica)
+        else:
+            self._verdict.check(
+                partition.log.log_end_offset >= replica.log.log_end_offset,
+                f"{watched.simulated} moved {replica.oracle} with a log up to "
+                f"{partition.log.log_end_offset} instead of {replica.log.log_end_offset}",
+            )
         replica.log = partition.log
         replica.seen = ()
         replica.checked_offset = 0
@@ -263,8 +267,24 @@ class Invariants:
             f"{watched.simulated} has current logs of {name} in {current} after a move",
         )
 
+    def _check_rebuild(self, watched: _Watched, replica: _Replica) -> None:
+        """Check that nobody counts on a replica, or could elect it, whose log is replaced."""
+        partition, broker_id = replica.partition, watched.simulated.plan.node_id
+        index = partition.topic_partition.partition
+        known = self.metadata.newest.topics.partition(partition.topic_id, index)
+        if known is None or broker_id not in known.replicas:
+            return
+        is_online = self.metadata.newest.cluster.has_online_directory(
+            broker_id, known.directory(broker_id)
+        )
+        self._verdict.check(
+            broker_id not in (known.leader, *known.isr, *known.elr, *known.last_known_elr)
+            and not is_online,
+            f"{watched.simulated} rebuilds {replica.oracle}, which may be elected: {known}",
+        )
+
     def _look_at(self, watched: _Watched, replica: _Replica) -> None:
-        partition, truth = replica.partition, replica.truth
+        partition, oracle = replica.partition, replica.oracle
         leader = partition.leader
         broker_id = watched.simulated.plan.node_id
         high_watermark = partition.high_watermark
@@ -284,54 +304,54 @@ class Invariants:
             if leader.leader_epoch != replica.leader_epoch:
                 replica.leader_epoch = leader.leader_epoch
                 self.records.leads(
-                    truth,
+                    oracle,
                     broker_id,
                     leader.leader_epoch,
                     partition.log.log_end_offset,
                     lambda: _content(watched, partition),
                 )
                 # Records of another lineage may now be committed in this one.
-                fork_offset = truth.at(leader.leader_epoch).fork_offset
+                fork_offset = oracle.at(leader.leader_epoch).fork_offset
                 replica.checked_offset = min(replica.checked_offset, fork_offset)
             else:
                 self._verdict.check(
                     high_watermark >= replica.high_watermark,
-                    f"{who} leads {truth}: its high watermark fell from {replica.high_watermark} "
+                    f"{who} leads {oracle}: its high watermark fell from {replica.high_watermark} "
                     f"to {high_watermark}",
                 )
-            truth.start_offset = max(truth.start_offset, partition.log.log_start_offset)
+            oracle.start_offset = max(oracle.start_offset, partition.log.log_start_offset)
             self._verdict.check(
                 partition.log.log_start_offset <= high_watermark,
-                f"{who} leads {truth} with log start {partition.log.log_start_offset} above its "
+                f"{who} leads {oracle} with log start {partition.log.log_start_offset} above its "
                 f"high watermark {high_watermark}",
             )
             self._verdict.check(
                 high_watermark <= partition.log.log_end_offset,
-                f"{who} leads {truth} with high watermark {high_watermark} above its log end "
+                f"{who} leads {oracle} with high watermark {high_watermark} above its log end "
                 f"{partition.log.log_end_offset}",
             )
         replica.high_watermark = high_watermark
         self._compare(watched, replica, leader)
         if leader is not None and leader.pending is not None:
-            self._check_proposal(who, truth, leader.pending, leader.leader_epoch)
+            self._check_proposal(who, oracle, leader.pending, leader.leader_epoch)
 
     def _compare(self, watched: _Watched, replica: _Replica, leader: LeaderState | None) -> None:
         """Compare the records that the high watermark has newly passed with the committed ones."""
-        partition, truth = replica.partition, replica.truth
+        partition, oracle = replica.partition, replica.oracle
         log = partition.log
         # A follower may lack deleted records before it knows the leader's log start.
-        start = max(replica.checked_offset, log.log_start_offset, truth.start_offset)
+        start = max(replica.checked_offset, log.log_start_offset, oracle.start_offset)
         end = min(replica.high_watermark, log.log_end_offset)
         if log.unverified_gaps:
             end = min(end, log.unverified_gaps[0].first_offset)
-        committed_before = truth.end_offset
+        committed_before = oracle.end_offset
         disks = watched.simulated.machine.disks
         with disks.observed():
             while start < end:
                 data = bytes(log.read(start, _READ_BYTES, end).records)
                 next_offset = self.records.seen(
                     f"broker {watched.simulated.plan.node_id}",
-                    truth,
+                    oracle,
                     start,
                     data,
                     leader_epoch=-1 if leader is None else leader.leader_epoch,
@@ -341,8 +361,8 @@ class Invariants:
                     break
                 start = next_offset
         replica.checked_offset = max(replica.checked_offset, start)
-        if truth.end_offset > committed_before:
-            self._check_isr(truth, self.metadata.newest)
+        if oracle.end_offset > committed_before:
+            self._check_isr(oracle, self.metadata.newest)
 
     # -- the ISR
 
@@ -361,26 +381,26 @@ class Invariants:
                         f"the leader is not in the ISR: "
                         f"{story_of(f'{topic.name}-{index}', partition)}",
                     )
-                    truth = self.records.find(topic_id, index)
-                    if truth is not None:
-                        self._check_isr(truth, image)
+                    oracle = self.records.find(topic_id, index)
+                    if oracle is not None:
+                        self._check_isr(oracle, image)
 
     def compare_all(self) -> None:
         """Compare all records of every replica with the committed ones, at the end."""
         for watched in self._lives.values():
             watched.quorum.check_versions()
             for replica in watched.replicas.values():
-                partition, truth = replica.partition, replica.truth
+                partition, oracle = replica.partition, replica.oracle
                 if partition.is_offline or partition.is_deleted:
                     continue
                 self._check_transaction_index(watched, partition)
-                if not truth.has_lost:
+                if not oracle.has_lost:
                     continue
-                end = common_offset(truth.lineages[-1], _content(watched, partition))
+                end = common_offset(oracle.lineages[-1], _content(watched, partition))
                 self._verdict.check(
-                    end == truth.end_offset,
-                    f"{watched.simulated} has of {truth} what was committed up to {end} only, not "
-                    f"up to {truth.end_offset}",
+                    end == oracle.end_offset,
+                    f"{watched.simulated} has of {oracle} what was committed up to {end} only, not "
+                    f"up to {oracle.end_offset}",
                 )
 
     def _check_transaction_index(self, watched: _Watched, partition: Partition) -> None:
@@ -389,49 +409,50 @@ class Invariants:
             for wrong in wrong_answers(partition.log, content):
                 self._verdict.violated(f"{watched.simulated}: {partition.log}: {wrong}")
 
-    def _check_isr(self, truth: PartitionTruth, image: MetadataImage) -> None:
-        registration = image.topics.partition(truth.topic_id, truth.index)
+    def _check_isr(self, oracle: PartitionOracle, image: MetadataImage) -> None:
+        registration = image.topics.partition(oracle.topic_id, oracle.index)
         if registration is None:
             return
         epoch = registration.leader_epoch
-        if any(unclean <= epoch for unclean in truth.unclean_epochs):
+        if any(unclean <= epoch for unclean in oracle.unclean_epochs):
             return  # the committed records are known when the leader leads
-        committed = truth.at(epoch).end_offset
+        committed = oracle.at(epoch).end_offset
         for broker_id in registration.isr:
-            end = self._log_end(broker_id, truth)
+            end = self._log_end(broker_id, oracle)
             if end is not None and broker_id not in self._tainted:
                 self._verdict.check(
                     end >= committed,
-                    f"broker {broker_id} is in the ISR {registration.isr} of {truth} with a log up "
+                    f"broker {broker_id} is in the ISR {registration.isr} of {oracle} with a log "
+                    "up "
                     f"to {end}, but everything below {committed} is committed",
                 )
 
     def _check_proposal(
-        self, who: str, truth: PartitionTruth, proposal: IsrProposal, leader_epoch: int
+        self, who: str, oracle: PartitionOracle, proposal: IsrProposal, leader_epoch: int
     ) -> None:
         """Check that all members of a proposed ISR have every committed record."""
-        registration = self.metadata.newest.topics.partition(truth.topic_id, truth.index)
+        registration = self.metadata.newest.topics.partition(oracle.topic_id, oracle.index)
         if registration is None or registration.partition_epoch != proposal.partition_epoch:
             return  # the controller refuses it
-        committed = truth.at(leader_epoch).end_offset
+        committed = oracle.at(leader_epoch).end_offset
         for broker_id in proposal.isr:
-            end = self._log_end(broker_id, truth)
+            end = self._log_end(broker_id, oracle)
             if end is None or broker_id in self._tainted or broker_id in registration.isr:
                 continue
             self._verdict.check(
                 end >= committed,
-                f"{who} proposes the ISR {proposal.isr} of {truth}, but the log of broker "
+                f"{who} proposes the ISR {proposal.isr} of {oracle}, but the log of broker "
                 f"{broker_id} ends at {end}, and everything below {committed} is committed",
             )
 
-    def _log_end(self, broker_id: int, truth: PartitionTruth) -> int | None:
+    def _log_end(self, broker_id: int, oracle: PartitionOracle) -> int | None:
         """Return the log end of a replica, even if its broker is down; None if it is unknown."""
         node = self._cluster.nodes[broker_id].node
         if node is not None and node.broker is not None:
-            partition = node.broker.replicas.lookup(truth.topic, truth.index)
-            if partition is not None and partition.topic_id == truth.topic_id:
+            partition = node.broker.replicas.lookup(oracle.topic, oracle.index)
+            if partition is not None and partition.topic_id == oracle.topic_id:
                 return partition.log.log_end_offset
-        return self._ends.get((broker_id, truth.topic_id, truth.index))
+        return self._ends.get((broker_id, oracle.topic_id, oracle.index))
 
 
 def _content(watched: _Watched, partition: Partition) -> Iterator[bytes]:
@@ -458,3 +479,7 @@ def story_of(name: str, partition: PartitionRegistration) -> str:
         adding, removing = partition.adding_replicas, partition.removing_replicas
         parts.append(f"adding {list(adding)}, removing {list(removing)}")
     return ", ".join(parts)
+
+
+def _parent(log: Log) -> str:
+    return log.path.rpartition("/")[0]

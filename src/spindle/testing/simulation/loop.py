@@ -13,10 +13,10 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 from spindle.testing.simulation.clock import START_S
-from spindle.testing.simulation.life import LIFE, THE_WORLD, Life
+from spindle.testing.simulation.incarnation import LIFE, THE_WORLD, Life
 from spindle.testing.simulation.network import Network, SimulatedSocket
 
-_MOST_EVENTS_AT_ONCE: Final = 20_000
+_MAX_EVENTS_AT_ONCE: Final = 20_000
 
 
 class Deadlock(AssertionError):
@@ -99,8 +99,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         handle._run()
         self.event_count += 1
         self._events_at_once += 1
-        if self._events_at_once > _MOST_EVENTS_AT_ONCE:
-            raise Livelock(f"{_MOST_EVENTS_AT_ONCE} callbacks while no time passed")
+        if self._events_at_once > _MAX_EVENTS_AT_ONCE:
+            raise Livelock(f"{_MAX_EVENTS_AT_ONCE} callbacks while no time passed")
         self.after_event(life)
 
     def end(self) -> None:

@@ -4,16 +4,16 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from spindle.disks.alteration import DirectoryAction
+from spindle.disks.alter_disks import DirectoryAction
 from spindle.disks.log_directory import LogDirectory
+from spindle.replicas.moves.states import MoveState
 from spindle.replicas.partition import Partition
-from spindle.replication.replica_move import MoveState
 from spindle.testing.filesystem import Fault
 from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.disk_nemesis import DiskNemesis
-from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.loop import SimulatedLoop
+from spindle.testing.simulation.trace import History
 
 if TYPE_CHECKING:
     from spindle.testing.simulation.nemesis import Nemesis
@@ -48,12 +48,12 @@ class MoveNemesis:
         """Begin the faults that are due by chance."""
         chances, random = self._chances, self._random
         if chances.cut_swap and random.random() < chances.cut_swap * period_s:
-            node = self._nemesis.one_to_die()
+            node = self._nemesis.pick_victim()
             if node is not None and len(node.data_directories) > 1:
                 self._nemesis.later(self._cut_swap(node))
         if chances.moves_amid_changes and random.random() < chances.moves_amid_changes * period_s:
             is_one_to_fail = random.random() < 0.3
-            node = self._nemesis.one_to_die() if is_one_to_fail else self._nemesis.any_up()
+            node = self._nemesis.pick_victim() if is_one_to_fail else self._nemesis.any_up()
             if node is not None and node.data_directories:
                 self._nemesis.later(self._move_amid_changes(node, is_one_to_fail=is_one_to_fail))
 
@@ -123,8 +123,8 @@ class MoveNemesis:
             disks.sync_directory("/")
         await self._disks.alter(node, DirectoryAction.ADD, path)
         slow = random.sample([path, *node.config.log_dirs], 2)
-        for each in slow:
-            disks.slowness_s[each] = random.uniform(0.1, 1.0)
+        for name in slow:
+            disks.slowness_s[name] = random.uniform(0.1, 1.0)
         works = [self._after(node, DirectoryAction.RETIRE, path)]
         works += [self._move_later(node, path) for _ in range(random.randint(1, 3))]
         if is_one_to_fail:
@@ -133,8 +133,8 @@ class MoveNemesis:
             self._history.note(f"{node}: {failing} dies while replicas move")
             works.append(self._readmit_later(node, failing))
         await asyncio.gather(*works)
-        for each in slow:
-            disks.slowness_s.pop(each, None)
+        for name in slow:
+            disks.slowness_s.pop(name, None)
         if is_one_to_fail:
             await asyncio.sleep(random.uniform(0.5, 2.0))
             if node.life is life:

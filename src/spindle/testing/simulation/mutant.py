@@ -27,14 +27,14 @@ class Mutant(NamedTuple):
 def applied(mutant: Mutant) -> Iterator[None]:
     """Make the mistakes within the context."""
     mistakes = (mutant, *mutant.besides)
-    originals = [each.owner.__dict__[each.name] for each in mistakes]
-    for each, original in zip(mistakes, originals, strict=True):
-        setattr(each.owner, each.name, each.make(original))
+    originals = [mistake.owner.__dict__[mistake.name] for mistake in mistakes]
+    for mistake, original in zip(mistakes, originals, strict=True):
+        setattr(mistake.owner, mistake.name, mistake.make(original))
     try:
         yield
     finally:
-        for each, original in zip(mistakes, originals, strict=True):
-            setattr(each.owner, each.name, original)
+        for mistake, original in zip(mistakes, originals, strict=True):
+            setattr(mistake.owner, mistake.name, original)
 
 
 def nothing(original: Function) -> Function:

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from spindle.common.errors import ErrorCode
 from spindle.controller import alter_partition, partition_changes
-from spindle.controller.leadership import LeadershipChanges
-from spindle.controller.partition_change import Election, PartitionChange
+from spindle.controller.broker_changes import BrokerChangeRecords
+from spindle.controller.partition_change_builder import Election, PartitionChangeBuilder
 from spindle.coordinator.classic import rebalance
 from spindle.coordinator.classic.classic_group import GroupState
 from spindle.coordinator.classic.rebalance import ClassicRebalance
@@ -19,14 +19,13 @@ from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.metadata_log.partition_values import PartitionValues
 from spindle.protocol.records.validation import AppendOrigin
-from spindle.raft import following, votes
+from spindle.raft import follower, votes
 from spindle.raft.core import is_up_to_date
 from spindle.raft.progress import Progress
-from spindle.raft.roles import Prospective, Unattached
 from spindle.raft.voters import VoterHistory, VoterSet
-from spindle.replicas import follower_work, replica_manager
+from spindle.replicas import follower_appends, replica_manager
 from spindle.replicas.partition import ACKS_ALL, Partition
-from spindle.replicas.replica_manager import Replicas
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replication import follower_log
 from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
@@ -48,7 +47,7 @@ def _grant_whoever_asks(original: Function) -> Function:
     """Let a voter forget which candidate it has voted for in this epoch."""
 
     def can_grant(core: Any, candidate: Any, log_end: Any, *, is_pre_vote: bool) -> bool:
-        if is_pre_vote or not isinstance(core.role, Unattached | Prospective):
+        if is_pre_vote or not core.role.may_vote:
             return bool(original(core, candidate, log_end, is_pre_vote=is_pre_vote))
         return core.role.leader_id < 0 and is_up_to_date(log_end, core.log.end)
 
@@ -256,7 +255,7 @@ def _truncate_below_high_watermark(original: Function) -> Function:
 
 def _take_by_name(original: Function) -> Function:
     """Give a log on disk to the topic of its name, without a look at the topic id."""
-    return lambda found, instruction, broker_id: found[0][0] if found else None
+    return lambda found, topic_id, partition, broker_id: found[0] if found else None
 
 
 def _forget_producers(original: Function) -> Function:
@@ -324,18 +323,18 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "background tasks end": Mutant(background, "_repeat", _one_turn),
     "metadata committed alone": Mutant(Progress, "committed_offset", _commit_alone),
     "voters not removed": Mutant(VoterSet, "without", _remove_nobody),
-    "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),
+    "metadata tail kept": Mutant(follower, "truncation_offset", _keep_tail),
     "snapshot with a partition less": Mutant(PartitionValues, "of_topic", _forget_partition),
     "answer before commit": Mutant(SpeculativeLog, "wait_committed", lambda _: _answer_at_once),
-    "election outside the ISR": Mutant(PartitionChange, "_is_valid_leader", _lead_if_alive),
+    "election outside the ISR": Mutant(PartitionChangeBuilder, "_is_valid_leader", _lead_if_alive),
     "unclean election allowed": Mutant(
         partition_changes, "is_unclean_election_enabled", always(True)
     ),
     "unclean election too early": Mutant(
-        PartitionChange, "_choose_leader", _elect_uncleanly_at_once
+        PartitionChangeBuilder, "_choose_leader", _elect_uncleanly_at_once
     ),
     "AlterPartition without epochs": Mutant(alter_partition, "_validate", _take_stale_epochs),
-    "unclean shutdown ignored": Mutant(LeadershipChanges, "forget_previous_incarnation", nothing),
+    "unclean shutdown ignored": Mutant(BrokerChangeRecords, "forget_previous_incarnation", nothing),
     "high watermark at the log end": Mutant(LeaderState, "advance", _advance_to_log_end),
     "high watermark by one follower": Mutant(LeaderState, "advance", _advance_by_majority),
     "ISR expanded early": Mutant(LeaderState, "propose_expansion", _expand_early),
@@ -345,19 +344,21 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "followers remembered from an earlier epoch": Mutant(
         LeaderState, "begin_epoch", _remember_followers
     ),
-    "settings of topics not applied": Mutant(Replicas, "refresh_settings", nothing),
+    "settings of topics not applied": Mutant(ReplicaManager, "refresh_settings", nothing),
     "defaults of brokers not applied": Mutant(SettingsOfTopics, "forget", nothing),
     "feature level ignored": Mutant(
         FeaturesImage, "is_elr_enabled", lambda _: property(lambda self: True)
     ),
     "acks=all as acks=1": Mutant(Partition, "append", _acknowledge_own_append),
     "epochs hidden from leaders": Mutant(follower_log, "position_of", _hide_epoch),
-    "dropped answers not asked for again": Mutant(FetchSessionHandler, "lose", nothing),
+    "dropped answers not asked for again": Mutant(
+        FetchSessionHandler, "mark_response_dropped", nothing
+    ),
     "truncation ignored": Mutant(follower_log, "_truncate", nothing),
     "truncation below the high watermark": Mutant(
-        follower_work, "begin_to_follow", _truncate_below_high_watermark
+        follower_appends, "begin_to_follow", _truncate_below_high_watermark
     ),
-    "re-created topic taken by name": Mutant(replica_manager, "_own_log", _take_by_name),
+    "re-created topic taken by name": Mutant(replica_manager, "own_log", _take_by_name),
     "batches appended twice": Mutant(partition_log, "find_duplicate", _forget_producers),
     "producers forgotten by followers": Mutant(
         partition_log, "producer_changes", _no_changes_on_followers

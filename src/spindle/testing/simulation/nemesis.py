@@ -10,11 +10,11 @@ from spindle.config.broker_keys.spindle import HANG_TIMEOUT
 from spindle.testing.filesystem import Fault
 from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.disk_nemesis import DiskNemesis
-from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.loop import SimulatedLoop
 from spindle.testing.simulation.move_nemesis import MoveNemesis
 from spindle.testing.simulation.network import Network
+from spindle.testing.simulation.trace import History
 from spindle.testing.simulation.traffic import CLIENT_HOST
 from spindle.testing.simulation.voters import VoterAdmin
 
@@ -116,21 +116,21 @@ class Nemesis:
 
     # -- nodes
 
-    def one_to_die(self) -> SimulatedNode | None:
+    def pick_victim(self) -> SimulatedNode | None:
         """Choose a node whose death the cluster must survive now.
 
-        Where power fails one broker dies at a time, where it does not as many as chance will have.
+        With power failures at most one broker is down at a time; otherwise any number.
         """
         node = self.any_up()
         if node is None:
             return None
         if self._chances.is_lossy and node.config.is_broker and not self._invariants.is_whole:
             return None
-        self._invariants.will_die(node)
+        self._invariants.expect_crash(node)
         return node
 
     def _kill(self) -> None:
-        node = self.one_to_die()
+        node = self.pick_victim()
         if node is None:
             return
         how = self._random.randrange(3)
@@ -157,7 +157,7 @@ class Nemesis:
             self.later(self.restart(node, self._random.uniform(0.05, 2.0)))
 
     def _lose_power(self) -> None:
-        node = self.one_to_die()
+        node = self.pick_victim()
         if node is None:
             return
         if self._random.random() < 0.5:
@@ -205,7 +205,7 @@ class Nemesis:
     # -- disks and clocks
 
     def _break_disk(self) -> None:
-        node = self.one_to_die()
+        node = self.pick_victim()
         if node is None:
             return
         path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
@@ -235,8 +235,8 @@ class Nemesis:
             return
         if node.config.is_broker and not self._invariants.is_whole:
             return
-        self._invariants.will_die(node)
-        self._invariants.will_lose(node)
+        self._invariants.expect_crash(node)
+        self._invariants.expect_loss(node)
         node.lose_disk(path, self._cluster.cluster_id)
         self.later(self.restart(node, self._random.uniform(0.05, 4.0)))
 
@@ -255,7 +255,7 @@ class Nemesis:
     def _hang_disk(self) -> None:
         """Hang a disk for a moment, or for so long that the node gives the disk up."""
         is_long = self._random.random() < 0.4
-        node = self.one_to_die() if is_long else self.any_up()
+        node = self.pick_victim() if is_long else self.any_up()
         if node is None:
             return
         path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.common.errors import ConfigError
-from spindle.testing.simulation.life import LIFE, Life
+from spindle.testing.simulation.incarnation import LIFE, Life
 
 if TYPE_CHECKING:
     from spindle.testing.simulation.loop import SimulatedLoop

@@ -81,12 +81,12 @@ class PartitionReader:
         aborted = [
             AbortedProducer(a.producer_id, a.first_offset) for a in row.aborted_transactions or ()
         ]
-        found: list[ReadRecord] = []
+        records: list[ReadRecord] = []
         start = self.position
         for at, header, is_shown in shown_batches(data, aborted):
             self.position = max(self.position, header.next_offset)
             if is_shown:
-                found += [
+                records += [
                     ReadRecord(record.offset, record_of(record.value or b""))
                     for record in decode_records(data, at, header)
                     if record.offset >= start
@@ -95,4 +95,4 @@ class PartitionReader:
         stable = row.last_stable_offset if self._isolation_level == READ_COMMITTED else end
         self.is_at_end = self.position >= end and stable >= end
         self._state = f"last stable offset {row.last_stable_offset}, high watermark {end}"
-        return found
+        return records

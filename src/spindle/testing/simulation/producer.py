@@ -10,9 +10,9 @@ from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
-from spindle.testing.simulation.history import History
-from spindle.testing.simulation.record_truth import Payload, RecordTruth
+from spindle.testing.simulation.record_oracle import Payload, RecordOracle
 from spindle.testing.simulation.topic import Topic
+from spindle.testing.simulation.trace import History
 from spindle.testing.simulation.verdict import Verdict
 
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -46,7 +46,7 @@ class Producer:
         client: SimulatedClient,
         topic: Topic,
         index: int,
-        records: RecordTruth,
+        records: RecordOracle,
         verdict: Verdict,
         history: History,
     ) -> None:
@@ -57,7 +57,7 @@ class Producer:
         self._client = client
         self._topic = topic
         self._index = index
-        self._truth = records.of(topic.topic_id, topic.name, index)
+        self._oracle = records.of(topic.topic_id, topic.name, index)
         self._records = records
         self._verdict = verdict
         self._history = history
@@ -98,18 +98,18 @@ class Producer:
             base_sequence=self._sequence,
         )
         while True:
-            self.waits_for = f"{self.name}: {payloads[0].number} in {self._truth}"
+            self.waits_for = f"{self.name}: {payloads[0].number} in {self._oracle}"
             code, offset = await self._try(batch)
             if code == ErrorCode.NONE:
-                if not self._topic.is_deleted or offset < self._truth.end_offset:
+                if not self._topic.is_deleted or offset < self._oracle.end_offset:
                     # A leader may commit records and delete their log in one event.
-                    self._records.acknowledged(self._truth, offset, payloads)
+                    self._records.acknowledged(self._oracle, offset, payloads)
                 self._number += count
                 self._sequence += count
                 self.acknowledged += count
                 self.waits_for = "nothing"
                 return True
-            if code in _FORGOTTEN and self._truth.has_lost:
+            if code in _FORGOTTEN and self._oracle.has_lost:
                 # The new leader does not know this producer, or less of it: it is another one now.
                 await self.start()
                 self._number += count
@@ -118,7 +118,7 @@ class Producer:
             if code is not None and code not in _RETRIABLE:
                 self._verdict.violated(
                     f"{self.name} was told {ErrorCode(code).name} for number {first} in "
-                    f"{self._truth}"
+                    f"{self._oracle}"
                 )
                 return False
             if self._topic.is_deleted:
@@ -128,7 +128,7 @@ class Producer:
 
     def _record(self, payload: Payload, now_ms: int) -> SimpleRecord:
         data = payload.encode()
-        if self._truth.is_compacted and self._client.random.random() < _TOMBSTONES:
+        if self._oracle.is_compacted and self._client.random.random() < _TOMBSTONES:
             return SimpleRecord(payload.key, None, now_ms, (("payload", data),))
         return SimpleRecord(payload.key, data, now_ms)
 

@@ -91,8 +91,8 @@ class QuorumChecks:
                 data = disks.read_bytes(path)
             for position, header in batches(data):
                 if not header.is_control:
-                    for found in decode_records(data, position, header):
-                        yield found.offset, *parse_frame(found.value or b"")
+                    for record in decode_records(data, position, header):
+                        yield record.offset, *parse_frame(record.value or b"")
 
     def _segments(self) -> list[str]:
         disks = self._simulated.machine.disks

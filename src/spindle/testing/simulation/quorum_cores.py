@@ -30,7 +30,6 @@ from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import decode_records
 from spindle.raft.invariants import check_invariants
-from spindle.raft.leader import NotLeader
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
     AppendBatches,
@@ -41,6 +40,7 @@ from spindle.raft.ready import (
     LogCleaned,
     LogFlushed,
     LogOperation,
+    NotLeader,
     ReadSnapshot,
     Ready,
     Reply,
@@ -59,7 +59,7 @@ from spindle.raft.roles import Leader
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.testing.filesystem import MemoryFileSystem
-from spindle.testing.simulation.committed_truth import CommittedTruth
+from spindle.testing.simulation.committed_oracle import CommittedOracle
 from spindle.testing.simulation.verdict import InvariantViolated
 
 CLUSTER_ID: Final = "simulated-cluster-id00"
@@ -349,7 +349,7 @@ class CoreNode:
                     return
                 data = content[position : position + header.size_bytes]
                 self.digest = sha256(self.digest + data).digest()
-                self.simulation.truth.commit(
+                self.simulation.oracle.commit(
                     str(self), header.base_offset, header.next_offset, self.digest
                 )
                 self.applied_offset = header.next_offset
@@ -360,7 +360,7 @@ class CoreNode:
             if not header.is_control:
                 for record in decode_records(content, position, header):
                     self.digest = record.value or b""
-        self.simulation.truth.check_snapshot(str(self), snapshot_id, self.digest)
+        self.simulation.oracle.check_snapshot(str(self), snapshot_id, self.digest)
         self.applied_offset = snapshot_id.offset
 
     def take_snapshot(self) -> None:
@@ -407,7 +407,7 @@ class RaftSimulation:
         self.random = Random(seed)
         self.now_ms = 1_000_000
         self.chances = chances
-        self.truth = CommittedTruth()
+        self.oracle = CommittedOracle()
         self.leaders: dict[int, ReplicaKey] = {}
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
@@ -566,8 +566,8 @@ class RaftSimulation:
         leader.receive(request, lambda response: None)
 
     def _any(self, nodes: Iterator[CoreNode]) -> CoreNode | None:
-        found = list(nodes)
-        return self.random.choice(found) if found else None
+        core_nodes = list(nodes)
+        return self.random.choice(core_nodes) if core_nodes else None
 
     # ------------------------------------------------------------ the network
 
@@ -630,7 +630,7 @@ class RaftSimulation:
                 raise InvariantViolated(
                     f"{node} has applied {node.applied_offset} of {end_offset} offsets"
                 )
-        if end_offset < self.truth.end_offset:
+        if end_offset < self.oracle.end_offset:
             raise InvariantViolated("committed records are missing from the leader's log")
 
 

@@ -24,7 +24,7 @@ from spindle.protocol.messages.sync_group import SyncGroupRequest
 from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.consumer_group_members import (
     ConsumerGroupMember,
-    ConsumerGroupTruth,
+    ConsumerGroupOracle,
     GivenPartition,
     Owned,
 )
@@ -60,7 +60,7 @@ class ClassicLife:
     def __init__(
         self,
         name: str,
-        truth: ConsumerGroupTruth,
+        oracle: ConsumerGroupOracle,
         client: SimulatedClient,
         topic: Topic,
         random: Random,
@@ -72,15 +72,15 @@ class ClassicLife:
         self.owned: Owned = frozenset()
         self.given: dict[tuple[bytes, int], GivenPartition] = {}
         self.confirmed_s = -1.0
-        self._truth = truth
-        self._link = CoordinatorLink(client, truth.group_id, OF_GROUPS)
+        self._oracle = oracle
+        self._link = CoordinatorLink(client, oracle.group_id, OF_GROUPS)
         self._topic = topic
         self._random = random
         self._now_s = now_s
         self._must_join = True
         self._synced_epoch = -1
         """The leader epoch in which the coordinator answered the last SyncGroup."""
-        truth.members.append(self)
+        oracle.members.append(self)
 
     async def live(self, is_rough: Callable[[], bool]) -> None:
         """Take part until it leaves or crashes, which it does at times while it `is_rough`."""
@@ -112,7 +112,7 @@ class ClassicLife:
         elif answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
         elif answer.error_code != ErrorCode.REQUEST_TIMED_OUT:
-            self._truth.violated(f"{self.name} was told {ErrorCode(answer.error_code).name}")
+            self._oracle.violated(f"{self.name} was told {ErrorCode(answer.error_code).name}")
         return None
 
     def _forget(self, *, keeps_id: bool) -> None:
@@ -130,7 +130,7 @@ class ClassicLife:
         released = self.given.keys() - self.owned
         joined: JoinGroupResponse | None = await self._ask(
             JoinGroupRequest(
-                group_id=self._truth.group_id,
+                group_id=self._oracle.group_id,
                 session_timeout_ms=_SESSION_MS,
                 rebalance_timeout_ms=_REBALANCE_MS,
                 member_id=self.member_id,
@@ -146,12 +146,12 @@ class ClassicLife:
         await self._sync(joined)
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
-        asked_s, asked_epoch = self._now_s(), self._truth.leader_epoch()
+        asked_s, asked_epoch = self._now_s(), self._oracle.leader_epoch()
         kind = SyncGroupRequest.SyncGroupRequestAssignment
         shares = self._shares(joined) if joined.leader == self.member_id else {}
         answer = await self._ask(
             SyncGroupRequest(
-                group_id=self._truth.group_id,
+                group_id=self._oracle.group_id,
                 generation_id=joined.generation_id,
                 member_id=self.member_id,
                 protocol_type=_PROTOCOL_TYPE,
@@ -192,20 +192,20 @@ class ClassicLife:
         asked_s = self._now_s()
         answer = await self._ask(
             HeartbeatRequest(
-                group_id=self._truth.group_id, generation_id=self.epoch, member_id=self.member_id
+                group_id=self._oracle.group_id, generation_id=self.epoch, member_id=self.member_id
             )
         )
         if answer is not None:
             self.confirmed_s = self._now_s()
         # As in Kafka, a coordinator that loads the group answers each heartbeat without an error.
-        is_loaded = self._truth.leader_epoch() == self._synced_epoch
+        is_loaded = self._oracle.leader_epoch() == self._synced_epoch
         if (answer is not None and is_loaded) or self._must_join:
             # It goes on reading until it has joined again; one that was lost owns nothing now.
-            self._truth.confirmed(self, asked_s)
+            self._oracle.confirmed(self, asked_s)
 
     async def _leave(self) -> None:
         identity = LeaveGroupRequest.MemberIdentity(member_id=self.member_id)
-        await self._link.ask(LeaveGroupRequest(group_id=self._truth.group_id, members=[identity]))
+        await self._link.ask(LeaveGroupRequest(group_id=self._oracle.group_id, members=[identity]))
 
     def _subscription(self) -> bytes:
         owned = [
@@ -223,14 +223,14 @@ class RollingMember:
     def __init__(
         self,
         name: str,
-        truth: ConsumerGroupTruth,
+        oracle: ConsumerGroupOracle,
         client: SimulatedClient,
         topic: Topic,
         random: Random,
         verdict: Verdict,
     ) -> None:
         self._name = name
-        self._truth = truth
+        self._oracle = oracle
         self._client = client
         self._topic = topic
         self._random = random
@@ -244,13 +244,13 @@ class RollingMember:
             name, random = f"{self._name}-{lives}", self._random
             is_classic = int(now_s() / _PHASE_S) % 2 == 0
             if is_classic == (random.random() < _FOLLOWERS):
-                classic = ClassicLife(name, self._truth, self._client, self._topic, random, now_s)
+                classic = ClassicLife(name, self._oracle, self._client, self._topic, random, now_s)
                 await classic.live(is_rough)
-                self._truth.members.remove(classic)
+                self._oracle.members.remove(classic)
             else:
                 member = ConsumerGroupMember(
                     name,
-                    self._truth,
+                    self._oracle,
                     self._client,
                     [self._topic.name],
                     "uniform",
@@ -260,7 +260,7 @@ class RollingMember:
                     _LEAVING,
                 )
                 await member.live(is_rough, now_s)
-                self._truth.members.remove(member)
+                self._oracle.members.remove(member)
             await self._client.pause()
 
 

@@ -23,15 +23,15 @@ from spindle.metadata.partitions import PartitionRegistration
 from spindle.raft.roles import Leader
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
-from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants, story_of
+from spindle.testing.simulation.isolated_failure import IsolatedFailure
 from spindle.testing.simulation.loop import Deadlock, SimulatedLoop
-from spindle.testing.simulation.move_truth import unfinished_move
+from spindle.testing.simulation.move_oracle import unfinished_move
 from spindle.testing.simulation.nemesis import Nemesis
 from spindle.testing.simulation.network import Network, NetworkChances
-from spindle.testing.simulation.quiet_failure import QuietFailure
 from spindle.testing.simulation.scenario import Scenario
 from spindle.testing.simulation.settings import unapplied_settings
+from spindle.testing.simulation.trace import History
 from spindle.testing.simulation.traffic import SimulatedTraffic
 from spindle.testing.simulation.verdict import InvariantViolated, Verdict
 
@@ -123,8 +123,8 @@ class Simulation:
             asyncio.set_event_loop(None)
             try:
                 self.loop.run_until_complete(self._run())
-            except (InvariantViolated, Deadlock) as found:
-                violation = str(found)
+            except (InvariantViolated, Deadlock) as violated:
+                violation = str(violated)
             finally:
                 self.loop.end()
         return SimulationOutcome(
@@ -147,7 +147,7 @@ class Simulation:
             self.loop.call_later(self._random.uniform(0.0, 0.3), node.start)
         self.traffic.start()
         await asyncio.sleep(1.0)
-        await self.nemesis.run(self.scenario.rough_s)
+        await self.nemesis.run(self.scenario.fault_s)
         await self.nemesis.mend()
         if self.scenario.deeds.quiet_failure:
             await self._fail_quietly()
@@ -162,9 +162,9 @@ class Simulation:
         self.traffic.end_administration()
         await self._wait_until(
             lambda: self.traffic.unfinished_administration or self._unrecovered(),
-            self.scenario.whole_s + self.scenario.calm_s,
+            self.scenario.recovery_s + self.scenario.drain_s,
         )
-        await QuietFailure(
+        await IsolatedFailure(
             self.cluster,
             self.invariants,
             self.traffic,
@@ -175,9 +175,9 @@ class Simulation:
 
     async def _settle(self) -> None:
         """Wait until the cluster has recovered, then until all clients have finished."""
-        await self._wait_until(self._unsettled, self.scenario.whole_s)
+        await self._wait_until(self._unsettled, self.scenario.recovery_s)
         await self._wait_until(
-            lambda: self.traffic.unfinished or self._unsettled(), self.scenario.calm_s
+            lambda: self.traffic.unfinished or self._unsettled(), self.scenario.drain_s
         )
 
     async def _wait_until(self, reason_not: Callable[[], str | None], limit_s: float) -> None:
@@ -218,7 +218,7 @@ class Simulation:
             known = image.cluster.brokers.get(node.plan.node_id)
             if known is None or not known.is_active:
                 return f"{node} is fenced"
-            if node.node is None or (reason := node.node.why_not_ready()) is not None:
+            if node.node is None or (reason := node.node.unready_reason()) is not None:
                 return f"{node} is not ready: {reason}"
             if (reason := unapplied_settings(node, image)) is not None:
                 return reason
@@ -294,16 +294,16 @@ class Simulation:
         The target of a move is recorded before the replica is there.
         """
         broker = self._broker(broker_id)
-        found = None if broker is None else broker.replicas.lookup(topic, index)
-        if broker is None or found is None:
+        hosted = None if broker is None else broker.replicas.lookup(topic, index)
+        if broker is None or hosted is None:
             return False
-        move = broker.replicas.moves.get(found)
+        move = broker.replicas.moves.get(hosted)
         if move is not None and move.course.is_assigned:
             return False
         recorded = partition.directory(broker_id)
         if self.invariants.metadata.newest.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
-            recorded = found.directory.directory_id
-        return recorded != found.directory.directory_id
+            recorded = hosted.directory.directory_id
+        return recorded != hosted.directory.directory_id
 
     def _broker(self, broker_id: int) -> BrokerServer | None:
         node = self.cluster.nodes[broker_id].node
@@ -311,10 +311,10 @@ class Simulation:
 
     def _ends(self, broker_id: int, topic: str, index: int) -> tuple[int, int]:
         node = self.cluster.nodes[broker_id].node
-        found = None
+        result = None
         if node is not None and node.broker is not None:
-            found = node.broker.replicas.lookup(topic, index)
-        return (-1, -1) if found is None else (found.log.log_end_offset, found.high_watermark)
+            result = node.broker.replicas.lookup(topic, index)
+        return (-1, -1) if result is None else (result.log.log_end_offset, result.high_watermark)
 
 
 def simulate(scenario: Scenario) -> SimulationOutcome:

@@ -57,7 +57,7 @@ class NodePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Chances:
+class FaultRates:
     """Probabilities per disturbance period, if not stated otherwise.
 
     Attributes:
@@ -79,6 +79,8 @@ class Chances:
         cut_swap: a process is killed in the swap of a move, and its next start may miss the source
             or the target.
         moves_amid_changes: replicas move to a directory that is added and retired meanwhile.
+        rebuilt: a follower is rebuilt from its leader; its process may be killed, its directory
+            fail, or the rebuild be cancelled meanwhile.
         audited: files of a directory are damaged while its node is down, and `audit --apply` runs.
         shuffled: log.dirs has another order after a restart, or its disks are swapped.
         checkpoints: a broker is killed, and the checkpoints of recovery points and compaction that
@@ -109,6 +111,7 @@ class Chances:
     shuffled: float = 0.0
     cut_swap: float = 0.0
     moves_amid_changes: float = 0.0
+    rebuilt: float = 0.0
     checkpoints: float = 0.0
     outage: float = 0.0
     audited: float = 0.0
@@ -128,7 +131,7 @@ class Chances:
 
 
 @dataclass(frozen=True, slots=True)
-class Deeds:
+class Workload:
     """Work of the admin, besides creating and deleting topics, elections and reassignments.
 
     Attributes:
@@ -182,23 +185,23 @@ class Scenario:
         features: other levels at first, as `name=level`; none beside a release.
         properties: further keys of every node.
         disk_s: the longest usual time of a disk job.
-        rough_s: the time with faults.
-        whole_s, calm_s: the time that the cluster then has to recover, and after that the clients
-            to finish. A node waits at most 4 s for one answer, by the settings.
+        fault_s: the time with faults.
+        whole_s, drain_s: timeouts for recovery, then for clients to finish. A node waits at most 4
+            s for one answer, by the settings.
     """
 
     seed: int
     nodes: tuple[NodePlan, ...]
     is_dynamic: bool
-    chances: Chances
+    chances: FaultRates
     properties: dict[str, str] = field(default_factory=dict)
     disk_s: float = 0.002
-    rough_s: float = 8.0
-    deeds: Deeds = Deeds()
+    fault_s: float = 8.0
+    deeds: Workload = Workload()
     release: str | None = None
     features: tuple[str, ...] = ()
-    whole_s: float = 20.0
-    calm_s: float = 60.0
+    recovery_s: float = 20.0
+    drain_s: float = 60.0
 
     @property
     def are_clocks_right(self) -> bool:
@@ -210,10 +213,10 @@ class Scenario:
         roles = ", ".join(f"{p.node_id}: {'+'.join(p.roles)}" for p in self.nodes)
         rough = ", ".join(
             f"{name} {getattr(self.chances, name):.3f}"
-            for name in Chances.__slots__
+            for name in FaultRates.__slots__
             if getattr(self.chances, name)
         )
-        deeds = ", ".join(name for name in Deeds.__slots__ if getattr(self.deeds, name))
+        deeds = ", ".join(name for name in Workload.__slots__ if getattr(self.deeds, name))
         levels = "".join(f"; {feature}" for feature in self.features)
         return f"seed {self.seed}: {roles}; {rough or 'nothing goes wrong'}; {deeds}{levels}"
 
@@ -225,7 +228,7 @@ def draw(seed: int) -> Scenario:
     is_dynamic = random.random() < 0.6
     deeds = replace(
         _draw_deeds(random, is_dynamic=is_dynamic),
-        # From an own generator, so that seeds keep their meaning from before there were members.
+        # Separate random stream, so that old seeds stay reproducible.
         members=Random(f"{seed}: members").random() < 0.5,
     )
     chances = _draw_chances(random)
@@ -241,7 +244,7 @@ def draw(seed: int) -> Scenario:
         chances = replace(chances, power=0.0, new_disk=0.0, kill=random.uniform(0.1, 0.5))
     properties = _draw_properties(random)
     disk_s = random.choice((0.001, 0.003, 0.02))
-    rough_s = random.choice((2.0, 4.0, 8.0)) * (2 if deeds.unclean else 1)
+    fault_s = random.choice((2.0, 4.0, 8.0)) * (2 if deeds.unclean else 1)
     # From an own generator, so that the other numbers of a seed keep their meaning.
     more = Random(f"more of {seed}")
     if more.random() < 0.4:
@@ -249,7 +252,7 @@ def draw(seed: int) -> Scenario:
     if not deeds.unclean and more.random() < 0.25:
         deeds = replace(deeds, returns=True)
         chances = _calmer(chances, more)
-        rough_s = 8.0
+        fault_s = 8.0
     # From another source: a seed keeps everything else that it has always drawn.
     moves_random = Random(f"moves {seed}")
     if moves_random.random() < 0.4:
@@ -265,7 +268,7 @@ def draw(seed: int) -> Scenario:
             rolls=Random(f"rolls {seed}").random() < 0.2,
         )
         # A group is converted back and forth only after some rounds of its members.
-        rough_s += 16.0 * deeds.rolls
+        fault_s += 16.0 * deeds.rolls
     deeds, features = _draw_transactions(seed, deeds, release)
     return Scenario(
         seed,
@@ -274,7 +277,7 @@ def draw(seed: int) -> Scenario:
         chances,
         properties,
         disk_s=disk_s,
-        rough_s=rough_s,
+        fault_s=fault_s,
         deeds=deeds,
         release=release,
         features=features,
@@ -289,7 +292,7 @@ def draw_disks(seed: int) -> Scenario:
         return value * random.random() if random.random() < probability else 0.0
 
     base = draw(seed)
-    chances = Chances(
+    chances = FaultRates(
         kill=sometimes(0.3, 0.2),
         power=sometimes(0.15, 0.2),
         stop=sometimes(0.2, 0.2),
@@ -311,7 +314,10 @@ def draw_disks(seed: int) -> Scenario:
         chances = replace(
             chances, cut_swap=0.3 * moving.random(), moves_amid_changes=0.5 * moving.random()
         )
-    deeds = Deeds(
+    rebuilding = Random(f"rebuilt {seed}")
+    if rebuilding.random() < 0.3:
+        chances = replace(chances, rebuilt=0.5 * rebuilding.random())
+    deeds = Workload(
         directories=random.random() < 0.4,
         cordons=random.random() < 0.5,
         quiet_failure=random.random() < 0.6,
@@ -335,7 +341,7 @@ def draw_disks(seed: int) -> Scenario:
         chances=chances,
         deeds=deeds,
         properties={**base.properties, "replica.alter.log.dirs.io.max.bytes.per.second": rate},
-        rough_s=random.choice((4.0, 8.0)),
+        fault_s=random.choice((4.0, 8.0)),
         release=None,
     )
 
@@ -349,7 +355,7 @@ def draw_cleaning(seed: int) -> Scenario:
 
     base = draw(seed)
     has_power_failures = random.random() < 0.3
-    chances = Chances(
+    chances = FaultRates(
         kill=sometimes(0.5, 0.3),
         power=random.uniform(0.1, 0.4) if has_power_failures else 0.0,
         stop=sometimes(0.2, 0.2),
@@ -383,15 +389,15 @@ def draw_cleaning(seed: int) -> Scenario:
         chances=chances,
         deeds=deeds,
         properties=properties,
-        rough_s=random.choice((4.0, 8.0)),
+        fault_s=random.choice((4.0, 8.0)),
         # Before eligible leader replicas, the only member of an ISR leads without what it lost.
         release=None if chances.is_lossy else base.release,
     )
 
 
 def _draw_transactions(
-    seed: int, deeds: Deeds, release: str | None
-) -> tuple[Deeds, tuple[str, ...]]:
+    seed: int, deeds: Workload, release: str | None
+) -> tuple[Workload, tuple[str, ...]]:
     """Return deeds with or without transactions, and feature levels at first."""
     if Random(f"transactions {seed}").random() >= 0.35:
         return deeds, ()
@@ -402,9 +408,9 @@ def _draw_transactions(
     return deeds, (f"{TRANSACTION_VERSION}={random.randint(0, 1)}",)
 
 
-def _calmer(chances: Chances, random: Random) -> Chances:
+def _calmer(chances: FaultRates, random: Random) -> FaultRates:
     """Return chances with which replicas can be reassigned, and brokers get metadata late."""
-    return Chances(
+    return FaultRates(
         kill=chances.kill * random.choice((0.0, 0.3)),
         slow_disk=chances.slow_disk,
         cut=chances.cut * random.choice((0.0, 0.3)),
@@ -412,8 +418,8 @@ def _calmer(chances: Chances, random: Random) -> Chances:
     )
 
 
-def _draw_deeds(random: Random, *, is_dynamic: bool) -> Deeds:
-    return Deeds(
+def _draw_deeds(random: Random, *, is_dynamic: bool) -> Workload:
+    return Workload(
         voters=is_dynamic and random.random() < 0.5,
         joins_by_itself=is_dynamic and random.random() < 0.3,
         features=random.random() < 0.3,
@@ -457,11 +463,11 @@ def _draw_nodes(random: Random) -> tuple[NodePlan, ...]:
     )
 
 
-def _draw_chances(random: Random) -> Chances:
+def _draw_chances(random: Random) -> FaultRates:
     def sometimes(probability: float, value: float) -> float:
         return value * random.random() if random.random() < probability else 0.0
 
-    return Chances(
+    return FaultRates(
         kill=sometimes(0.5, 0.3),
         power=sometimes(0.3, 0.3),
         stop=sometimes(0.3, 0.3),

@@ -28,10 +28,10 @@ from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.cluster import SimulatedNode
-from spindle.testing.simulation.history import History
-from spindle.testing.simulation.metadata_truth import MetadataTruth
+from spindle.testing.simulation.metadata_oracle import MetadataOracle
 from spindle.testing.simulation.scenario import Scenario
 from spindle.testing.simulation.topic import Topic
+from spindle.testing.simulation.trace import History
 from spindle.testing.simulation.verdict import Verdict
 
 _UPGRADE: Final = 1
@@ -78,7 +78,7 @@ class SettingsAdmin:
     def __init__(
         self,
         client: SimulatedClient,
-        metadata: MetadataTruth,
+        metadata: MetadataOracle,
         verdict: Verdict,
         history: History,
         random: Random,
@@ -136,10 +136,10 @@ class SettingsAdmin:
         if answer is None or answer.error_code:
             return
         self._history.note(f"{name} is {level}")
-        found = self._metadata.newest.features.levels.get(name, 0)
+        result = self._metadata.newest.features.levels.get(name, 0)
         self._verdict.check(
-            name == KRAFT_VERSION or found == level,
-            f"{name} {level} was acknowledged, but {found} is committed",
+            name == KRAFT_VERSION or result == level,
+            f"{name} {level} was acknowledged, but {result} is committed",
         )
 
     async def change_config(self, brokers: list[int], topics: list[Topic]) -> None:
@@ -181,10 +181,10 @@ class SettingsAdmin:
         if answer is None or answer.responses[0].error_code != ErrorCode.NONE:
             return False
         self._history.note(f"{name} of {resource} is {value}")
-        found = self._metadata.newest.configs.of(resource).get(name)
+        result = self._metadata.newest.configs.of(resource).get(name)
         self._verdict.check(
-            found == value,
-            f"{name}={value} of {resource} was acknowledged, but {found} is committed",
+            result == value,
+            f"{name}={value} of {resource} was acknowledged, but {result} is committed",
         )
         return True
 

@@ -17,25 +17,25 @@ from spindle.testing.simulation.consumer_group_members import (
     FENCED_BY_CONVERSION,
     ConsumerGroupMember,
     ConsumerGroupMembers,
-    ConsumerGroupTruth,
+    ConsumerGroupOracle,
 )
 from spindle.testing.simulation.group_members import (
     ANSWER_S,
     REBALANCE_MS,
     GroupLink,
     GroupMember,
-    Impostor,
     MembersOfGroup,
+    StaleMember,
 )
-from spindle.testing.simulation.group_truth import GroupTruth
-from spindle.testing.simulation.history import History
+from spindle.testing.simulation.group_oracle import GroupOracle
+from spindle.testing.simulation.incarnation import Life
 from spindle.testing.simulation.invariants import Invariants
-from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.loop import SimulatedLoop
 from spindle.testing.simulation.producer import Producer
 from spindle.testing.simulation.rolling_members import RollingMember
 from spindle.testing.simulation.settings import SettingsAdmin
 from spindle.testing.simulation.topic import Topic
+from spindle.testing.simulation.trace import History
 from spindle.testing.simulation.transaction_traffic import TransactionTraffic
 from spindle.testing.simulation.verdict import Verdict
 from spindle.testing.simulation.voters import VoterAdmin
@@ -122,13 +122,15 @@ class SimulatedTraffic:
             if not topic.is_deleted and not consumer.has_everything:
                 return consumer.waits_for
         for group in self._groups:
-            unrest = group.unrest(self._finished_s)
-            if unrest is not None:
-                return unrest
+            stuck_reason = group.stuck_reason(self._finished_s)
+            if stuck_reason is not None:
+                return stuck_reason
         for consumers in self._consumer_groups:
-            unrest = consumers.unrest(self._finished_s, self._invariants.metadata.newest)
-            if unrest is not None:
-                return unrest
+            stuck_reason = consumers.stuck_reason(
+                self._finished_s, self._invariants.metadata.newest
+            )
+            if stuck_reason is not None:
+                return stuck_reason
         return self._transactions.unfinished
 
     @property
@@ -306,11 +308,11 @@ class SimulatedTraffic:
         topic.may_trim = "delete" in policies
         self.topics.append(topic)
         for index in range(partitions):
-            truth = self._invariants.records.of(topic.topic_id, name, index)
-            truth.may_lose = may_lose
-            truth.is_compacted = "compact" in policies
+            oracle = self._invariants.records.of(topic.topic_id, name, index)
+            oracle.may_lose = may_lose
+            oracle.is_compacted = "compact" in policies
             if self._cluster.scenario.are_clocks_right:
-                truth.delete_retention_s = _DELETE_RETENTION_MS / 1000
+                oracle.delete_retention_s = _DELETE_RETENTION_MS / 1000
             for _ in range(self._random.randint(1, 2)):
                 self._produce(topic, index)
             self._consume(topic, index)
@@ -328,7 +330,7 @@ class SimulatedTraffic:
         """Start two dynamic and two static members; one at least has a time to rejoin."""
         chances = self._cluster.scenario.chances
         is_heard = not (chances.silence or chances.is_lossy)
-        truth = GroupTruth(group_id, self._verdict)
+        oracle = GroupOracle(group_id, self._verdict)
         members: list[GroupMember] = []
 
         def link(name: str) -> tuple[SimulatedClient, GroupLink]:
@@ -347,7 +349,7 @@ class SimulatedTraffic:
                 committer = self._context.run(self._new_client, "committer")
                 offsets = GroupOffsets(group_id, committer, self.topics[0], 0, self._verdict)
             member = GroupMember(
-                truth,
+                oracle,
                 own_link,
                 client,
                 Random(random.randbytes(8)),
@@ -358,14 +360,14 @@ class SimulatedTraffic:
             members.append(member)
             self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
         _, own_link = self._context.run(link, "impostor")
-        impostor = Impostor(truth, own_link, members, Random(random.randbytes(8)))
+        impostor = StaleMember(oracle, own_link, members, Random(random.randbytes(8)))
         self._spawn(impostor.run(lambda: self._is_writing))
-        self._groups.append(MembersOfGroup(truth, members))
+        self._groups.append(MembersOfGroup(oracle, members))
 
     def _open_consumer_group(self, group_id: str, topics: list[str]) -> None:
         """Start three members of the consumer protocol."""
         random = Random(f"{self._cluster.scenario.seed}: {group_id}")
-        truth = ConsumerGroupTruth(group_id, self._verdict)
+        oracle = ConsumerGroupOracle(group_id, self._verdict)
         assignor = random.choice(("uniform", "range"))
         for number in range(3):
             name = f"consumer{number}"
@@ -374,16 +376,16 @@ class SimulatedTraffic:
                 SimulatedClient, name, self._cluster.bootstrap, Random(random.randbytes(8))
             )
             member = ConsumerGroupMember(
-                name, truth, client, topics, assignor, source, self._verdict
+                name, oracle, client, topics, assignor, source, self._verdict
             )
             self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
-        self._consumer_groups.append(ConsumerGroupMembers(truth, topics))
+        self._consumer_groups.append(ConsumerGroupMembers(oracle, topics))
 
     async def _open_rolling_group(self, group_id: str, factor: int) -> None:
         """Start four members that change their protocol, with a topic of their own."""
         random = Random(f"{self._cluster.scenario.seed}: {group_id}")
         topic = await self._admin.create(group_id, random.randint(2, 5), factor, {})
-        truth = ConsumerGroupTruth(
+        oracle = ConsumerGroupOracle(
             group_id, self._verdict, FENCED_BY_CONVERSION, lambda: self._leader_epoch(group_id)
         )
         for number in range(4):
@@ -392,9 +394,9 @@ class SimulatedTraffic:
             client = self._context.run(
                 SimulatedClient, name, self._cluster.bootstrap, Random(random.randbytes(8))
             )
-            member = RollingMember(name, truth, client, topic, source, self._verdict)
+            member = RollingMember(name, oracle, client, topic, source, self._verdict)
             self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
-        self._consumer_groups.append(ConsumerGroupMembers(truth, [topic.name]))
+        self._consumer_groups.append(ConsumerGroupMembers(oracle, [topic.name]))
 
     def _leader_epoch(self, group_id: str) -> int:
         """Return the leader epoch of the partition that has the group; -1 before there is one."""
@@ -416,8 +418,8 @@ class SimulatedTraffic:
         return policies
 
     async def _trim(self, topic: Topic, index: int) -> None:
-        truth = self._invariants.records.of(topic.topic_id, topic.name, index)
-        offset = self._random.choice((-1, self._random.randint(0, truth.end_offset)))
+        oracle = self._invariants.records.of(topic.topic_id, topic.name, index)
+        offset = self._random.choice((-1, self._random.randint(0, oracle.end_offset)))
         await self._admin.delete_records(topic, index, offset)
 
     def _produce(self, topic: Topic, index: int) -> None:

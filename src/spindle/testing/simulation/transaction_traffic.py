@@ -14,6 +14,7 @@ from spindle.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from spindle.common.ids import TopicPartition
 from spindle.metadata.features import TRANSACTION_VERSION
 from spindle.testing.histories.checker import check
+from spindle.testing.histories.client_history import ClientHistory, Copy
 from spindle.testing.histories.events import (
     Assigned,
     Delivered,
@@ -21,14 +22,13 @@ from spindle.testing.histories.events import (
     OffsetRead,
     OffsetsAsked,
 )
-from spindle.testing.histories.history import ClientHistory, Copy
 from spindle.testing.simulation.admin import Admin
 from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.coordinator_link import OF_GROUPS, CoordinatorLink
 from spindle.testing.simulation.copier import Copier, stable_offset
-from spindle.testing.simulation.metadata_truth import MetadataTruth
+from spindle.testing.simulation.metadata_oracle import MetadataOracle
 from spindle.testing.simulation.partition_reader import PartitionReader
-from spindle.testing.simulation.record_truth import RecordTruth
+from spindle.testing.simulation.record_oracle import RecordOracle
 from spindle.testing.simulation.scenario import Scenario
 from spindle.testing.simulation.topic import Topic
 from spindle.testing.simulation.transactional_producer import (
@@ -64,7 +64,7 @@ class TransactionTraffic:
     def __init__(
         self,
         scenario: Scenario,
-        metadata: MetadataTruth,
+        metadata: MetadataOracle,
         verdict: Verdict,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         new_client: Callable[[str], SimulatedClient],
@@ -89,7 +89,7 @@ class TransactionTraffic:
         self._instances = 0
         self._questions = 0
 
-    async def create(self, admin: Admin, replication_factor: int, records: RecordTruth) -> None:
+    async def create(self, admin: Admin, replication_factor: int, records: RecordOracle) -> None:
         """Create the topics, which are compacted in some runs.
 
         Their keys are unique, so that compaction removes only records of aborted transactions. A
@@ -100,10 +100,10 @@ class TransactionTraffic:
         for name in (LEDGER, COPIES):
             topic = await admin.create(name, _PARTITIONS, replication_factor, configs)
             for index in range(topic.partitions):
-                truth = records.of(topic.topic_id, topic.name, index)
-                truth.is_compacted = is_compacted
+                oracle = records.of(topic.topic_id, topic.name, index)
+                oracle.is_compacted = is_compacted
                 if self._scenario.are_clocks_right:
-                    truth.delete_retention_s = _MARKER_RETENTION_MS / 1000
+                    oracle.delete_retention_s = _MARKER_RETENTION_MS / 1000
             self.topics.append(topic)
 
     def open(self) -> None:
@@ -156,7 +156,7 @@ class TransactionTraffic:
                 waits = "; ".join(copier.waits_for for copier in self._copiers)
                 return f"the copiers of {where}: at {self._committed.get(where)} of {end}: {waits}"
         self._look_again(stage=2)
-        return next((each.waits_for for each in self._readers if not each.is_at_end), None)
+        return next((reader.waits_for for reader in self._readers if not reader.is_at_end), None)
 
     def _look_again(self, *, stage: int) -> None:
         """Let all readers find the end of their logs again, once in each stage of the end."""
@@ -261,7 +261,8 @@ class TransactionTraffic:
             return
         self._verdict.check(
             not successors,
-            f"{zombie.name} has committed after {[each.name for each in successors]} had begun "
+            f"{zombie.name} has committed after {[producer.name for producer in successors]} had "
+            "begun "
             f"(instance {newest})",
         )
 

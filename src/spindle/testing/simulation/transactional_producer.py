@@ -36,7 +36,7 @@ from spindle.testing.simulation.coordinator_link import (
     OF_TRANSACTIONS,
     CoordinatorLink,
 )
-from spindle.testing.simulation.record_truth import Payload
+from spindle.testing.simulation.record_oracle import Payload
 from spindle.testing.simulation.topic import Topic
 
 _FENCED: Final = (

@@ -19,7 +19,7 @@ from spindle.raft.roles import Leader
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.cluster import CONTROLLER_PORT, SimulatedCluster, SimulatedNode
-from spindle.testing.simulation.history import History
+from spindle.testing.simulation.trace import History
 
 _TIMEOUT_MS: Final = 3000
 _MIN_VOTERS: Final = 2

@@ -9,7 +9,7 @@ from spindle.protocol.api import APIS, ApiKey, response_class
 from spindle.protocol.codec import encode
 from spindle.protocol.message import Message
 from spindle.testing.fuzz.cases import Sent
-from spindle.testing.fuzz.secured.planting import HIDDEN_TEXTS
+from spindle.testing.fuzz.secured.fixtures import HIDDEN_TEXTS
 from spindle.testing.fuzz.secured.secret_texts import SecretTexts
 from spindle.testing.fuzz.wire import Finding
 

@@ -26,7 +26,7 @@ from spindle.testing.fuzz.values import LONG_TEXT
 from spindle.testing.fuzz.wire import Finding, RawConnection, read_answer
 
 _ANSWER_S: Final = 30.0
-_MOST_STEPS: Final = 12
+_MAX_STEPS: Final = 12
 _STRANGE_MECHANISMS: Final = ("", "GSSAPI", "plain", "SCRAM-SHA-1", "EXTERNAL", "\0", LONG_TEXT)
 _SIZES: Final = (-(2**31), -1, 0, 1, 7, 524_287, 524_288, 524_289, 104_857_600, 2**31 - 1)
 """Around `sasl.server.max.receive.size` and the extremes."""
@@ -72,7 +72,7 @@ class HostileLogin:
             Finding: an answer is missing, or gives something away.
         """
         try:
-            for _ in range(self._random.randrange(1, _MOST_STEPS)):
+            for _ in range(self._random.randrange(1, _MAX_STEPS)):
                 await self._step()
         except Abandoned:
             return True

@@ -13,21 +13,25 @@ from spindle.testing.fuzz.canary import Canary
 from spindle.testing.fuzz.cases import Case, CaseMaker
 from spindle.testing.fuzz.run import FuzzOutcome, FuzzPlan, FuzzRun, outcome_of
 from spindle.testing.fuzz.secured.answers import AnswerJudge
+from spindle.testing.fuzz.secured.fixtures import (
+    HIDDEN_TOPIC,
+    create_fixtures,
+    wait_for_permissions,
+)
 from spindle.testing.fuzz.secured.hostile_logins import HostileLogin
-from spindle.testing.fuzz.secured.planting import HIDDEN_TOPIC, plant, until_canary_may
 from spindle.testing.fuzz.secured.port import SecuredPort
 from spindle.testing.fuzz.secured.secret_sources import add_scram_keys, add_tokens, find_tokens
-from spindle.testing.fuzz.secured.stock import differences, take_stock
-from spindle.testing.fuzz.secured.stranger import Stranger
+from spindle.testing.fuzz.secured.state_snapshot import differences, take_snapshot
 from spindle.testing.fuzz.secured.target import SecuredNode
 from spindle.testing.fuzz.secured.tls_attacks import attack_tls
+from spindle.testing.fuzz.secured.unprivileged_user import Stranger
 from spindle.testing.fuzz.secured.users import ADMIN, CANARY, STRANGER
 from spindle.testing.fuzz.transactional_canary import TransactionalCanary
 from spindle.testing.fuzz.values import USERS
 from spindle.testing.fuzz.wire import Finding, RawConnection
 
-_MOST_SHOWN: Final = 10
-_MOST_LEFT_OPEN: Final = 100
+_MAX_SHOWN: Final = 10
+_MAX_LEFT_OPEN: Final = 100
 _TLS_SHARE: Final = 0.2
 _LOGIN_SHARE: Final = 0.4
 
@@ -50,7 +54,7 @@ class SecuredRun(FuzzRun):
             Finding: something was found.
         """
         admin = await self._port.logged_in(ADMIN)
-        ids = await plant(admin)
+        ids = await create_fixtures(admin)
         hidden_id = ids.pop(HIDDEN_TOPIC)
         self.known.topic_ids = ids
         await add_scram_keys(self._port, self._texts)
@@ -61,20 +65,20 @@ class SecuredRun(FuzzRun):
         await find_tokens(admin, self._target.users)
         judge = AnswerJudge(self._texts, (hidden_id, *self._target.hidden_texts()))
         async with self._canaries() as (canary, transactions):
-            before = await take_stock(admin)
+            before = await take_snapshot(admin)
             await self.until_over(
                 self.listen(canary),
-                self.sing_transactions(transactions),
+                self.check_transactions(transactions),
                 *(self._attack_anywhere(self._maker(), judge) for _ in range(self.plan.attackers)),
             )
-            await canary.sing()
-            await transactions.sing()
+            await canary.check()
+            await transactions.check()
         for client in self._left_open:
             client.writer.transport.abort()
         await self._check_after(admin)
-        if found := differences(before, await take_stock(admin)):
-            shown = "\n".join(found[:_MOST_SHOWN])
-            raise Finding(f"{len(found)} things were changed without a right:\n{shown}")
+        if result := differences(before, await take_snapshot(admin)):
+            shown = "\n".join(result[:_MAX_SHOWN])
+            raise Finding(f"{len(result)} things were changed without a right:\n{shown}")
         admin.close()
 
     def _maker(self) -> CaseMaker:
@@ -87,14 +91,14 @@ class SecuredRun(FuzzRun):
     @asynccontextmanager
     async def _canaries(self) -> AsyncIterator[tuple[Canary, TransactionalCanary]]:
         client = await self._port.logged_in(CANARY)
-        await until_canary_may(client)
+        await wait_for_permissions(client)
         canary = Canary(client)
         transactions = TransactionalCanary(await self._port.logged_in(CANARY))
         try:
             await canary.prepare()
-            await canary.sing()
+            await canary.check()
             await transactions.prepare()
-            await transactions.sing()
+            await transactions.check()
             self.outcome.latencies_ms = canary.latencies_ms
             yield canary, transactions
         finally:
@@ -138,7 +142,7 @@ class SecuredRun(FuzzRun):
     def _leave_open(self, client: RawConnection) -> None:
         """Do not close a connection after its attack, but when there are many of them."""
         self._left_open.append(client)
-        if len(self._left_open) > _MOST_LEFT_OPEN:
+        if len(self._left_open) > _MAX_LEFT_OPEN:
             self._left_open.popleft().writer.transport.abort()
 
     def _note(self, case: Case) -> None:

@@ -19,7 +19,7 @@ _READ_S: Final = 0.3
 _SLOW_S: Final = 0.01
 _RECORD_HEADER: Final = 5
 _RECORD_TYPES: Final = (20, 21, 22, 23, 24)
-_LARGEST_RECORD: Final = 16_384 + 256
+_MAX_RECORD: Final = 16_384 + 256
 _NO_TLS: Final = (
     frame(request_prefix(API_VERSIONS, 0, 1, "fuzz")),
     b"GET / HTTP/1.1\r\nHost: fuzz\r\n\r\n",
@@ -94,7 +94,7 @@ def damaged_records(random: Random, data: bytes) -> tuple[bytes, str]:
     if pick == 1:
         return mutate(random, data), "changed bytes"
     if pick == 2:
-        size = random.choice((0, 1, _LARGEST_RECORD, _LARGEST_RECORD + 1, 0xFFFF))
+        size = random.choice((0, 1, _MAX_RECORD, _MAX_RECORD + 1, 0xFFFF))
         return data[:3] + size.to_bytes(2, "big") + data[_RECORD_HEADER:], "wrong size"
     if pick == 3:
         return bytes((random.choice(_RECORD_TYPES),)) + data[1:], "another type"

@@ -1,0 +1,164 @@
+"""Asks every broker of a cluster for its log directories, all at the same time."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, Self
+
+from spindle.cli.tools.failures import FAILURES, failure
+from spindle.client.admin.cluster import ClusterNode, describe_brokers
+from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import HostPort
+from spindle.client.cluster_metadata import BrokerAddress
+from spindle.client.disks import BrokerDisks, disks_of_log_dirs, disks_of_spindle
+from spindle.client.errors import UnsupportedByPeer
+from spindle.client.log_dirs import describe_log_dirs_request, log_dir_views
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+
+WAIT_MS: Final = 5_000
+"""The longest time in which a broker has to answer."""
+_MAX_AT_ONCE: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReport:
+    """The answer of a broker about its directories, or the reason why there is none.
+
+    Attributes:
+        is_spindle: the broker has DescribeDisks, which tells more.
+        disks: None if the broker did not answer; `error` says why.
+        is_refused: the broker has answered that this user may not see its directories.
+    """
+
+    node: ClusterNode
+    is_spindle: bool
+    disks: BrokerDisks | None
+    error: str | None = None
+    is_refused: bool = False
+
+
+class Survey:
+    """Asks brokers, as often as needed. Each broker has a connection and a thread of its own.
+
+    Args:
+        client: knows the bootstrap servers.
+        broker_id: ask only this broker; None for all.
+        wait_ms: the longest time in which a broker has to answer; a shorter `request.timeout.ms`
+            of the client counts as well.
+    """
+
+    def __init__(
+        self, client: WireClient, broker_id: int | None = None, wait_ms: int = WAIT_MS
+    ) -> None:
+        settings = client.settings
+        wait_ms = min(wait_ms, settings.request_timeout_ms)
+        self._settings = replace(
+            settings,
+            request_timeout_ms=wait_ms,
+            api_timeout_ms=wait_ms,
+            connect_timeout_ms=min(wait_ms, settings.connect_timeout_ms),
+        )
+        self._broker_id = broker_id
+        self._client = WireClient(self._settings)
+        self._clients: dict[HostPort, WireClient] = {}
+        self._others: set[HostPort] = set()
+        self._nodes: Sequence[ClusterNode] = ()
+        self._threads = ThreadPoolExecutor(_MAX_AT_ONCE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for client in (self._client, *self._clients.values()):
+            client.close()
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The brokers that the last survey found, also if they were not asked."""
+        return [node.node_id for node in self._nodes]
+
+    def take(self) -> list[BrokerReport]:
+        """Return a report of each broker, in order of their ids.
+
+        Raises:
+            ApiError, ClientError, ProtocolViolation: no broker has ever named the brokers.
+        """
+        self._nodes = self._find_nodes()
+        wanted = [n for n in self._nodes if self._broker_id in (None, n.node_id)]
+        return list(self._threads.map(self._report, wanted))
+
+    def _find_nodes(self) -> Sequence[ClusterNode]:
+        """Ask any broker, first the one that answered last; keep the known ones if none does."""
+        try:
+            return describe_brokers(self._client).nodes
+        except FAILURES:
+            if not self._nodes:
+                raise
+        for node in self._nodes:
+            client = self._client_of(node)
+            try:
+                nodes = describe_brokers(client).nodes
+            except FAILURES:
+                continue
+            self._client.close()
+            self._client = WireClient(client.settings)
+            return nodes
+        return self._nodes
+
+    def _client_of(self, node: ClusterNode) -> WireClient:
+        address = HostPort(node.host, node.port)
+        client = self._clients.get(address)
+        if client is None:
+            settings = replace(self._settings, bootstrap_servers=(address,), asks_controllers=False)
+            client = self._clients[address] = WireClient(settings)
+        return client
+
+    def _report(self, node: ClusterNode) -> BrokerReport:
+        client, address = self._client_of(node), HostPort(node.host, node.port)
+        broker = BrokerAddress(node.node_id, node.host, node.port)
+        try:
+            if address not in self._others:
+                disks = _disks_of_spindle(client, broker)
+                if disks is not None:
+                    return BrokerReport(node, True, disks)
+                self._others.add(address)
+            return BrokerReport(node, False, _disks_of_log_dirs(client, broker))
+        except FAILURES as error:
+            # Another program may answer there next time.
+            self._others.discard(address)
+            is_refused = isinstance(error, ApiError)
+            return BrokerReport(node, False, None, failure(error).plainly, is_refused)
+
+
+def _disks_of_spindle(client: WireClient, broker: BrokerAddress) -> BrokerDisks | None:
+    """Return the directories; None if the broker has no DescribeDisks."""
+    for _ in range(2):
+        # The first connection may be one that the broker closed when it stopped and came back.
+        try:
+            answer = client.ask_spindle(broker, DescribeDisksRequest(), DescribeDisksResponse)
+        except UnsupportedByPeer:
+            continue
+        return disks_of_spindle(answer)
+    return None
+
+
+def _disks_of_log_dirs(client: WireClient, broker: BrokerAddress) -> BrokerDisks:
+    answer = client.ask(describe_log_dirs_request(None), DescribeLogDirsResponse, broker=broker)
+    led = {
+        TopicPartition(topic.name, number)
+        for topic in client.metadata().topics.values()
+        for number, partition in topic.partitions.items()
+        if partition.leader == broker.node_id
+    }
+    return disks_of_log_dirs(log_dir_views(answer), led, int(time.monotonic() * 1000))

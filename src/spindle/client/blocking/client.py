@@ -1,0 +1,403 @@
+"""A client of the cluster behind bootstrap servers: connections, cached metadata, retries.
+
+It is not thread-safe: every task, and the driver's planning, uses its own.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Self, TypeVar
+
+from spindle.client.blocking.security import ClientSecurity
+from spindle.client.blocking.settings import ClientSettings, HostPort
+from spindle.client.blocking.transport import BlockingConnection
+from spindle.client.cluster_metadata import (
+    BrokerAddress,
+    ClusterView,
+    TopicView,
+    cluster_view,
+    metadata_request,
+)
+from spindle.client.configs import describe_configs_request, described_configs
+from spindle.client.errors import (
+    BrokerNotRunning,
+    ClientError,
+    ConnectionLost,
+    NotInMetadata,
+    RequestTimedOut,
+    UnsupportedByPeer,
+    is_worth_retrying,
+)
+from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
+from spindle.client.offsets import (
+    FIRST_VERSION_WITH_MAX_TIMESTAMP,
+    MAX_TIMESTAMP,
+    FoundOffset,
+    found_offsets,
+    list_offsets_request,
+)
+from spindle.client.producing import ACKS_ALL, Appended, appended, last_version, produce_request
+from spindle.client.versions import PeerVersions
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.common.ports import Bytes
+from spindle.config.resources import ConfigResourceType
+from spindle.protocol.message import Message
+from spindle.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from spindle.protocol.messages.list_offsets import ListOffsetsResponse
+from spindle.protocol.messages.metadata import MetadataResponse
+from spindle.protocol.messages.produce import ProduceResponse
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Message)
+_MS: Final = 1000
+_CONTROLLERS: Final = 2
+_CREATION_MS: Final = 5000
+
+
+class WireClient:
+    """Asks brokers and finds leaders.
+
+    Failures that may pass (a leader that moves, a broker that restarts) are retried until the API
+    timeout. A failure of the first contact is reported at once, because then the address is wrong
+    more often than the cluster is down. A topic that no broker knows is waited for only for
+    seconds, because brokers hear of a new topic within that time.
+
+    Args:
+        sleep: Waits for a time in seconds, as `time.sleep` does.
+        clock: A clock in seconds that only goes forward, as `time.monotonic`.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self._security = ClientSecurity(settings.security)
+        self._sleep = sleep
+        self._clock = clock
+        self._view: ClusterView | None = None
+        self._known_topics: tuple[str, ...] = ()
+        self._brokers: Mapping[int, BrokerAddress] = {}
+        self._active: BrokerAddress | None = None
+        self._connections: dict[HostPort, BlockingConnection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def metadata(self, topics: Sequence[str] | None = None) -> ClusterView:
+        """Return the current state of these topics, or of all with None.
+
+        A topic that is refused is in `ClusterView.refused`.
+
+        Raises:
+            ClientError: no broker could be asked.
+        """
+        return self.retrying(lambda: self._fetch_metadata(topics))
+
+    def wait_for_topic(self, name: str) -> TopicView:
+        """Return a topic when its partitions have leaders; create it if the brokers allow it.
+
+        Raises:
+            ApiError: the topic does not exist and is not created.
+            ClientError: no broker could be asked.
+        """
+
+        def attempt() -> TopicView:
+            request = metadata_request([name], create=True)
+            view = cluster_view(self._any_connection().request(request, MetadataResponse))
+            for partition in view.topic(name).partitions:
+                view.leader_of(TopicPartition(name, partition))
+            return view.topic(name)
+
+        return self.retrying(attempt)
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int | None = None
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Return offsets by time in ms or by LATEST, EARLIEST, MAX_TIMESTAMP; ask the leaders.
+
+        Raises:
+            ApiError: a partition was refused with a permanent error, or until the timeout.
+            ClientError: a leader could not be asked.
+        """
+        level = self.settings.isolation_level if isolation_level is None else isolation_level
+        topics = sorted({partition.topic for partition in timestamps})
+        return self.retrying(lambda: self._list_offsets(topics, timestamps, level))
+
+    def describe_log_dirs(
+        self, topics: Mapping[str, Sequence[int]] | None = None
+    ) -> dict[int, list[LogDirView]]:
+        """Return the log directories of every broker, by node id.
+
+        Raises:
+            ApiError: a broker refused.
+            ClientError: a broker could not be asked.
+        """
+
+        def attempt() -> dict[int, list[LogDirView]]:
+            # A cached view lacks the brokers that have come back since.
+            view = self._fetch_metadata(())
+            request = describe_log_dirs_request(topics)
+            return {
+                node_id: log_dir_views(
+                    self.connection(broker).request(request, DescribeLogDirsResponse)
+                )
+                for node_id, broker in sorted(view.brokers.items())
+            }
+
+        return self.retrying(attempt)
+
+    def describe_configs(
+        self, kind: ConfigResourceType, names: Sequence[str], keys: Sequence[str] | None = None
+    ) -> dict[str, dict[str, str | None]]:
+        """Return key and value per resource name. A broker is asked for its own configuration.
+
+        Raises:
+            ApiError: a resource was refused.
+            ClientError: no broker could be asked.
+        """
+
+        def attempt() -> dict[str, dict[str, str | None]]:
+            if kind is not ConfigResourceType.BROKER:
+                request = describe_configs_request(kind, names, keys)
+                return described_configs(
+                    self._any_connection().request(request, DescribeConfigsResponse)
+                )
+            described: dict[str, dict[str, str | None]] = {}
+            view = self.current_view(())
+            for name in names:
+                request = describe_configs_request(kind, [name], keys)
+                connection = self.connection(view.broker(name))
+                described |= described_configs(connection.request(request, DescribeConfigsResponse))
+            return described
+
+        return self.retrying(attempt)
+
+    def produce(
+        self, partition: TopicPartition, records: Bytes, *, acks: int = ACKS_ALL
+    ) -> Appended:
+        """Append whole record batches. A retry may append them twice, unless they are idempotent.
+
+        Args:
+            acks: -1 for all in-sync replicas, 1 for the leader only.
+
+        Raises:
+            ApiError: the leader refused them.
+            ClientError: the leader could not be asked.
+        """
+
+        def attempt() -> Appended:
+            view = self.current_view((partition.topic,))
+            topic_id = view.topic(partition.topic).topic_id
+            timeout_ms = self.settings.request_timeout_ms
+            request = produce_request(
+                partition, topic_id, records, acks=acks, timeout_ms=timeout_ms
+            )
+            response = self.connection(view.leader_of(partition)).request(
+                request, ProduceResponse, last_version=last_version(topic_id)
+            )
+            return appended(partition, response)
+
+        return self.retrying(attempt)
+
+    def open_leader(self, partition: TopicPartition) -> BlockingConnection:
+        """Open a connection to the leader of a partition; the caller has to close it.
+
+        Raises:
+            ApiError: the partition does not exist or has no leader now.
+            ClientError: the leader cannot be reached.
+        """
+        leader = self.current_view((partition.topic,)).leader_of(partition)
+        return BlockingConnection.open(
+            HostPort(leader.host, leader.port), self.settings, self._security
+        )
+
+    def ask(
+        self,
+        request: Message,
+        response: type[R],
+        *,
+        broker: BrokerAddress | None = None,
+        first_version: int = 0,
+        last_version: int | None = None,
+        wait_ms: int = 0,
+    ) -> R:
+        """Send a request to a broker, or to any with None, and return its answer; no retry.
+
+        Args:
+            wait_ms: How long the broker may wait on purpose, added to the request timeout.
+
+        Raises:
+            ClientError: the broker could not be asked, or has no version within the bounds.
+        """
+        connection = self._any_connection() if broker is None else self.connection(broker)
+        return connection.request(
+            request,
+            response,
+            first_version=first_version,
+            last_version=last_version,
+            wait_ms=wait_ms,
+        )
+
+    def ask_spindle(
+        self, broker: BrokerAddress, request: Message, response: type[R], *, wait_ms: int = 0
+    ) -> R:
+        """Send a request of one of Spindle's own APIs to a broker; no retry.
+
+        Args:
+            wait_ms: How long the broker may wait on purpose, added to the request timeout.
+
+        Raises:
+            UnsupportedByPeer: the broker is Kafka's, or an older Spindle. Such a broker closes the
+                connection when it gets the request, and still accepts a new one.
+            ClientError: the broker could not be asked.
+        """
+        connection = self.connection(broker)
+        try:
+            return connection.request(request, response, wait_ms=wait_ms)
+        except ConnectionLost:
+            self.connection(broker)
+            raise UnsupportedByPeer(f"{broker} is not a Spindle broker, or an older one") from None
+
+    def versions(self, broker: BrokerAddress | None = None) -> PeerVersions:
+        """Return the API versions of a broker, or of any with None; no retry.
+
+        Raises:
+            ClientError: the broker cannot be reached.
+        """
+        connection = self._any_connection() if broker is None else self.connection(broker)
+        return connection.versions
+
+    def forget_metadata(self) -> None:
+        """Drop the cached metadata because it has proved stale."""
+        self._view = None
+        self._active = None
+
+    def retrying(self, attempt: Callable[[], T]) -> T:
+        """Repeat an attempt with growing pauses until it succeeds or the API timeout ends."""
+        deadline = self._clock() + self.settings.api_timeout_ms / _MS
+        unknown_until = math.inf
+        pause_ms = self.settings.retry_backoff_ms
+        while True:
+            was_cached = self._view is not None
+            try:
+                return attempt()
+            except BrokerNotRunning:
+                if not was_cached:
+                    raise
+            except (ApiError, ClientError) as error:
+                never_connected = not self._brokers and isinstance(error, ConnectionLost)
+                if never_connected or not is_worth_retrying(error):
+                    raise
+                if not isinstance(error, NotInMetadata):
+                    unknown_until = math.inf
+                else:
+                    unknown_until = min(unknown_until, self._clock() + _CREATION_MS / _MS)
+                    if self._clock() + pause_ms / _MS > unknown_until:
+                        raise
+                if self._clock() + pause_ms / _MS > deadline:
+                    raise RequestTimedOut(
+                        f"gave up after {self.settings.api_timeout_ms} ms: {error}"
+                    ) from error
+            self.forget_metadata()
+            self._sleep(pause_ms / _MS)
+            pause_ms = min(2 * pause_ms, self.settings.retry_backoff_max_ms)
+
+    def _fetch_metadata(self, topics: Sequence[str] | None) -> ClusterView:
+        view = cluster_view(
+            self._any_connection().request(metadata_request(topics), MetadataResponse)
+        )
+        self._brokers = view.brokers
+        return view
+
+    def current_view(self, topics: Sequence[str]) -> ClusterView:
+        """Return the cached view if it has these topics, else a fresh one; no retry."""
+        if self._view is None or any(name not in self._known_topics for name in topics):
+            wanted = tuple(dict.fromkeys((*self._known_topics, *topics)))
+            self._view = self._fetch_metadata(wanted)
+            self._known_topics = wanted
+        return self._view
+
+    def _list_offsets(
+        self, topics: Sequence[str], timestamps: Mapping[TopicPartition, int], level: int
+    ) -> dict[TopicPartition, FoundOffset]:
+        offsets: dict[TopicPartition, FoundOffset] = {}
+        for leader, partitions in self.current_view(topics).by_leader(timestamps).items():
+            wanted = {partition: timestamps[partition] for partition in partitions}
+            request = list_offsets_request(
+                wanted, isolation_level=level, timeout_ms=self.settings.request_timeout_ms
+            )
+            needs_max = MAX_TIMESTAMP in wanted.values()
+            response = self.connection(leader).request(
+                request,
+                ListOffsetsResponse,
+                first_version=FIRST_VERSION_WITH_MAX_TIMESTAMP if needs_max else 0,
+            )
+            offsets |= found_offsets(response)
+        return offsets
+
+    def connection(self, broker: BrokerAddress) -> BlockingConnection:
+        """Return the shared connection to a broker; open it if necessary; no retry.
+
+        Raises:
+            ClientError: the broker cannot be reached.
+        """
+        return self._connect(HostPort(broker.host, broker.port))
+
+    def _connect(self, address: HostPort) -> BlockingConnection:
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open:
+            connection = BlockingConnection.open(address, self.settings, self._security)
+            self._connections[address] = connection
+        return connection
+
+    def _any_connection(self) -> BlockingConnection:
+        """Return a connection to a broker; with bootstrap controllers, to the active controller."""
+        if not self.settings.asks_controllers:
+            return self._reachable()
+        if self._active is None:
+            self._active = self._find_active()
+        return self.connection(self._active)
+
+    def _find_active(self) -> BrokerAddress:
+        request = DescribeClusterRequest(endpoint_type=_CONTROLLERS)
+        answer = self._reachable().request(request, DescribeClusterResponse, first_version=1)
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code), answer.error_message)
+        self._brokers = {
+            node.broker_id: BrokerAddress(node.broker_id, node.host, node.port, node.rack)
+            for node in answer.brokers
+        }
+        active = self._brokers.get(answer.controller_id)
+        if active is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "no controller is active")
+        return active
+
+    def _reachable(self) -> BlockingConnection:
+        """Return a connection to the first node that answers; try the known nodes first."""
+        known = [HostPort(b.host, b.port) for b in self._brokers.values()]
+        failures = []
+        for address in dict.fromkeys((*known, *self.settings.bootstrap_servers)):
+            try:
+                return self._connect(address)
+            except (ConnectionLost, RequestTimedOut) as error:
+                failures.append(str(error))
+        raise ConnectionLost(f"no broker could be reached: {'; '.join(failures)}")

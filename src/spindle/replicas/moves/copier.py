@@ -1,0 +1,299 @@
+"""The work of a move on the two directories' I/O threads, one small job at a time (KIP-113).
+
+Each job handles at most `CHUNK_BYTES`, so that requests of producers and consumers for the same
+directories wait for one job, and not for the whole copy.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from spindle.common.errors import LogDirectoryFailed
+from spindle.disks.copied_range import CopiedRange
+from spindle.disks.log_copy import (
+    CHUNK_BYTES,
+    Chunk,
+    CopyPosition,
+    Digest,
+    append_chunk,
+    begin_copy,
+    digest,
+    read_chunk,
+    start_over,
+    truncate_as_read,
+)
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.log import Log
+from spindle.log.log_values import MovedLogState
+from spindle.replicas.moves.move import Move
+from spindle.replicas.moves.unverified_ranges import UnverifiedRanges
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Comparison(Enum):
+    """The result of a comparison of the two logs."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    TRUNCATED = "the current log was truncated meanwhile"
+    START_MOVED = "the start of the current log has moved"
+
+
+class Copied(NamedTuple):
+    """The result of copying a chunk.
+
+    Attributes:
+        has_all: the future log ends where the current log ended when the chunk was read.
+    """
+
+    size_bytes: int
+    has_all: bool
+
+
+class ReplicaCopy:
+    """Copies, compares and swaps the two logs of a move.
+
+    Every method raises `LogDirectoryFailed` if one of the directories fails. None must be called
+    once the move is over.
+    """
+
+    def __init__(self, move: Move, now_ms: Callable[[], int]) -> None:
+        self._move = move
+        self._now_ms = now_ms
+        self._ahead: Chunk | None = None
+        self._stretches = UnverifiedRanges(move)
+
+    async def begin(self) -> None:
+        """Keep compaction away from the current log; truncate what only the future log has, and
+        what is behind a gap that an unclean stop may have left in it.
+        """
+        move = self._move
+        end_offset = await move.source.executor.submit(begin_copy, move.current)
+        for gap in move.future.unverified_gaps[:1]:
+            end_offset = min(end_offset, gap.first_offset)
+        if move.future.log_end_offset > end_offset:
+            await move.target.executor.submit(_truncate, move.target, move.future, end_offset)
+
+    async def copy_chunk(self) -> Copied:
+        """Copy the next batches; read those after them at the same time.
+
+        When `has_all` is True, no batch has been read ahead.
+        """
+        move = self._move
+        chunk = await self._next_chunk()
+        if not move.course.is_under_way:
+            return Copied(0, has_all=False)
+        move.course.truncated_to(chunk.truncated_to)
+        self._stretches.truncated_to(chunk.truncated_to)
+        append = move.target.executor.submit(
+            _append, move.target, move.future, chunk, self._now_ms(), self._stretches.open_crc
+        )
+        if chunk.records and chunk.end_offset < chunk.log_end_offset:
+            position, self._ahead = await _both(append, self._read(chunk.end_offset))
+        else:
+            position = await append
+        size_bytes = 0
+        if position.written is not None:
+            size_bytes = position.written.size_bytes
+            move.copied_bytes += size_bytes
+            await self._stretches.add(position.written)
+        return Copied(size_bytes, position.end_offset >= chunk.log_end_offset)
+
+    async def _next_chunk(self) -> Chunk:
+        """Return what follows the end of the future log, from memory if it was read already."""
+        end_offset = self._move.future.log_end_offset
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return await self._read(end_offset)
+        if ahead.first_offset == end_offset:
+            return ahead
+        chunk = await self._read(end_offset)
+        return chunk._replace(truncated_to=min(chunk.truncated_to, ahead.truncated_to))
+
+    def _read(self, offset: int) -> Awaitable[Chunk]:
+        move = self._move
+        return move.source.executor.submit(read_chunk, move.current, offset, CHUNK_BYTES)
+
+    async def compare_chunk(self, end_offset: int) -> Comparison:
+        """Compare the next batches below `end_offset` that were not compared yet."""
+        move = self._move
+        course = move.course
+        count = move.current.truncation_count
+        begin = max(course.verified_end_offset, move.current.log_start_offset)
+        stretch = self._stretches.first_from(begin)
+        if stretch is not None and stretch.first_offset <= begin:
+            return await self._compare_stretch(stretch)
+        if stretch is not None:
+            end_offset = min(end_offset, stretch.first_offset)
+        source, target = await self._digest_both(begin, end_offset)
+        if not course.is_under_way:
+            return Comparison.EQUAL
+        if move.current.truncation_count != count:
+            return Comparison.TRUNCATED
+        if source.first_offset > begin:
+            return Comparison.START_MOVED
+        if target != source:
+            return Comparison.DIFFERENT
+        is_empty = source.end_offset == source.first_offset
+        course.verified_end_offset = max(source.end_offset, end_offset if is_empty else 0)
+        return Comparison.EQUAL
+
+    async def _compare_stretch(self, stretch: CopiedRange) -> Comparison:
+        """Compare records with what was read from the current log when they were copied."""
+        crc = await self._stretches.read_back()
+        if crc is None or self._move.future.truncation_count != stretch.truncation_count:
+            return Comparison.EQUAL  # nothing is compared: the two logs will be
+        if crc != stretch.crc:
+            return Comparison.DIFFERENT
+        self._move.course.verified_end_offset = stretch.end_offset
+        return Comparison.EQUAL
+
+    async def _digest_both(self, begin: int, end_offset: int) -> tuple[Digest, Digest]:
+        """Return the digests of some batches from `begin` on, of the same range if possible."""
+        move = self._move
+        logs = ((move.source, move.current), (move.target, move.future))
+        first, second = (self._digest(at, log, begin, end_offset) for at, log in logs)
+        digests = list(await _both(first, second))
+        # The ends of segments limit a range, and the two logs have them at different offsets.
+        while move.course.is_under_way and digests[0].end_offset != digests[1].end_offset:
+            behind = int(digests[1].end_offset < digests[0].end_offset)
+            known, goal = digests[behind], digests[1 - behind].end_offset
+            part = await self._digest(*logs[behind], known.end_offset, goal, known.crc)
+            if part.end_offset <= known.end_offset or part.first_offset != known.end_offset:
+                break
+            digests[behind] = part._replace(first_offset=known.first_offset)
+        return digests[0], digests[1]
+
+    def _digest(
+        self, directory: LogDirectory, log: Log, offset: int, end_offset: int, crc: int = 0
+    ) -> Awaitable[Digest]:
+        return directory.executor.submit(digest, log, offset, end_offset, crc)
+
+    async def start_over(self) -> None:
+        """Empty the future log; nothing may be read for it before that."""
+        self._ahead = None
+        self._stretches.clear()
+        await self._move.target.executor.submit(_start_over, self._move.target, self._move.future)
+
+    async def flush(self) -> None:
+        """Bring the future log to the device, beside the target's thread; note its offsets."""
+        move = self._move
+        task = await move.target.executor.submit(move.future.begin_flush)
+        await move.target.executor.submit_beside(task.run)
+        await move.target.executor.submit(move.future.complete_flush, task)
+        await move.target.executor.submit(_checkpoint, move.target)
+
+    async def state_for_copy(self) -> MovedLogState:
+        """Wait for the appends under way; return the state that the future log needs."""
+        return await self._move.source.executor.submit(self._move.current.state_for_copy)
+
+    async def adopt_state(self, former: MovedLogState) -> None:
+        """Copy the current log's state to the future log, and flush it as far."""
+        move = self._move
+        await move.target.executor.submit(_adopt_state, move.target, move.future, former)
+
+    async def set_aside(self) -> None:
+        """Take the name from the current log, which can still be read.
+
+        At no time are there two current logs. A restart before `promote` finds the future log alone
+        and the metadata naming its directory.
+        """
+        move = self._move
+        await move.source.executor.submit(
+            move.source.store.rename_to_stray, move.current, move.future.path
+        )
+
+    async def promote(self) -> None:
+        """Give the future log the name that the current one has given up.
+
+        Raises:
+            LogDirectoryFailed: the target failed. The current log has got its name back, unless its
+                directory failed, too.
+        """
+        move = self._move
+        try:
+            await move.target.executor.submit(_promote, move.target, move.future)
+            if move.target.executor.failure is not None:
+                # It failed after the rename: the move has ended, and the metadata name the source.
+                raise move.target.executor.failure
+        except Exception:
+            await self.put_back()
+            raise
+
+    async def put_back(self) -> None:
+        """Undo `set_aside`."""
+        move = self._move
+        await move.source.executor.submit(move.source.store.put_back, move.current)
+
+    async def clean_up(self) -> None:
+        """Delete the former log later, and write the checkpoints of the new one."""
+        move = self._move
+        cleaned: int | None = None
+        with suppress(LogDirectoryFailed):
+            # Without this offset the log is compacted from its start.
+            cleaned = await move.source.executor.submit(
+                move.source.store.cleaner_offset, move.current.topic_partition
+            )
+        await move.target.executor.submit(_note_promoted, move.target, move.future, cleaned)
+        await move.source.executor.submit(
+            move.source.store.delete_stray, move.current, self._now_ms()
+        )
+
+
+def _truncate(directory: LogDirectory, future: Log, end_offset: int) -> None:
+    future.truncate_to(end_offset)
+    directory.store.note_truncated([future])
+
+
+def _append(
+    directory: LogDirectory, future: Log, chunk: Chunk, now_ms: int, crc: int
+) -> CopyPosition:
+    if truncate_as_read(future, chunk, now_ms):
+        directory.store.note_truncated([future])
+    log_start_offset = future.log_start_offset
+    position = append_chunk(future, chunk, now_ms, crc)
+    if future.log_start_offset != log_start_offset:
+        # The source may have stored it already, and its checkpoint is of no use after the swap.
+        directory.store.checkpoint_log_starts()
+    return position
+
+
+def _start_over(directory: LogDirectory, future: Log) -> None:
+    start_over(future)
+    directory.store.note_truncated([future])
+
+
+def _checkpoint(directory: LogDirectory) -> None:
+    directory.store.checkpoint_recovery_points()
+    directory.store.checkpoint_log_starts()
+    directory.store.checkpoint_high_watermarks()
+
+
+def _adopt_state(directory: LogDirectory, future: Log, former: MovedLogState) -> None:
+    has_moved = future.log_start_offset < former.log_start_offset
+    future.adopt_state(former)
+    if has_moved:
+        directory.store.checkpoint_log_starts()
+
+
+def _promote(directory: LogDirectory, future: Log) -> None:
+    directory.store.promote_future(future.topic_partition)
+
+
+def _note_promoted(directory: LogDirectory, promoted: Log, cleaner_offset: int | None) -> None:
+    if cleaner_offset is not None:
+        directory.store.set_cleaner_offset(promoted.topic_partition, cleaner_offset)
+    _checkpoint(directory)
+
+
+async def _both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
+    """Wait for two jobs that run at the same time, also if one of them fails."""
+    try:
+        one = await first
+    except Exception:  # the other error, if there is one, must be retrieved as well
+        await second
+        raise
+    return one, await second

@@ -1,0 +1,78 @@
+"""The stretches of a copy under way: each is synced and read back while the copying goes on.
+
+This keeps the final comparison short and bounds unsynced data.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from spindle.disks.copied_range import COPIED_RANGE_BYTES, CopiedRange, read_back
+from spindle.replicas.moves.move import Move
+
+MIN_BYTES: Final = 1024 * 1024
+"""A shorter stretch is forgotten: it is cheaper to compare the two logs there than to sync it."""
+
+_MAX_UNSYNCED: Final = 2
+
+
+class UnverifiedRanges:
+    """The records that were copied in this run and not compared yet, in their order."""
+
+    def __init__(self, move: Move) -> None:
+        self._move = move
+        self._open: CopiedRange | None = None
+        self._closed: deque[tuple[CopiedRange, asyncio.Future[int | None]]] = deque()
+
+    @property
+    def open_crc(self) -> int:
+        """The checksum with which that of the next records is begun."""
+        return 0 if self._open is None else self._open.crc
+
+    async def add(self, written: CopiedRange) -> None:
+        """Add records, their `crc` begun with `open_crc`; wait while too much is unsynced."""
+        self._open = written if self._open is None else self._open.extended(written)
+        if self._open.size_bytes >= COPIED_RANGE_BYTES:
+            self._close()
+            if len(self._closed) > _MAX_UNSYNCED:
+                await self._closed[-1 - _MAX_UNSYNCED][1]
+
+    def _close(self) -> None:
+        assert self._open is not None, "there is nothing to read back"
+        stretch, self._open = self._open, None
+        target = self._move.target
+        result = asyncio.ensure_future(
+            target.executor.submit_beside(read_back, target.store.storage.file_system, stretch)
+        )
+        result.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._closed.append((stretch, result))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._open = None
+        self._closed.clear()
+
+    def truncated_to(self, offset: int) -> None:
+        """Forget the stretches that have records from this offset on."""
+        while self._closed and self._closed[-1][0].end_offset > offset:
+            self._closed.pop()
+        if self._open is not None and self._open.end_offset > offset:
+            self._open = None
+
+    def first_from(self, offset: int) -> CopiedRange | None:
+        """Forget what ends at or below this offset; return the next stretch, if there is one."""
+        while self._closed and self._closed[0][0].end_offset <= offset:
+            self._closed.popleft()
+        if not self._closed and self._open is not None:
+            if self._open.end_offset > offset and self._open.size_bytes >= MIN_BYTES:
+                self._close()
+            else:
+                self._open = None
+        return self._closed[0][0] if self._closed else None
+
+    async def read_back(self) -> int | None:
+        """Return the checksum of the next stretch on the device, and forget the stretch.
+
+        None if a file of it is gone.
+        """
+        return await self._closed.popleft()[1]

@@ -1,0 +1,89 @@
+"""Detached threads for blocking work; not joined at exit.
+
+The threads of the event loop's executor are few, shared by all, and joined at the end. So work that
+may hang, because of a file system or of a server, must not use them.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, TypeVar, TypeVarTuple
+
+from spindle.common.errors import ConfigError
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_LIMIT_S: Final = 10.0
+
+
+async def on_own_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Return what the function returns on a thread of its own; it has no limit of time."""
+    return await asyncio.wrap_future(_begin(function, *args))
+
+
+class StoreReads:
+    """Reads of stores with a limit of time. Not for several threads at once.
+
+    Args:
+        what: names the stores in errors.
+        limit_s: a read that takes longer is given up. Its thread remains until the read ends.
+        most_late: maximum number of overdue reads before new ones are refused.
+    """
+
+    def __init__(self, what: str, *, limit_s: float = _LIMIT_S, most_late: int = 1) -> None:
+        self._what = what
+        self._limit_s = limit_s
+        self._most_late = most_late
+        self._late: list[Future[object]] = []
+
+    async def read(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Return what the function returns.
+
+        Raises:
+            ConfigError: the limit has passed, or earlier reads still hang.
+        """
+        future = self._begin(function, *args)
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise self._too_late(future) from None
+
+    def read_blocking(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Return what the function returns, as `read` does. It blocks."""
+        future = self._begin(function, *args)
+        try:
+            return future.result(self._limit_s)
+        except TimeoutError:
+            raise self._too_late(future) from None
+
+    def _begin(self, function: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
+        self._late = [future for future in self._late if not future.done()]
+        if len(self._late) >= self._most_late:
+            raise ConfigError(f"{self._what}: an earlier read still hangs; check the file system")
+        return _begin(function, *args)
+
+    def _too_late(self, future: "Future[T]") -> ConfigError:
+        self._late.append(future)  # type: ignore[arg-type]
+        return ConfigError(
+            f"{self._what}: not read after {self._limit_s:g} s; check that the file system answers"
+        )
+
+
+def _begin(function: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
+    future: Future[T] = Future()
+    # From here on nobody can cancel it, so that the thread can set the outcome in any case.
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result = function(*args)
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name=f"own {function.__name__}", daemon=True).start()
+    return future

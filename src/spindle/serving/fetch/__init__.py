@@ -1,0 +1,1 @@
+"""The parts of a Fetch: sessions wait, partitions are read, responses are sent."""

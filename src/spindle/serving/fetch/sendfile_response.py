@@ -1,0 +1,235 @@
+"""Answers whose records go from a file to the socket, sent by the thread of a log directory.
+
+Finding the batches, writing the answer and sending its beginning is one job of the directory's
+thread. A connection lends its socket for a job, if nothing else is to be sent on it. The thread
+sends as much as the socket takes at once. If the client has taken its last answers, the job then
+waits for room in the socket, for a short time, while the thread does other jobs. Otherwise the
+connection sends a small piece; when the client has taken it, the socket has room again, and another
+job goes on.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
+
+from spindle.common.ports import Bytes
+from spindle.disks.executor import Callback, DirectoryExecutor, Unfinished
+from spindle.protocol.api import response_header_version
+from spindle.protocol.codec import encode_parts
+from spindle.protocol.framing import SIZE, response_prefix
+from spindle.protocol.message import Message
+from spindle.protocol.messages.produce import ProduceResponse
+from spindle.protocol.single_produce import write_single_produced
+from spindle.serving.fetch.response_parts import AnswerParts, Part
+
+_LAST_PIECE_BYTES: Final = 64 * 1024
+"""A rest that is so small is read and handed to the connection as a whole."""
+_PROBE_BYTES: Final = 4096
+"""Handed to the connection while the socket is full; when they are sent, it has room."""
+
+
+class AnswerCutOff(Exception):
+    """An answer cannot be completed, and some of it may have been sent: close the connection."""
+
+
+class BorrowedSocket(Protocol):
+    """A socket that a connection lends for one job.
+
+    Attributes:
+        descriptor: descriptor to poll for writability after a partial `send`:
+            `send` can then be used again until `end`. -1 if the loan ended with the `send`.
+    """
+
+    descriptor: int
+
+    def send(self, begin: Callable[[], AnswerParts]) -> "SocketWait | None":
+        """Send as much of the response as the socket accepts now. Runs on the disk thread.
+
+        An error of the socket is left to the connection, which meets it when it sends.
+
+        Args:
+            begin: returns the answer.
+
+        Returns:
+            None if the loan was taken back before.
+
+        Raises:
+            RangeLost: bytes of an earlier job were cut from the log meanwhile.
+        """
+        ...
+
+    def end(self) -> None:
+        """End a loan that went on after a `send`."""
+        ...
+
+    def take_back(self) -> bool:
+        """End the loan, if it was not used or ended before; return False if it was."""
+        ...
+
+
+class SocketWait(NamedTuple):
+    """How a job left the socket.
+
+    Attributes:
+        sent_bytes: how many it took.
+        is_full: it takes nothing more now; False if all is sent, or if sending failed.
+    """
+
+    sent_bytes: int
+    is_full: bool
+
+
+class SocketOwner(Protocol):
+    """A connection that may lend its socket.
+
+    Attributes:
+        is_prompt: the client reads each large response before it sends the next request.
+    """
+
+    may_send_directly: bool
+
+    def borrow_socket(self) -> BorrowedSocket | None:
+        """Return a loan, which must be used or taken back; None if answers can only be handed over.
+
+        Call it while the answer to the request is the next thing to be sent.
+        """
+        ...
+
+
+class PartialResponse(NamedTuple):
+    """An answer of which some bytes, or all, were sent already.
+
+    Attributes:
+        sent_bytes: how many.
+        next: what the connection has to send now.
+        rest: what a job sends after that; None at the end of the answer.
+    """
+
+    sent_bytes: int
+    next: list[Bytes]
+    rest: "StreamedResponse | None"
+
+
+class StreamedResponse:
+    """An answer that jobs of a directory's thread send; at first the whole answer.
+
+    Args:
+        compose: makes the frame, on the directory's thread.
+    """
+
+    __slots__ = ("_compose", "_executor", "_parts")
+
+    def __init__(self, executor: DirectoryExecutor, compose: Callable[[], Sequence[Part]]) -> None:
+        self._executor = executor
+        self._compose = compose
+        self._parts: AnswerParts | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return how many of its bytes are in memory. Call it between two jobs."""
+        return 0 if self._parts is None else self._parts.memory_bytes
+
+    def go_on(self, done: Callback[PartialResponse | None], loan: BorrowedSocket | None) -> None:
+        """Start the next job. Call it when the connection has nothing left to send.
+
+        Args:
+            done: called on the event loop with the result of `send_on`, or its error.
+            loan: None if no socket can be lent at present: a piece is then read instead.
+        """
+        self._executor.call(done, self.send_on, loan)
+
+    def send_on(self, loan: BorrowedSocket | None) -> "PartialResponse | PendingResponse | None":
+        """Send as much as the socket takes; None if the loan was taken back before.
+
+        Raises:
+            OSError: of the disk.
+            ShortRead: a file is shorter than it was.
+            RangeLost: the bytes were cut from the log after the answer had begun.
+        """
+        try:
+            room = SocketWait(0, False) if loan is None else loan.send(self.begun)
+            if room is None:
+                self.let_go()
+                return None
+            if loan is None or loan.descriptor < 0:
+                return self.hand_over(room)
+            self.begun().pin_files()
+        except BaseException:
+            if loan is not None:
+                loan.end()
+            self.let_go()
+            raise
+        return PendingResponse(self, loan, room.sent_bytes)
+
+    def hand_over(self, room: SocketWait) -> PartialResponse:
+        """Return what the connection has to do next; see `send_on` for the errors."""
+        parts = self.begun()
+        is_probe = room.is_full and parts.size_bytes > _LAST_PIECE_BYTES
+        piece = parts.take(_PROBE_BYTES if is_probe else _LAST_PIECE_BYTES)
+        if not parts.size_bytes:
+            return PartialResponse(room.sent_bytes, piece, None)
+        parts.pin_files()
+        return PartialResponse(room.sent_bytes, piece, self)
+
+    def begun(self) -> AnswerParts:
+        """Return what is left of the answer, on the directory's thread."""
+        parts = self._parts
+        if parts is None:
+            parts = self._parts = AnswerParts(self._compose())
+        return parts
+
+    def let_go(self) -> None:
+        """Let the files go, on the directory's thread: nothing more is sent."""
+        if self._parts is not None:
+            self._parts.unpin_files()
+
+    def give_up(self) -> None:
+        """Let the files go, because the client has gone. Call it between two jobs."""
+        self._executor.let_go(self.let_go)
+
+
+class PendingResponse(Unfinished):
+    """A job that waits until the socket has room for more of an answer."""
+
+    __slots__ = ("_answer", "_loan", "_sent_bytes")
+
+    def __init__(self, answer: StreamedResponse, loan: BorrowedSocket, sent_bytes: int) -> None:
+        super().__init__(loan.descriptor)
+        self._answer = answer
+        self._loan = loan
+        self._sent_bytes = sent_bytes
+
+    def go_on(self) -> "PartialResponse | PendingResponse":
+        """See `StreamedResponse.send_on`."""
+        room = self._loan.send(self._answer.begun)
+        assert room is not None, "the loan goes on"
+        self._sent_bytes += room.sent_bytes
+        if room.is_full:
+            return self
+        return self._answer.hand_over(SocketWait(self._sent_bytes, is_full=False))
+
+    def break_off(self) -> PartialResponse:
+        """See `StreamedResponse.hand_over`."""
+        return self._answer.hand_over(SocketWait(self._sent_bytes, is_full=True))
+
+    def close(self, *, has_failed: bool) -> None:
+        """See `Unfinished`."""
+        self._loan.end()
+        if has_failed:
+            with suppress(OSError):  # of a file that was open for this answer alone
+                self._answer.let_go()
+
+
+def frame_of(message: Message, api_key: int, api_version: int, correlation_id: int) -> list[Bytes]:
+    """Return the frame of a response, in pieces. Large records are the message's own objects."""
+    prefix = response_prefix(0, correlation_id, response_header_version(api_key, api_version))
+    if isinstance(message, ProduceResponse):
+        frame = bytearray(prefix)
+        if write_single_produced(message, api_version, frame):
+            SIZE.pack_into(frame, 0, len(frame) - SIZE.size)
+            return [frame]
+    parts = encode_parts(message, api_version, prefix)
+    first = parts[0]
+    assert not isinstance(first, bytes), "the codec writes to a buffer"
+    SIZE.pack_into(first, 0, sum(map(len, parts)) - SIZE.size)
+    return parts
