@@ -7,6 +7,7 @@ from log_builders import NOW_MS, append, batch, end_transaction, new_log, new_st
 
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode
 from spindle.log.formats.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
@@ -22,6 +23,17 @@ def refusal(log: Log, **fields: int) -> ErrorCode:
         append(log, "refused", **fields)
     assert log.log_end_offset == before
     return caught.value.code
+
+
+def leader_of_two_aborts() -> Log:
+    """Return a log where producer 1 aborts twice, and producer 2 has begun between."""
+    log = new_log(BIG)
+    append(log, "t", producer_id=1, sequence=0, transactional=True)
+    end_transaction(log, 1, is_commit=False)
+    append(log, "t", producer_id=1, sequence=1, transactional=True)
+    append(log, "t", producer_id=2, sequence=0, transactional=True)
+    end_transaction(log, 1, is_commit=False)
+    return log
 
 
 class TestSequences:
@@ -183,6 +195,23 @@ class TestTransactions:
         for log in (leader, follower):
             log.update_high_watermark(4)
             assert log.last_stable_offset == 2
+
+    def test_a_follower_that_gets_transactions_together_has_the_index_of_the_leader(self) -> None:
+        leader = leader_of_two_aborts()
+        follower = new_log(BIG)
+        records = leader.read(0, 2**20, leader.log_end_offset).records
+        follower.append_as_follower(bytes(records), 0, NOW_MS)
+        for log in (leader, follower):
+            assert log.aborted_transactions(0, 6) == [(1, 0, 1, 2), (1, 2, 4, 3)]
+            assert log.aborted_transactions(2, 3) == [(1, 2, 4, 3)]
+
+    def test_an_index_entry_that_knows_later_transactions_hides_no_abort(self) -> None:
+        log = leader_of_two_aborts()
+        index = log.segments.active.transaction_index
+        index.reset()
+        for entry in ((1, 0, 1, 3), (1, 2, 4, 3)):
+            index.append(AbortedTransaction(*entry))
+        assert log.aborted_transactions(2, 3) == [(1, 2, 4, 3)]
 
     def test_the_age_of_the_oldest_transaction(self) -> None:
         log = new_log(BIG)

@@ -132,19 +132,23 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.batches.append(Batch(offset, offset, producer, epoch, (), is_commit))
 
     @rule(
-        steps=st.lists(st.tuples(PRODUCERS, st.booleans()), min_size=4, max_size=8),
+        steps=st.lists(
+            st.tuples(PRODUCERS, st.sampled_from(("write", "commit", "abort"))),
+            min_size=4,
+            max_size=8,
+        ),
         is_fetched=st.booleans(),
     )
-    def interleave(self, steps: list[tuple[int, bool]], is_fetched: bool) -> None:
+    def interleave(self, steps: list[tuple[int, str]], is_fetched: bool) -> None:
         """Let several producers write, and end what they have begun.
 
         Maybe a follower fetches all of it together, and leads.
         """
-        for producer, is_end in steps:
-            if is_end:
-                self.end(producer, is_commit=True, bumps=False)
-            else:
+        for producer, step in steps:
+            if step == "write":
                 self.write(producer, 1)
+            else:
+                self.end(producer, is_commit=step == "commit", bumps=False)
         if is_fetched:
             self.lead_elsewhere(2_000, is_replicated=True)
 
@@ -259,15 +263,16 @@ class TransactionsMachine(RuleBasedStateMachine):
     @invariant()
     def consumers_see_committed_records_only(self) -> None:
         stable = self.log.last_stable_offset
-        assert consume(self.log, stable) == self.visible(stable)
+        for fetch_bytes in (1, 300):
+            assert consume(self.log, stable, fetch_bytes) == self.visible(stable)
 
 
-def consume(log: Log, stable_end: int) -> list[tuple[int, str]]:
+def consume(log: Log, stable_end: int, fetch_bytes: int) -> list[tuple[int, str]]:
     """Read as a read-committed consumer does, fetch by fetch."""
     seen: list[tuple[int, str]] = []
     offset = log.log_start_offset
     while offset < stable_end:
-        result = log.read(offset, 300, stable_end).records
+        result = log.read(offset, fetch_bytes, stable_end).records
         headers = [(position, header) for position, header in batches(result)]
         if not headers:
             break

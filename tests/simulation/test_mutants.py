@@ -16,6 +16,7 @@ SEEDS = 60
 # Seeds that find these quickly; the seeds behind them follow, for the simulator draws other stories
 # when it changes.
 FIRST = {
+    "aborted transactions indexed past later ones": 13,
     "defaults of brokers not applied": 12,
     "decided transactions not continued": 6,
     "delete horizons ignored by compaction": 223,
@@ -94,6 +95,7 @@ def test_a_mutant_of_consumer_groups_is_caught(name: str) -> None:
     "name",
     [
         "aborted transactions committed",
+        "aborted transactions indexed past later ones",
         "aborted transactions not indexed",
         "decided transactions not continued",
         "last stable offset past open transactions",

@@ -127,9 +127,9 @@ class TransactionChecks:
         """Return whether an entry has a last stable offset that a broker may have written.
 
         It is the first offset of the open transactions of other producers. Without one, it is the
-        offset behind the marker. A follower that appends several batches at once has noted those
-        that begin behind the marker already. Of a transaction that began before the log does, the
-        first offset is not known.
+        offset behind the marker. A follower of Kafka that appends several batches at once has noted
+        those that begin behind the marker already. Of a transaction that began before the log does,
+        the first offset is not known.
         """
         stable = entry.last_stable_offset
         open_from = self._open_from.get(entry.last_offset)

@@ -355,10 +355,9 @@ class Log:
         aborted: list[AbortedTransaction] = []
         for segment in self.segments.from_offset(start_offset):
             for transaction in segment.transaction_index.entries():
-                end = transaction.last_offset
-                if end >= start_offset and transaction.first_offset < end_offset:
+                if transaction.overlaps(start_offset, end_offset):
                     aborted.append(transaction)
-                if transaction.last_stable_offset >= end_offset:
+                if transaction.precedes_none_below(end_offset):
                     return aborted
         return aborted
 

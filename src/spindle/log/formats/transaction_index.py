@@ -24,6 +24,19 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     last_stable_offset: int
 
+    def overlaps(self, start_offset: int, end_offset: int) -> bool:
+        """Return whether it has records, or its marker, in [start_offset, end_offset)."""
+        return self.last_offset >= start_offset and self.first_offset < end_offset
+
+    def precedes_none_below(self, end_offset: int) -> bool:
+        """Return whether all transactions that end after this one begin at `end_offset` or later.
+
+        The last stable offset that a follower of Kafka wrote may be the start of a transaction
+        behind the marker, although the same producer began one before that. So the offset behind
+        the marker is the limit.
+        """
+        return min(self.last_stable_offset, self.last_offset + 1) >= end_offset
+
 
 def encode_aborted_transaction(transaction: AbortedTransaction) -> bytes:
     """Return the entry of a transaction."""

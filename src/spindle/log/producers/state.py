@@ -82,11 +82,16 @@ class ProducerState:
         return min(candidates, default=None)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Return the last stable offset after `completed` has ended and is replicated."""
+        """Return the last stable offset after `completed` has ended and is replicated.
+
+        Transactions that begin behind its marker do not count. A follower that appends several
+        batches at once knows them already.
+        """
+        behind_marker = completed.last_offset + 1
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
-                return first_offset
-        return completed.last_offset + 1
+                return min(first_offset, behind_marker)
+        return behind_marker
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether a transaction of this producer and epoch is open.

@@ -32,6 +32,7 @@ from spindle.testing.simulation.placement_oracle import PlacementOracle
 from spindle.testing.simulation.quorum_checks import QuorumChecks
 from spindle.testing.simulation.record_oracle import PartitionOracle, RecordOracle, common_offset
 from spindle.testing.simulation.trace import History
+from spindle.testing.simulation.transaction_index_checks import wrong_answers
 from spindle.testing.simulation.verdict import Verdict
 
 _READ_BYTES = 1 << 20
@@ -390,7 +391,10 @@ class Invariants:
             watched.quorum.check_versions()
             for replica in watched.replicas.values():
                 partition, oracle = replica.partition, replica.oracle
-                if partition.is_offline or partition.is_deleted or not oracle.has_lost:
+                if partition.is_offline or partition.is_deleted:
+                    continue
+                self._check_transaction_index(watched, partition)
+                if not oracle.has_lost:
                     continue
                 end = common_offset(oracle.lineages[-1], _content(watched, partition))
                 self._verdict.check(
@@ -398,6 +402,12 @@ class Invariants:
                     f"{watched.simulated} has of {oracle} what was committed up to {end} only, not "
                     f"up to {oracle.end_offset}",
                 )
+
+    def _check_transaction_index(self, watched: _Watched, partition: Partition) -> None:
+        content = list(_content(watched, partition))
+        with watched.simulated.machine.disks.observed():
+            for wrong in wrong_answers(partition.log, content):
+                self._verdict.violated(f"{watched.simulated}: {partition.log}: {wrong}")
 
     def _check_isr(self, oracle: PartitionOracle, image: MetadataImage) -> None:
         registration = image.topics.partition(oracle.topic_id, oracle.index)

@@ -6,6 +6,7 @@ from spindle.coordinator.offset_store import OffsetStore
 from spindle.coordinator.transactions import shard
 from spindle.coordinator.transactions.shard import TransactionShard
 from spindle.coordinator.transactions.transaction_table import MarkedTransaction
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.producers.state import ProducerState
 from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.protocol.records.batch import NO_PRODUCER_ID
@@ -57,6 +58,21 @@ def _keep_epoch(original: Function) -> Function:
     return fenced
 
 
+def _count_later_transactions(original: Function) -> Function:
+    """Index a last stable offset that may lie behind the marker."""
+
+    def after(self: Any, completed: Any) -> Any:
+        others = (at for at, owner in self._ongoing.items() if owner != completed.producer_id)
+        return next(others, completed.last_offset + 1)
+
+    return after
+
+
+def _believe_index(original: Function) -> Function:
+    """End the search for aborted transactions where the indexed last stable offset says so."""
+    return lambda self, end_offset: self.last_stable_offset >= end_offset
+
+
 async def _ask_nobody(*_: Any) -> None:
     """Take offsets without asking whether their partition belongs to the transaction."""
 
@@ -64,6 +80,12 @@ async def _ask_nobody(*_: Any) -> None:
 TRANSACTION_MUTANTS: Final[dict[str, Mutant]] = {
     "aborted transactions committed": Mutant(shard, "_marked", _decide_again),
     "aborted transactions not indexed": Mutant(TransactionIndex, "append", nothing),
+    "aborted transactions indexed past later ones": Mutant(
+        ProducerState,
+        "last_stable_offset_after",
+        _count_later_transactions,
+        (Mutant(AbortedTransaction, "precedes_none_below", _believe_index),),
+    ),
     "last stable offset past open transactions": Mutant(
         ProducerState, "first_unstable_offset", _nothing_unstable
     ),
