@@ -148,7 +148,7 @@ class TestLeaderEpochs:
         again.load()
         assert again.entries == epochs.entries
 
-    @pytest.mark.parametrize("left", [b"", bytes(8)])
+    @pytest.mark.parametrize("left", [b"", bytes(8), b"0\0\0\0", b"0\n1\n3\0\0\0\0"])
     def test_an_epoch_checkpoint_torn_by_a_power_failure_is_read_as_empty(
         self, left: bytes
     ) -> None:

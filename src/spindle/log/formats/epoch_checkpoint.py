@@ -25,8 +25,9 @@ def decode_epoch_checkpoint(path: str, content: bytes) -> list[tuple[int, int]]:
     Raises:
         CorruptLog: the file is malformed.
     """
-    # Zeros are what a power failure may leave of a file that was never brought to the device.
-    if not content.strip(b"\0") or _is_torn(content):
+    # A power failure may leave zeros at the end of a file that was never brought to the device.
+    content = content.rstrip(b"\0")
+    if not content or _is_torn(content):
         return []
     entries = []
     for line in checkpoint_lines(path, content):
