@@ -33,6 +33,27 @@ def test_a_rebuilt_replica_has_left_the_isr_before_its_log_is_empty() -> None:
     assert s.fetchers.leaders == {WHERE: LEADER}
 
 
+def test_a_rebuild_right_after_a_failed_one_waits_until_its_own_report_is_acknowledged() -> None:
+    s = RebuildingBroker()
+    s.is_deaf = True
+    s.begin()
+    s.rebuilder.cancel(WHERE)
+    s.record(DIRECTORY_LOST)
+    s.settle()
+    assert s.state is RebuildState.FAILED
+    # The report that ended the first rebuild is under way; the metadata has DIRECTORY_LOST yet.
+    s.is_queued = True
+    s.begin()
+    s.pass_time(1_000)
+    assert (s.state, s.values) == (RebuildState.LEAVING, ["a", "b", "c"])
+    s.record(HOME)
+    s.record(DIRECTORY_LOST)
+    s.is_queued = False
+    s.pass_time(1_000)
+    assert (s.state, s.values) == (RebuildState.COPYING, [])
+    assert reported(s) == [DIRECTORY_LOST, HOME, DIRECTORY_LOST]
+
+
 def test_its_directory_is_reported_only_after_all_committed_records_were_copied() -> None:
     s = RebuildingBroker()
     s.begin()

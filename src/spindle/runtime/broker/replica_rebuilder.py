@@ -15,7 +15,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import DIRECTORY_LOST, UuidSource
+from spindle.common.uuids import DIRECTORY_LOST, Uuid, UuidSource
 from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
@@ -52,6 +52,7 @@ class ReplicaRebuilder:
     Args:
         alone: lets nothing else change or delete a replica (`ReplicaMover.alone`).
         assign: reports the directory of a replica to the controller.
+        is_queued: whether the controller has not acknowledged the last report of a replica.
         min_isr_of: `min.insync.replicas` of a topic by name.
         capacities: total and usable bytes of directories, by path.
         now_ms: the wall clock.
@@ -63,6 +64,7 @@ class ReplicaRebuilder:
         metadata: BrokerMetadata,
         alone: Callable[[Partition], AbstractAsyncContextManager[None]],
         assign: AssignDirectory,
+        is_queued: Callable[[Uuid, int], bool],
         min_isr_of: Callable[[str], int],
         capacities: Capacities,
         now_ms: Callable[[], int],
@@ -73,6 +75,7 @@ class ReplicaRebuilder:
         self._metadata = metadata
         self._alone = alone
         self._assign = assign
+        self._is_queued = is_queued
         self._min_isr_of = min_isr_of
         self._capacities = capacities
         self._now_ms = now_ms
@@ -222,7 +225,15 @@ class ReplicaRebuilder:
                 or registration.directory(self._broker_id) == DIRECTORY_LOST
             )
 
-        if not await self._metadata.wait_for(has_answer, LEAVE_S):
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + LEAVE_S
+        has_left = await self._metadata.wait_for(has_answer, LEAVE_S)
+        # The metadata may have DIRECTORY_LOST from a rebuild that has just failed, while the report
+        # that ended that one is under way, and lets the replica be elected again.
+        while has_left and not rebuild.is_cancelled and self._is_queued(partition.topic_id, index):
+            has_left = loop.time() <= ends_s
+            await asyncio.sleep(_LOOK_S)
+        if not has_left:
             raise refused(
                 f"the controller has not taken broker {self._broker_id} out of the ISR in "
                 f"{LEAVE_S:.0f} s: look at the quorum with `spindle status`"
