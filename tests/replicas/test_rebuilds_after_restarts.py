@@ -70,10 +70,37 @@ async def test_a_former_log_beside_a_new_one_stays_until_the_replica_is_in_sync(
     again = await MovingBroker(broker.disks, broker.cluster, uuids=count(10**6)).start()
     again.expire()
     assert sorted(again.names(0)) == ["orders-0", "orders-0-delete"]
+    for number in range(RECORDS):
+        await again.feed(f"{number}")
+    await again.follow_metadata()
+    again.expire()
+    assert sorted(again.names(0)) == ["orders-0", "orders-0-delete"]
     again.cluster.change("orders", isr=[LEADER, BROKER])
     await again.follow_metadata()
     again.expire()
     assert again.names(0) == ["orders-0"]
+    await again.stop()
+
+
+@pytest.mark.parametrize("later_records", [0, 2 * RECORDS])
+async def test_the_former_log_stays_if_an_unclean_election_chose_a_new_one_that_lacks_records(
+    later_records: int,
+) -> None:
+    broker = await follower()
+    directory = broker.directories[0]
+    await directory.executor.submit(begin_anew, directory.store)
+    await broker.feed("0")
+    await broker.stop()
+    again = await MovingBroker(broker.disks, broker.cluster, uuids=count(10**6)).start()
+    again.cluster.change("orders", isr=[BROKER], leader=BROKER)
+    await again.follow_metadata()
+    epoch = again.partition.leader_epoch
+    for number in range(later_records):
+        again.partition.log.append_as_leader(bytearray(batch(f"{number}")), epoch, NOW_MS)
+    again.cluster.change("orders", isr=[BROKER, LEADER])
+    await again.follow_metadata()
+    again.expire()
+    assert sorted(again.names(0)) == ["orders-0", "orders-0-delete"]
     await again.stop()
 
 

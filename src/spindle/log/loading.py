@@ -110,8 +110,7 @@ def load_log(
     safe_offset = max(recovery_point, clean_offset)
     torn = _recover(opened, to_recover, epochs, producers, log_start_offset, safe_offset)
     gaps = _unverified_gaps(opened, torn, safe_offset)
-    if not is_clean:
-        _drop_empty_end(opened, gaps, max(log_start_offset, safe_offset))
+    _drop_empty_end(opened, gaps, max(log_start_offset, safe_offset), is_clean=is_clean)
     segments, end_offset = _at_or_after_start(
         opened,
         log_start_offset,
@@ -255,7 +254,9 @@ def _unverified_gaps(opened: list[Segment], torn: list[Segment], safe_offset: in
     return gaps
 
 
-def _drop_empty_end(opened: list[Segment], gaps: list[Gap], known_end: int) -> None:
+def _drop_empty_end(
+    opened: list[Segment], gaps: list[Gap], known_end: int, *, is_clean: bool
+) -> None:
     """Remove the empty segments at the end of the log that are behind an unverified gap.
 
     They hold nothing, and a replica that lost the same records could not answer a follower that
@@ -264,7 +265,10 @@ def _drop_empty_end(opened: list[Segment], gaps: list[Gap], known_end: int) -> N
 
     Args:
         known_end: all offsets below were flushed, so the log must not give them again.
+        is_clean: all offsets were flushed.
     """
+    if is_clean:
+        return
     while gaps and not opened[-1].size_bytes and known_end < opened[-1].base_offset:
         if gaps[-1].end_offset != opened[-1].base_offset:
             return
