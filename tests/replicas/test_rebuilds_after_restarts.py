@@ -16,8 +16,10 @@ from moving_broker import (
     new_cluster,
 )
 
+from spindle.common.ids import OffsetAndEpoch
 from spindle.common.uuids import DIRECTORY_LOST
-from spindle.disks.directory_store import DirectoryStore
+from spindle.disks.directory_store import DeletedLog, DirectoryStore
+from spindle.log.formats.names import deleted_directory
 
 LEADER = 2
 A = directory_of(BROKER, 0)
@@ -101,6 +103,31 @@ async def test_the_former_log_stays_if_an_unclean_election_chose_a_new_one_that_
     await again.follow_metadata()
     again.expire()
     assert sorted(again.names(0)) == ["orders-0", "orders-0-delete"]
+    await again.stop()
+
+
+async def test_a_former_log_stays_if_the_other_disk_fails_while_its_end_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = await follower()
+    store = broker.directories[1].store
+    former = store.create(WHERE, broker.partition.topic_id, SMALL, NOW_MS)
+    former.append_as_leader(bytearray(batch("0")), 0, NOW_MS)
+    former.rename(deleted_directory(WHERE, (7).to_bytes(16, "big")))
+    await broker.stop()
+    again = await MovingBroker(broker.disks, broker.cluster, uuids=count(10**6)).start()
+    read_end = DirectoryStore.end_of_deleted
+
+    def fail_meanwhile(store: DirectoryStore, deleted: DeletedLog) -> OffsetAndEpoch | None:
+        again.directories[0].executor.fail("dead")
+        return read_end(store, deleted)
+
+    monkeypatch.setattr(DirectoryStore, "end_of_deleted", fail_meanwhile)
+    again.cluster.change("orders", isr=[LEADER, BROKER], directories=[directory_of(LEADER), A])
+    await again.follow_metadata()
+    again.expire()
+    assert again.directories[0].is_offline
+    assert again.names(1) == ["orders-0-delete"]
     await again.stop()
 
 

@@ -317,9 +317,12 @@ class FutureLogs:
                 continue
             where = self._replica_of(deleted)
             if where is not None:
+                if self._is_superseded(deleted, hosted(where)):
+                    await self._read_end(place)
+                # Look again: a disk may have failed meanwhile, or a rebuild begun.
                 partition = hosted(where)
                 is_superseded = self._is_superseded(deleted, partition)
-                if not (is_superseded and await self._has_records_of(partition, place)):
+                if not (is_superseded and self._has_records_of(deleted, partition)):
                     self._note_kept(deleted, directory, where)
                     continue
             topic = deleted.topic_partition.topic if where is None else where.topic
@@ -343,22 +346,27 @@ class FutureLogs:
                 return False
         return self._is_in_place(partition, deleted.topic_id)
 
-    async def _has_records_of(self, partition: Partition | None, place: DeletedPlace) -> bool:
-        """Return True if the log of a replica reaches to the end of a `-delete` log.
-
-        It does not if it left the history of that log before its end: an unclean election made it
-        the leader, or the records there were never committed. The files do not say which.
-        """
+    async def _read_end(self, place: DeletedPlace) -> None:
+        """Read once where a `-delete` log ends."""
         deleted, directory = place
-        if partition is None or deleted.topic_id is None:
-            return True
         if deleted.name not in self._ends:
             try:
                 self._ends[deleted.name] = await directory.executor.submit(
                     directory.store.end_of_deleted, deleted
                 )
-            except LogDirectoryFailed:
-                return False
+            except LogDirectoryFailed as failure:
+                log.error("the end of %s was not read: %s", deleted.name, failure)
+
+    def _has_records_of(self, deleted: DeletedLog, partition: Partition | None) -> bool:
+        """Return True if the log of a replica reaches to the end of a `-delete` log.
+
+        It does not if it left the history of that log before its end: an unclean election made it
+        the leader, or the records there were never committed. The files do not say which.
+        """
+        if partition is None or deleted.topic_id is None:
+            return True
+        if deleted.name not in self._ends:
+            return False
         end, its_log = self._ends[deleted.name], partition.log
         if end is None or its_log.log_start_offset >= end.offset:
             return True
