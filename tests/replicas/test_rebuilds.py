@@ -67,6 +67,19 @@ def test_its_directory_is_reported_only_after_all_committed_records_were_copied(
     assert (s.state, reported(s)) == (RebuildState.JOINING, [DIRECTORY_LOST, HOME])
 
 
+def test_a_leader_that_does_not_know_the_high_watermark_yet_does_not_end_the_copy() -> None:
+    # After an election a leader may answer with an old high watermark, so that nothing is lacking.
+    s = RebuildingBroker()
+    s.begin()
+    s.caught_up()
+    s.feed("a", "b")
+    s.caught_up()
+    assert (s.state, reported(s)) == (RebuildState.COPYING, [DIRECTORY_LOST])
+    s.feed("c")
+    s.caught_up()
+    assert (s.state, reported(s)) == (RebuildState.JOINING, [DIRECTORY_LOST, HOME])
+
+
 def test_the_former_log_is_removed_once_the_new_one_is_in_the_isr() -> None:
     s = RebuildingBroker()
     s.begin()
@@ -229,6 +242,7 @@ def test_a_new_leader_feeds_the_new_log() -> None:
     s.begin()
     s.change("t", leader=3)
     assert s.fetchers.leaders == {WHERE: 3}
+    s.feed("a", "b", "c")
     s.caught_up()
     assert s.state is RebuildState.JOINING
 

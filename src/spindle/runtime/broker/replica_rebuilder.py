@@ -265,10 +265,15 @@ class ReplicaRebuilder:
         log.info("%s is copied from broker %d", rebuild, partition.leader_id)
 
     async def _copy(self, rebuild: Rebuild) -> None:
-        """Return when the new log has had all committed records."""
+        """Return when the new log has had all committed records.
+
+        A leader that has just been elected may answer with an old high watermark. So the new log
+        must also reach the one that the former log had.
+        """
         partition, loop = rebuild.partition, asyncio.get_running_loop()
+        committed_end = rebuild.former.high_watermark
         end_offset, changed_s = -1, loop.time()
-        while self._replicas.lag(partition) != 0:
+        while self._replicas.lag(partition) != 0 or partition.log.log_end_offset < committed_end:
             self._check_goes_on(rebuild)
             if partition.log.log_end_offset != end_offset:
                 end_offset, changed_s = partition.log.log_end_offset, loop.time()
