@@ -80,6 +80,20 @@ def test_a_leader_that_does_not_know_the_high_watermark_yet_does_not_end_the_cop
     assert (s.state, reported(s)) == (RebuildState.JOINING, [DIRECTORY_LOST, HOME])
 
 
+def test_the_former_log_stays_if_an_unclean_election_chose_a_new_one_that_lacks_records() -> None:
+    s = RebuildingBroker()
+    s.partition().log.update_high_watermark(1)  # two records are not committed
+    s.begin()
+    s.feed("a")
+    s.caught_up()
+    assert s.state is RebuildState.JOINING
+    s.change("t", isr=[ME], leader=ME)
+    s.pass_time(200)
+    s.expire()
+    assert s.names() == ["t-0", "t-0-delete"]
+    assert "was elected without all records of the former log" in s.rebuild.failure
+
+
 def test_the_former_log_is_removed_once_the_new_one_is_in_the_isr() -> None:
     s = RebuildingBroker()
     s.begin()

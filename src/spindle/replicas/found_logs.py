@@ -11,6 +11,7 @@ a broker as it creates a topic. Its records are set aside, and copied again from
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+from spindle.common.ids import OffsetAndEpoch
 from spindle.common.uuids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Uuid
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import Log
@@ -70,3 +71,14 @@ def may_be_own_log(
 def _may_lead(partition: PartitionRegistration, broker_id: int) -> bool:
     eligible = (partition.leader, *partition.isr, *partition.elr, *partition.last_known_elr)
     return broker_id in eligible
+
+
+def reaches(log: Log, end: OffsetAndEpoch) -> bool:
+    """Return whether a log has, or has removed, all records of another one with this end.
+
+    Args:
+        end: the end offset of the other log, and the epoch of its last batch.
+    """
+    if log.log_start_offset >= end.offset:
+        return True
+    return log.end_offset_for_epoch(end.epoch).offset >= end.offset

@@ -27,6 +27,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.names import MAX_NAME_BYTES, replaced_directory
 from spindle.log.log import Log
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader
+from spindle.replicas.found_logs import reaches
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.moves.move import AssignDirectory, Move, Moves
 from spindle.replicas.partition import Partition
@@ -367,10 +368,8 @@ class FutureLogs:
             return True
         if deleted.name not in self._ends:
             return False
-        end, its_log = self._ends[deleted.name], partition.log
-        if end is None or its_log.log_start_offset >= end.offset:
-            return True
-        return its_log.end_offset_for_epoch(end.epoch).offset >= end.offset
+        end = self._ends[deleted.name]
+        return end is None or reaches(partition.log, end)
 
     def _note_kept(
         self, deleted: DeletedLog, directory: LogDirectory, where: TopicPartition

@@ -14,12 +14,13 @@ from functools import partial
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
-from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.ids import NO_LEADER, OffsetAndEpoch, TopicPartition
 from spindle.common.uuids import DIRECTORY_LOST, Uuid, UuidSource
 from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.found_logs import reaches
 from spindle.replicas.moves.move import AssignDirectory
 from spindle.replicas.partition import Partition
 from spindle.replicas.rebuilds import (
@@ -298,6 +299,7 @@ class ReplicaRebuilder:
             self._check_goes_on(rebuild)
             registration = self._metadata.newest.topics.partition(partition.topic_id, index)
             if registration is not None and self._broker_id in registration.isr:
+                self._check_joined(rebuild, registration)
                 break
             if loop.time() > ends_s:
                 raise refused(
@@ -309,6 +311,18 @@ class ReplicaRebuilder:
             directory.store.remove_former, rebuild.former, self._now_ms()
         )
         self._end(rebuild)
+
+    def _check_joined(self, rebuild: Rebuild, registration: PartitionRegistration) -> None:
+        """Refuse to remove the former log if an unclean election made the replica the leader."""
+        former, new = rebuild.former, rebuild.partition.log
+        epoch = former.latest_epoch()
+        if registration.leader != self._broker_id or epoch is None:
+            return
+        if not reaches(new, OffsetAndEpoch(former.log_end_offset, epoch)):
+            raise refused(
+                "it was elected without all records of the former log, which stays in "
+                f"{former.path}"
+            )
 
     def _check_goes_on(self, rebuild: Rebuild) -> None:
         partition = rebuild.partition
