@@ -223,6 +223,28 @@ class TestGaps:
         lost = batch("x" * 60, producer_id=1, sequence=bases[1])
         assert not loaded.append_as_leader(lost, 0, NOW_MS).is_duplicate
 
+    @pytest.mark.parametrize(
+        ("is_clean", "recovery_point", "end_offset"),
+        [(False, 0, 29), (False, 30, 30), (True, 0, 30)],
+    )
+    def test_an_empty_end_behind_a_gap_goes_only_if_its_records_may_be_lost(
+        self, is_clean: bool, recovery_point: int, end_offset: int
+    ) -> None:
+        # After a clean stop without a checkpoint, compaction may have made the gap. Records below
+        # the recovery point were on the device, so their offsets must not be given again.
+        files = MemoryFileSystem()
+        log = filled(files, 30)
+        path = log.segments.active.path
+        log.roll(NOW_MS)
+        last = [position for position, _ in batches(files.read_bytes(path))][-1]
+        files.open(path).pwrite(b"\xff" * 8, files.size(path) - 8)
+        if recovery_point:
+            files.remove(path.replace(".log", ".index"))
+        else:
+            files.open(path).truncate(last)
+        loaded = reload(files, is_clean=is_clean, recovery_point=recovery_point)
+        assert loaded.log_end_offset == end_offset
+
     def test_truncations_and_the_log_start_end_the_question(self) -> None:
         for change in ("truncate", "start over", "lead", "log start", "confirm", "replace"):
             files = MemoryFileSystem()

@@ -36,6 +36,7 @@ class RebuildingBroker(BrokerScenario):
 
     Attributes:
         is_deaf: the controller records no directory.
+        is_queued: the controller has not acknowledged the last report.
         usable_bytes: of each directory's file system.
     """
 
@@ -48,6 +49,7 @@ class RebuildingBroker(BrokerScenario):
         records: Sequence[str] = ("a", "b", "c"),
     ) -> None:
         self.is_deaf = False
+        self.is_queued = False
         self.usable_bytes = 1 << 40
         super().__init__(directories=directories)
         self.settings["t"] = topic_settings(min_isr=min_isr)
@@ -64,6 +66,7 @@ class RebuildingBroker(BrokerScenario):
             self.metadata,
             self.mover.alone,
             self._assigned,
+            lambda *_: self.is_queued,
             lambda topic: self.settings[topic].min_isr,
             self._capacities,
             lambda: NOW_MS,

@@ -65,6 +65,21 @@ def test_the_newest_assignment_of_a_partition_wins() -> None:
     assert len(queue) == 0
 
 
+def test_an_assignment_is_queued_until_the_last_one_of_its_replica_is_acknowledged() -> None:
+    queue = Assignments(1, everything)
+    queue.add(TOPIC, 0, DIR_A)
+    request = queue.next_request(9)
+    assert request is not None
+    queue.add(TOPIC, 0, DIR_B)
+    assert queue.answered(answer(request))
+    assert (TOPIC, 0) in queue
+    request = queue.next_request(9)
+    assert request is not None
+    assert (TOPIC, 0) in queue
+    assert queue.answered(answer(request))
+    assert (TOPIC, 0) not in queue
+
+
 def test_refused_and_unanswered_ones_are_sent_again() -> None:
     queue = Assignments(1, everything)
     for partition in range(3):

@@ -45,6 +45,19 @@ async def test_a_log_in_the_recorded_directory_is_that_of_the_replica(batches: i
     assert before.disks.read_bytes(FILE) == content
 
 
+async def test_the_recorded_directory_does_not_make_records_those_of_a_replica_out_of_sync() -> (
+    None
+):
+    # The controller records the only directory of a broker when it creates a topic. The log may
+    # then be that of an earlier topic of the name, which was deleted while the broker was down.
+    before = await stopped(BROKER, OTHER)
+    before.cluster.change("orders", isr=[OTHER], leader=OTHER)
+    tear(before.disks)
+    broker = await after(before).start()
+    assert broker.partition.log.log_end_offset == 0
+    assert sorted(broker.names(0)) == ["orders-0", "orders-0-stray"]
+
+
 async def test_an_empty_log_of_a_replica_without_a_recorded_directory_is_used() -> None:
     before = await stopped(batches=0)
     before.record(DIRECTORY_UNASSIGNED)

@@ -33,6 +33,27 @@ def test_a_rebuilt_replica_has_left_the_isr_before_its_log_is_empty() -> None:
     assert s.fetchers.leaders == {WHERE: LEADER}
 
 
+def test_a_rebuild_right_after_a_failed_one_waits_until_its_own_report_is_acknowledged() -> None:
+    s = RebuildingBroker()
+    s.is_deaf = True
+    s.begin()
+    s.rebuilder.cancel(WHERE)
+    s.record(DIRECTORY_LOST)
+    s.settle()
+    assert s.state is RebuildState.FAILED
+    # The report that ended the first rebuild is under way; the metadata has DIRECTORY_LOST yet.
+    s.is_queued = True
+    s.begin()
+    s.pass_time(1_000)
+    assert (s.state, s.values) == (RebuildState.LEAVING, ["a", "b", "c"])
+    s.record(HOME)
+    s.record(DIRECTORY_LOST)
+    s.is_queued = False
+    s.pass_time(1_000)
+    assert (s.state, s.values) == (RebuildState.COPYING, [])
+    assert reported(s) == [DIRECTORY_LOST, HOME, DIRECTORY_LOST]
+
+
 def test_its_directory_is_reported_only_after_all_committed_records_were_copied() -> None:
     s = RebuildingBroker()
     s.begin()
@@ -44,6 +65,33 @@ def test_its_directory_is_reported_only_after_all_committed_records_were_copied(
     s.feed("b", "c")
     s.caught_up()
     assert (s.state, reported(s)) == (RebuildState.JOINING, [DIRECTORY_LOST, HOME])
+
+
+def test_a_leader_that_does_not_know_the_high_watermark_yet_does_not_end_the_copy() -> None:
+    # After an election a leader may answer with an old high watermark, so that nothing is lacking.
+    s = RebuildingBroker()
+    s.begin()
+    s.caught_up()
+    s.feed("a", "b")
+    s.caught_up()
+    assert (s.state, reported(s)) == (RebuildState.COPYING, [DIRECTORY_LOST])
+    s.feed("c")
+    s.caught_up()
+    assert (s.state, reported(s)) == (RebuildState.JOINING, [DIRECTORY_LOST, HOME])
+
+
+def test_the_former_log_stays_if_an_unclean_election_chose_a_new_one_that_lacks_records() -> None:
+    s = RebuildingBroker()
+    s.partition().log.update_high_watermark(1)  # two records are not committed
+    s.begin()
+    s.feed("a")
+    s.caught_up()
+    assert s.state is RebuildState.JOINING
+    s.change("t", isr=[ME], leader=ME)
+    s.pass_time(200)
+    s.expire()
+    assert s.names() == ["t-0", "t-0-delete"]
+    assert "was elected without all records of the former log" in s.rebuild.failure
 
 
 def test_the_former_log_is_removed_once_the_new_one_is_in_the_isr() -> None:
@@ -208,6 +256,7 @@ def test_a_new_leader_feeds_the_new_log() -> None:
     s.begin()
     s.change("t", leader=3)
     assert s.fetchers.leaders == {WHERE: 3}
+    s.feed("a", "b", "c")
     s.caught_up()
     assert s.state is RebuildState.JOINING
 

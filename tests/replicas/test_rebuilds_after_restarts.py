@@ -16,8 +16,10 @@ from moving_broker import (
     new_cluster,
 )
 
+from spindle.common.ids import OffsetAndEpoch
 from spindle.common.uuids import DIRECTORY_LOST
-from spindle.disks.directory_store import DirectoryStore
+from spindle.disks.directory_store import DeletedLog, DirectoryStore
+from spindle.log.formats.names import deleted_directory
 
 LEADER = 2
 A = directory_of(BROKER, 0)
@@ -70,10 +72,62 @@ async def test_a_former_log_beside_a_new_one_stays_until_the_replica_is_in_sync(
     again = await MovingBroker(broker.disks, broker.cluster, uuids=count(10**6)).start()
     again.expire()
     assert sorted(again.names(0)) == ["orders-0", "orders-0-delete"]
+    for number in range(RECORDS):
+        await again.feed(f"{number}")
+    await again.follow_metadata()
+    again.expire()
+    assert sorted(again.names(0)) == ["orders-0", "orders-0-delete"]
     again.cluster.change("orders", isr=[LEADER, BROKER])
     await again.follow_metadata()
     again.expire()
     assert again.names(0) == ["orders-0"]
+    await again.stop()
+
+
+@pytest.mark.parametrize("later_records", [0, 2 * RECORDS])
+async def test_the_former_log_stays_if_an_unclean_election_chose_a_new_one_that_lacks_records(
+    later_records: int,
+) -> None:
+    broker = await follower()
+    directory = broker.directories[0]
+    await directory.executor.submit(begin_anew, directory.store)
+    await broker.feed("0")
+    await broker.stop()
+    again = await MovingBroker(broker.disks, broker.cluster, uuids=count(10**6)).start()
+    again.cluster.change("orders", isr=[BROKER], leader=BROKER)
+    await again.follow_metadata()
+    epoch = again.partition.leader_epoch
+    for number in range(later_records):
+        again.partition.log.append_as_leader(bytearray(batch(f"{number}")), epoch, NOW_MS)
+    again.cluster.change("orders", isr=[BROKER, LEADER])
+    await again.follow_metadata()
+    again.expire()
+    assert sorted(again.names(0)) == ["orders-0", "orders-0-delete"]
+    await again.stop()
+
+
+async def test_a_former_log_stays_if_the_other_disk_fails_while_its_end_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = await follower()
+    store = broker.directories[1].store
+    former = store.create(WHERE, broker.partition.topic_id, SMALL, NOW_MS)
+    former.append_as_leader(bytearray(batch("0")), 0, NOW_MS)
+    former.rename(deleted_directory(WHERE, (7).to_bytes(16, "big")))
+    await broker.stop()
+    again = await MovingBroker(broker.disks, broker.cluster, uuids=count(10**6)).start()
+    read_end = DirectoryStore.end_of_deleted
+
+    def fail_meanwhile(store: DirectoryStore, deleted: DeletedLog) -> OffsetAndEpoch | None:
+        again.directories[0].executor.fail("dead")
+        return read_end(store, deleted)
+
+    monkeypatch.setattr(DirectoryStore, "end_of_deleted", fail_meanwhile)
+    again.cluster.change("orders", isr=[LEADER, BROKER], directories=[directory_of(LEADER), A])
+    await again.follow_metadata()
+    again.expire()
+    assert again.directories[0].is_offline
+    assert again.names(1) == ["orders-0-delete"]
     await again.stop()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spindle.common.errors import CorruptLog
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import OffsetAndEpoch, TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
 from spindle.disks.pending_epoch_checkpoints import PendingEpochCheckpoints
@@ -36,6 +36,7 @@ from spindle.log.formats.names import (
     future_directory,
     is_metadata_directory,
     parse_directory_name,
+    parse_offset_name,
     replaced_directory,
     stray_directory,
 )
@@ -44,6 +45,7 @@ from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.open_files import DEFAULT_OPEN_FILES
+from spindle.log.segments.segment import Segment
 from spindle.log.storage import LogStorage
 
 logger = logging.getLogger(__name__)
@@ -455,6 +457,32 @@ class DirectoryStore:
     def bytes_of_deleted(self, deleted: DeletedLog) -> int:
         """Return the bytes of the segments in a `-delete` directory; 0 if it is gone."""
         return self._bytes_of_segments(deleted.name)
+
+    def end_of_deleted(self, deleted: DeletedLog) -> OffsetAndEpoch | None:
+        """Return the end offset of a `-delete` directory and the epoch of its last batch.
+
+        None if it has no batch. What follows a damaged batch does not count: a load cuts it off.
+        """
+        path, files = f"{self.path}/{deleted.name}", self.storage.file_system
+        end = None
+        try:
+            names = sorted(name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX))
+            for name in reversed(names):
+                base_offset = parse_offset_name(name, LOG_SUFFIX)
+                if base_offset is None:
+                    continue
+                segment = Segment(self.storage.handles, path, base_offset, LogConfig(), 0)
+                segment.size_bytes = files.size(segment.path)
+                for _, header in segment.headers(0):
+                    end = OffsetAndEpoch(header.next_offset, header.leader_epoch)
+                if end is not None:
+                    break
+        except FileNotFoundError:  # an operator may have removed it
+            pass
+        except CorruptLog as error:
+            logger.warning("%s", error)
+        self.storage.handles.release_below(path)
+        return end
 
     def restore(
         self, deleted: DeletedLog, where: TopicPartition, config: LogConfig, now_ms: int

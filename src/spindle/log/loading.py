@@ -110,7 +110,7 @@ def load_log(
     safe_offset = max(recovery_point, clean_offset)
     torn = _recover(opened, to_recover, epochs, producers, log_start_offset, safe_offset)
     gaps = _unverified_gaps(opened, torn, safe_offset)
-    _drop_empty_end(opened, gaps, log_start_offset)
+    _drop_empty_end(opened, gaps, max(log_start_offset, safe_offset), is_clean=is_clean)
     segments, end_offset = _at_or_after_start(
         opened,
         log_start_offset,
@@ -254,14 +254,22 @@ def _unverified_gaps(opened: list[Segment], torn: list[Segment], safe_offset: in
     return gaps
 
 
-def _drop_empty_end(opened: list[Segment], gaps: list[Gap], log_start_offset: int) -> None:
+def _drop_empty_end(
+    opened: list[Segment], gaps: list[Gap], known_end: int, *, is_clean: bool
+) -> None:
     """Remove the empty segments at the end of the log that are behind an unverified gap.
 
     They hold nothing, and a replica that lost the same records could not answer a follower that
     asks about the gap. Power fails in this way right after a roll: the name of the new segment is
     on the device, and the last records of the one before are not.
+
+    Args:
+        known_end: all offsets below were flushed, so the log must not give them again.
+        is_clean: all offsets were flushed.
     """
-    while gaps and not opened[-1].size_bytes and log_start_offset < opened[-1].base_offset:
+    if is_clean:
+        return
+    while gaps and not opened[-1].size_bytes and known_end < opened[-1].base_offset:
         if gaps[-1].end_offset != opened[-1].base_offset:
             return
         gaps.pop()

@@ -39,6 +39,10 @@ class Assignments:
     def __len__(self) -> int:
         return len(self._ready) + len(self._in_flight)
 
+    def __contains__(self, key: Key) -> bool:
+        """Return True if an assignment of this replica is not acknowledged yet."""
+        return key in self._ready or key in self._in_flight
+
     @property
     def has_ready(self) -> bool:
         return bool(self._ready)

@@ -1,9 +1,11 @@
 """Logs of moves that a start finds on disk: moves that go on, swaps to finish, copies of no use.
 
 A swap renames the source to `-delete`, and then the future log to the plain name. A `-delete`
-directory may therefore be the only whole copy, while the directory of the other one is offline. It
-is removed if the metadata places no such replica here, or if the replica that took its place was
-seen in sync. Otherwise it is kept, and put back in place of the creation of a new log.
+directory may therefore be the only whole copy, while the directory of the other one is offline. So
+may be the former log of a rebuild that a restart ended: an unclean election may choose the new log,
+which lacks records. A `-delete` log is removed if the metadata places no such replica here, or if
+the replica that took its place was seen in sync, with all records. Otherwise it is kept, and put
+back in place of the creation of a new log.
 
 Belongs to the event loop (KIP-113, KIP-858).
 """
@@ -12,7 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.ids import NO_LEADER, OffsetAndEpoch, TopicPartition
 from spindle.common.uuids import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
@@ -25,6 +27,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.names import MAX_NAME_BYTES, replaced_directory
 from spindle.log.log import Log
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader
+from spindle.replicas.found_logs import reaches
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.moves.move import AssignDirectory, Move, Moves
 from spindle.replicas.partition import Partition
@@ -33,6 +36,7 @@ from spindle.replicas.topic_settings import TopicSettings
 log = logging.getLogger(__name__)
 
 Place = tuple[Log, LogDirectory]
+DeletedPlace = tuple[DeletedLog, LogDirectory]
 
 
 class FutureLogs:
@@ -64,9 +68,10 @@ class FutureLogs:
         self._new_uuid = new_uuid
         self._found: dict[TopicPartition, list[Place]] = {}
         self._settings_of = settings_of
-        self._deleted: list[tuple[DeletedLog, LogDirectory]] = []
+        self._deleted: list[DeletedPlace] = []
         self._names_of_deleted: set[str] = set()
         self._noted: set[str] = set()
+        self._ends: dict[str, OffsetAndEpoch | None] = {}
         moves.on_source_failed = self._keep
         moves.on_copy_lost = self._keep_source
 
@@ -159,7 +164,7 @@ class FutureLogs:
                     self._found.setdefault(where, []).append((future, directory))
                 else:
                     await self._drop(future, directory)
-        self._remove_superseded(hosted)
+        await self._remove_superseded(hosted)
 
     def _resume(
         self, partition: Partition, future: Log, directory: LogDirectory, needs_assignment: bool
@@ -303,16 +308,24 @@ class FutureLogs:
         )
         return restored, directory
 
-    def _remove_superseded(self, hosted: Callable[[TopicPartition], Partition | None]) -> None:
+    async def _remove_superseded(
+        self, hosted: Callable[[TopicPartition], Partition | None]
+    ) -> None:
         """Remove the `-delete` logs that are not needed, after `file.delete.delay.ms`."""
         for place in list(self._deleted):
             deleted, directory = place
             if directory.is_offline:
                 continue
             where = self._replica_of(deleted)
-            if where is not None and not self._is_superseded(deleted, hosted(where)):
-                self._note_kept(deleted, directory, where)
-                continue
+            if where is not None:
+                if self._is_superseded(deleted, hosted(where)):
+                    await self._read_end(place)
+                # Look again: a disk may have failed meanwhile, or a rebuild begun.
+                partition = hosted(where)
+                is_superseded = self._is_superseded(deleted, partition)
+                if not (is_superseded and self._has_records_of(deleted, partition)):
+                    self._note_kept(deleted, directory, where)
+                    continue
             topic = deleted.topic_partition.topic if where is None else where.topic
             delay_ms = self._settings_of(topic).log_config.file_delete_delay_ms
             directory.executor.submit_nowait(
@@ -333,6 +346,30 @@ class FutureLogs:
             if registration is None or set(registration.isr) <= {self._broker_id}:
                 return False
         return self._is_in_place(partition, deleted.topic_id)
+
+    async def _read_end(self, place: DeletedPlace) -> None:
+        """Read once where a `-delete` log ends."""
+        deleted, directory = place
+        if deleted.name not in self._ends:
+            try:
+                self._ends[deleted.name] = await directory.executor.submit(
+                    directory.store.end_of_deleted, deleted
+                )
+            except LogDirectoryFailed as failure:
+                log.error("the end of %s was not read: %s", deleted.name, failure)
+
+    def _has_records_of(self, deleted: DeletedLog, partition: Partition | None) -> bool:
+        """Return True if the log of a replica reaches to the end of a `-delete` log.
+
+        It does not if it left the history of that log before its end: an unclean election made it
+        the leader, or the records there were never committed. The files do not say which.
+        """
+        if partition is None or deleted.topic_id is None:
+            return True
+        if deleted.name not in self._ends:
+            return False
+        end = self._ends[deleted.name]
+        return end is None or reaches(partition.log, end)
 
     def _note_kept(
         self, deleted: DeletedLog, directory: LogDirectory, where: TopicPartition
@@ -355,7 +392,7 @@ class FutureLogs:
             return
         log.warning(
             "%s in %s is kept: it may be the only whole copy of %s, until that replica is in sync "
-            "in the directory where the metadata records it",
+            "in the directory where the metadata records it, and has the records of this log",
             deleted.name,
             directory.path,
             where,

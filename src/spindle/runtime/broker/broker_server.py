@@ -183,6 +183,7 @@ class BrokerServer:
             self.metadata,
             self.mover.alone,
             self.directory_reports.assign,
+            self.directory_reports.is_queued,
             lambda topic: self._settings_of(topic).min_isr,
             self.capacities.ask,
             self._env.now_ms,

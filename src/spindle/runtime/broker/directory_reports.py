@@ -63,6 +63,10 @@ class DirectoryReports:
         """Return the number of assignments that the controller has not acknowledged."""
         return len(self._assignments)
 
+    def is_queued(self, topic_id: Uuid, partition: int) -> bool:
+        """Return True if the controller has not acknowledged the last report of a replica."""
+        return (topic_id, partition) in self._assignments
+
     def assign(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
         """Report the directory of a replica, once the metadata can record it.
 

@@ -14,12 +14,13 @@ from functools import partial
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
-from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import DIRECTORY_LOST, UuidSource
+from spindle.common.ids import NO_LEADER, OffsetAndEpoch, TopicPartition
+from spindle.common.uuids import DIRECTORY_LOST, Uuid, UuidSource
 from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.found_logs import reaches
 from spindle.replicas.moves.move import AssignDirectory
 from spindle.replicas.partition import Partition
 from spindle.replicas.rebuilds import (
@@ -52,6 +53,7 @@ class ReplicaRebuilder:
     Args:
         alone: lets nothing else change or delete a replica (`ReplicaMover.alone`).
         assign: reports the directory of a replica to the controller.
+        is_queued: whether the controller has not acknowledged the last report of a replica.
         min_isr_of: `min.insync.replicas` of a topic by name.
         capacities: total and usable bytes of directories, by path.
         now_ms: the wall clock.
@@ -63,6 +65,7 @@ class ReplicaRebuilder:
         metadata: BrokerMetadata,
         alone: Callable[[Partition], AbstractAsyncContextManager[None]],
         assign: AssignDirectory,
+        is_queued: Callable[[Uuid, int], bool],
         min_isr_of: Callable[[str], int],
         capacities: Capacities,
         now_ms: Callable[[], int],
@@ -73,6 +76,7 @@ class ReplicaRebuilder:
         self._metadata = metadata
         self._alone = alone
         self._assign = assign
+        self._is_queued = is_queued
         self._min_isr_of = min_isr_of
         self._capacities = capacities
         self._now_ms = now_ms
@@ -222,7 +226,15 @@ class ReplicaRebuilder:
                 or registration.directory(self._broker_id) == DIRECTORY_LOST
             )
 
-        if not await self._metadata.wait_for(has_answer, LEAVE_S):
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + LEAVE_S
+        has_left = await self._metadata.wait_for(has_answer, LEAVE_S)
+        # The metadata may have DIRECTORY_LOST from a rebuild that has just failed, while the report
+        # that ended that one is under way, and lets the replica be elected again.
+        while has_left and not rebuild.is_cancelled and self._is_queued(partition.topic_id, index):
+            has_left = loop.time() <= ends_s
+            await asyncio.sleep(_LOOK_S)
+        if not has_left:
             raise refused(
                 f"the controller has not taken broker {self._broker_id} out of the ISR in "
                 f"{LEAVE_S:.0f} s: look at the quorum with `spindle status`"
@@ -254,10 +266,15 @@ class ReplicaRebuilder:
         log.info("%s is copied from broker %d", rebuild, partition.leader_id)
 
     async def _copy(self, rebuild: Rebuild) -> None:
-        """Return when the new log has had all committed records."""
+        """Return when the new log has had all committed records.
+
+        A leader that has just been elected may answer with an old high watermark. So the new log
+        must also reach the one that the former log had.
+        """
         partition, loop = rebuild.partition, asyncio.get_running_loop()
+        committed_end = rebuild.former.high_watermark
         end_offset, changed_s = -1, loop.time()
-        while self._replicas.lag(partition) != 0:
+        while self._replicas.lag(partition) != 0 or partition.log.log_end_offset < committed_end:
             self._check_goes_on(rebuild)
             if partition.log.log_end_offset != end_offset:
                 end_offset, changed_s = partition.log.log_end_offset, loop.time()
@@ -282,6 +299,7 @@ class ReplicaRebuilder:
             self._check_goes_on(rebuild)
             registration = self._metadata.newest.topics.partition(partition.topic_id, index)
             if registration is not None and self._broker_id in registration.isr:
+                self._check_joined(rebuild, registration)
                 break
             if loop.time() > ends_s:
                 raise refused(
@@ -293,6 +311,18 @@ class ReplicaRebuilder:
             directory.store.remove_former, rebuild.former, self._now_ms()
         )
         self._end(rebuild)
+
+    def _check_joined(self, rebuild: Rebuild, registration: PartitionRegistration) -> None:
+        """Refuse to remove the former log if an unclean election made the replica the leader."""
+        former, new = rebuild.former, rebuild.partition.log
+        epoch = former.latest_epoch()
+        if registration.leader != self._broker_id or epoch is None:
+            return
+        if not reaches(new, OffsetAndEpoch(former.log_end_offset, epoch)):
+            raise refused(
+                "it was elected without all records of the former log, which stays in "
+                f"{former.path}"
+            )
 
     def _check_goes_on(self, rebuild: Rebuild) -> None:
         partition = rebuild.partition
