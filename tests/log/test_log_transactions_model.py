@@ -98,6 +98,10 @@ class TransactionsMachine(RuleBasedStateMachine):
             (batch.epoch for batch in self.batches if batch.producer == producer), default=0
         )
         entry = self.log.producers.get(producer)
+        if entry is None and any(batch.producer == producer for batch in self.batches):
+            # A client whose producer has expired begins again in a new epoch (KIP-360): replicas in
+            # which it has not expired know the sequences of the earlier one.
+            return epoch + 1, 0
         if entry is None or entry.producer_epoch < epoch:
             return epoch, 0
         return entry.producer_epoch, entry.last_sequence + 1

@@ -45,7 +45,7 @@ def test_a_coroutine_test_fails_when_its_body_fails(pytester: pytest.Pytester) -
     pytester.makeconftest(limits)
     pytester.makepyfile(TESTS)
     (pytester.path / "pyproject.toml").write_bytes((TOP / "pyproject.toml").read_bytes())
-    run = pytester.runpytest_inprocess(
+    run = pytester.runpytest_subprocess(
         "-p", "no:cacheprovider", "-o", "pythonpath=", "-o", "testpaths=", "-o", "addopts="
     )
     run.assert_outcomes(passed=1, failed=6)
