@@ -256,7 +256,7 @@ class Partition:
     def current_append_bytes(self, offset: int, end_offset: int) -> Bytes | None:
         """Return the current append's bytes if they are exactly [offset, end_offset).
 
-        Its records are in memory only while its watchers are told; at any other time this is None.
+        Its records are in memory only while its watchers run; otherwise this is None.
         """
         fresh = self._last_append
         if fresh is None or (fresh.offset, fresh.end_offset) != (offset, end_offset):

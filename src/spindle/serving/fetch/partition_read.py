@@ -1,4 +1,4 @@
-"""One partition of a fetch: one partition of a Fetch: checks, read limit and response."""
+"""One partition of a Fetch: checks, read limit and response."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
