@@ -8,6 +8,7 @@ import pytest
 from source_tree import PACKAGE, PROJECT, documents, functions, module_name, public_classes, sources
 
 from documents.wrap import NOT_WRAPPED, wrapped
+from spindle.testing.histories import FaultKind
 
 ARCHITECTURE = PROJECT / "ARCHITECTURE.md"
 DOCUMENTS = documents()
@@ -37,7 +38,7 @@ def class_names() -> set[str]:
 
 
 def is_in_tree(dotted: str) -> bool:
-    """Tell whether a dotted name is a module, or something that is defined in one."""
+    """Return True if a dotted name is a module, or something that is defined in one."""
     known = modules()
     if dotted in known:
         return True
@@ -201,3 +202,10 @@ def test_each_limitation_has_a_state_and_a_page() -> None:
     assert {state for _, state, _ in rows} == STATES
     assert [feature for feature, _, page in rows if "](" not in page] == ["ZooKeeper"]
     assert len(re.findall(r"^\d+\. ", text, re.MULTILINE)) == 10
+
+
+def test_the_guide_of_histories_has_every_kind_of_fault() -> None:
+    table = (PROJECT / "docs/guide/testing.md").read_text().partition("| kind | meaning |")[2]
+    rows = re.findall(r"^\| (.*) \| .* \|$", table.partition("\n\n")[0], re.MULTILINE)
+    kinds = {kind for row in rows[1:] for kind in row.split(", ")}
+    assert kinds == {kind.value for kind in FaultKind}

@@ -62,7 +62,7 @@ MODULES = frozenset(
         "players",
         "producer_notes",
         "producer_turns",
-        "quiet_failure",
+        "isolated_failure",
         "refusal_log",
         "registration_rows",
         "resuming",
