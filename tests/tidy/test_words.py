@@ -62,7 +62,7 @@ MODULES = frozenset(
         "players",
         "producer_notes",
         "producer_turns",
-        "isolated_failure",
+        "quiet_failure",
         "refusal_log",
         "registration_rows",
         "resuming",
