@@ -353,11 +353,11 @@ COPIES: dict[str, tuple[dict[int, NumberedRecord], int | None, FaultKind | None]
     "a committed record has no copy": ({0: A, 2: C}, 3, FaultKind.NOT_COPIED),
     "the last record has no copy": ({0: A, 1: B}, 2, FaultKind.NOT_COPIED),
     "a record has two copies": ({0: A, 1: B, 2: C, 5: B}, 3, FaultKind.COPIED_TWICE),
-    "a copy without its offset": ({0: A, 1: B, 2: C}, 2, FaultKind.COPIED_AHEAD),
-    "a copy of nothing": (
+    "a copy without its offset": ({0: A, 1: B, 2: C}, 2, FaultKind.COPIED_BEFORE_COMMIT),
+    "a copy without a source": (
         {0: A, 1: B, 2: C, 3: NumberedRecord("a", 3)},
         3,
-        FaultKind.COPY_OF_NOTHING,
+        FaultKind.COPY_WITHOUT_SOURCE,
     ),
     "copies in another order": ({0: B, 1: A, 2: C}, 3, FaultKind.COPY_OUT_OF_ORDER),
 }

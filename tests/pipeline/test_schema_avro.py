@@ -204,7 +204,7 @@ def test_a_value_that_is_no_record_is_one_column() -> None:
         ),
         (
             json.dumps(record(("u", ["bytes", {"type": "fixed", "name": "F", "size": 2}]))),
-            "cannot be told apart",
+            "cannot be distinguished",
         ),
     ],
 )

@@ -29,8 +29,8 @@ def only(seed: int, chances: FaultRates, deeds: Workload, fault_s: float) -> Sce
     return replace(draw_disks(seed), chances=chances, deeds=deeds, fault_s=fault_s)
 
 
-def quiet_failure(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, FaultRates(), Workload(quiet_failure=True), fault_s=1.0))
+def isolated_failure(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, FaultRates(), Workload(isolated_failure=True), fault_s=1.0))
 
 
 def cordoned(seed: int) -> SimulationOutcome:
@@ -72,7 +72,7 @@ def audited(seed: int) -> SimulationOutcome:
 
 
 RUNS = (
-    quiet_failure,
+    isolated_failure,
     cordoned,
     dead,
     stale,
@@ -109,11 +109,11 @@ def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
 @pytest.mark.parametrize(
     ("run", "name"),
     [
-        (quiet_failure, "failed directories not reported"),
-        (quiet_failure, "followers kept in the ISR after a failure"),
-        (quiet_failure, "failure of a directory takes the broker out"),
-        (quiet_failure, "failure of a directory ends the others"),
-        (quiet_failure, "directories not reported"),
+        (isolated_failure, "failed directories not reported"),
+        (isolated_failure, "followers kept in the ISR after a failure"),
+        (isolated_failure, "failure of a directory takes the broker out"),
+        (isolated_failure, "failure of a directory ends the others"),
+        (isolated_failure, "directories not reported"),
         (cordoned, "cordons ignored by brokers"),
         (cordoned, "cordons ignored by the controller"),
         (dead, "replica created beside an offline directory"),

@@ -23,7 +23,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def answers(cluster: Cluster, broker: int) -> bool:
-    """Tell whether a broker answers a client that connects now."""
+    """Return whether a broker answers a client that connects now."""
     host, _, port = str(cluster.broker(broker).bootstrap_servers).partition(":")
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5) as connection:
         connection.settimeout(1)

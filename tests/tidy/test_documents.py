@@ -8,6 +8,7 @@ import pytest
 from source_tree import PACKAGE, PROJECT, documents, functions, module_name, public_classes, sources
 
 from documents.wrap import NOT_WRAPPED, wrapped
+from spindle.testing.histories import FaultKind
 
 ARCHITECTURE = PROJECT / "ARCHITECTURE.md"
 DOCUMENTS = documents()
@@ -37,7 +38,7 @@ def class_names() -> set[str]:
 
 
 def is_in_tree(dotted: str) -> bool:
-    """Tell whether a dotted name is a module, or something that is defined in one."""
+    """Return True if a dotted name is a module, or something that is defined in one."""
     known = modules()
     if dotted in known:
         return True
@@ -55,6 +56,18 @@ def test_the_module_map_is_that_of_the_tree() -> None:
     assert set(rows) == packages_in(PACKAGE)
     parts = packages_in(PACKAGE / "runtime")
     assert parts <= set(re.findall(r"`(\w+)`", rows["runtime"]))
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "docs/architecture/packages.md"])
+def test_the_folders_in_the_row_of_a_package_exist(name: str) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (PROJECT / name).read_text(), re.MULTILINE)
+    assert rows
+    folders = [
+        PACKAGE / package / folder
+        for package, text in rows
+        for folder in re.findall(r"`(\w+)/`", text)
+    ]
+    assert [str(folder) for folder in folders if not folder.is_dir()] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
@@ -94,7 +107,7 @@ def test_dotted_names_in_a_document_exist(document: Path) -> None:
 MAX_ARCHITECTURE_BYTES = 12 * 1024
 MAX_FILES = 2
 """A question about the code is answered by so many files."""
-QUESTIONS = 24
+QUESTIONS = 32
 
 
 def test_the_architecture_is_one_short_page() -> None:
@@ -189,3 +202,10 @@ def test_each_limitation_has_a_state_and_a_page() -> None:
     assert {state for _, state, _ in rows} == STATES
     assert [feature for feature, _, page in rows if "](" not in page] == ["ZooKeeper"]
     assert len(re.findall(r"^\d+\. ", text, re.MULTILINE)) == 10
+
+
+def test_the_guide_of_histories_has_every_kind_of_fault() -> None:
+    table = (PROJECT / "docs/guide/testing.md").read_text().partition("| kind | meaning |")[2]
+    rows = re.findall(r"^\| (.*) \| .* \|$", table.partition("\n\n")[0], re.MULTILINE)
+    kinds = {kind for row in rows[1:] for kind in row.split(", ")}
+    assert kinds == {kind.value for kind in FaultKind}

@@ -16,7 +16,7 @@ UNUSED_YET = {
 
 
 def is_for_tests(path: Path) -> bool:
-    """Tell whether a file belongs to what the package offers to tests."""
+    """Return whether a file belongs to what the package offers to tests."""
     return path.is_relative_to("src/spindle/testing")
 
 
@@ -69,7 +69,7 @@ def bases_by_class() -> dict[str, set[str]]:
 
 
 def is_called_by_a_library(class_name: str) -> bool:
-    """Tell whether a class extends one from outside the project, however far up."""
+    """Return whether a class extends one from outside the project, however far up."""
     known = bases_by_class()
     if class_name not in known:
         return class_name not in {"Protocol", "NamedTuple", "Enum", "IntEnum", "ABC"}

@@ -7,9 +7,12 @@ import click
 
 
 class WholeRange(click.IntRange):
-    """A whole number in a range."""
+    """A whole number in a range; `N` in helps, unless an option gives another metavar."""
 
     name = "whole number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "N"
 
 
 class FiniteRange(click.FloatRange):

@@ -63,7 +63,7 @@ def wrapped(text: str, width: int | None, indent: int) -> list[str]:
 
 
 def shows_blocks(encoding: str | None) -> bool:
-    """Tell whether an encoding has the blocks of which a bar is made."""
+    """Return whether an encoding has the blocks of which a bar is made."""
     return (encoding or "").lower().replace("-", "").startswith("utf")
 
 

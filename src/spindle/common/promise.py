@@ -40,7 +40,7 @@ class Promise(Generic[T]):
         self._error: BaseException | None = None
 
     def settle(self, result: T | None, error: BaseException | None = None) -> None:
-        """Tell the result, or the error. Do nothing if the promise is done.
+        """Set the result, or the error. Do nothing if the promise is done.
 
         An exception of the listener goes to the event loop's exception handler, not to the caller.
         """

@@ -1,4 +1,4 @@
-"""Creates `PartitionChange`s, with the settings of each topic looked up once."""
+"""Creates `PartitionChangeBuilder`s, with the settings of each topic looked up once."""
 
 from collections.abc import Callable
 

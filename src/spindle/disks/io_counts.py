@@ -20,7 +20,7 @@ class OperationCounts:
         size_bytes: bytes that were read or written.
         total_ns: the sum of the times.
         errors: operations that failed; they are in no other attribute.
-        buckets: operations by time; `bucket_limit_ns` tells what a bucket holds.
+        buckets: operations by time; `bucket_limit_ns` gives the limit of a bucket.
     """
 
     __slots__ = ("_longest_ns", "buckets", "errors", "size_bytes", "total_ns")

@@ -1,7 +1,7 @@
 """Copying a log to another directory, in ranges of whole batches (KIP-113).
 
 `read_chunk` runs on the I/O thread of the current log, `append_chunk` on that of the future log. No
-record is decoded. A chunk also tells of changes of the current log: its start may have moved, its
+record is decoded. A chunk also reports changes of the current log: its start may have moved, its
 end may have been truncated.
 """
 

@@ -742,7 +742,7 @@ class Log:
         return self._cleaning is not None
 
     def _abort_cleaning(self) -> None:
-        """Tell the compaction pass to end, before files that it may read are taken away."""
+        """Signal the compaction pass to end, before files that it may read are taken away."""
         if self._cleaning is not None:
             self._cleaning.abort()
 

@@ -84,9 +84,7 @@ def _complete_swap(
 
 
 def is_whole(segment: Segment) -> bool:
-    """Return whether the segment's file consists of batches to its end, as far as a quick look
-    tells.
-    """
+    """Return whether the segment's file consists of batches to its end, by a quick check."""
     try:
         _, end = segment.end_of_batches()
     except CorruptLog:

@@ -27,7 +27,7 @@ class DirectorySample:
 @dataclass(frozen=True, slots=True)
 class LedSample:
     """A partition as its leader knows it: records with offsets from `start_offset` to before
-    `end_offset`. `topic_id` tells a topic from a deleted one of the same name.
+    `end_offset`. `topic_id` distinguishes a topic from a deleted one of the same name.
     """
 
     topic_id: str

@@ -1,4 +1,4 @@
-"""When a directory will be full, as far as its history tells."""
+"""When a directory will be full, as far as its history shows."""
 
 from dataclasses import dataclass
 from enum import StrEnum

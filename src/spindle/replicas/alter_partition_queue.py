@@ -98,7 +98,7 @@ class IsrChanges:
         self._ready = changes | self._ready
 
     def answered(self, response: AlterPartitionResponse) -> bool:
-        """Tell every partition its result; queue again what the answer leaves out.
+        """Give every partition its result; queue again what the answer leaves out.
 
         Returns:
             True if every proposal was committed.

@@ -244,7 +244,7 @@ class Partition:
     # -- watching
 
     def watch(self, watcher: Watcher, *, appends: bool) -> None:
-        """Tell `watcher` what happens here until `unwatch`; with `appends` also of appends."""
+        """Report to `watcher` what happens here until `unwatch`; with `appends` appends, too."""
         self._watchers[watcher] = None
         if appends:
             self._append_watchers[watcher] = None
@@ -256,7 +256,7 @@ class Partition:
     def current_append_bytes(self, offset: int, end_offset: int) -> Bytes | None:
         """Return the current append's bytes if they are exactly [offset, end_offset).
 
-        Its records are in memory only while its watchers are told; at any other time this is None.
+        Its records are in memory only while its watchers run; otherwise this is None.
         """
         fresh = self._last_append
         if fresh is None or (fresh.offset, fresh.end_offset) != (offset, end_offset):
@@ -276,7 +276,7 @@ class Partition:
             watcher.log_moved()
 
     def follower_advanced(self) -> None:
-        """Tell consumers parked here that the high watermark of this follower may have moved."""
+        """Notify consumers parked here that the high watermark of this follower may have moved."""
         if self._watchers:
             self._tell_committed()
 
@@ -638,7 +638,7 @@ class Partition:
     # -- deleted records
 
     def log_start_moved(self) -> None:
-        """Tell followers at once that records were deleted here."""
+        """Notify followers at once that records were deleted here."""
         self._tell_log_moved()
         self._answer_low_waiters()
 

@@ -211,7 +211,7 @@ class ReplicaManager:
         self._preferred[where] = directory
 
     def on_leadership(self, listener: Callable[[Partition, bool], None]) -> None:
-        """Tell `listener` when this broker begins (True) or ends (False) to lead a partition."""
+        """Call `listener` when this broker begins (True) or ends (False) to lead a partition."""
         self._leader_listeners.append(listener)
 
     def _has_offline(self) -> bool:

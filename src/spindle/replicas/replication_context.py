@@ -20,8 +20,8 @@ class ReplicationContext:
     Attributes:
         steady_ms: a clock for durations.
         max_lag_ms: `replica.lag.time.max.ms`.
-        propose: sends a proposed ISR to the controller (AlterPartition), and tells the partition
-            the result.
+        propose: sends a proposed ISR to the controller (AlterPartition), and passes the result to
+            the partition.
         decoding: decodes batches of clients that are not small.
     """
 

@@ -553,7 +553,7 @@ class RoundExecutor:
             self.report(ProgressEvent("throttlesLeft", text, {"brokers": self.file.brokers}))
 
     def _name_directories(self, plan: Plan) -> set[TopicPartition]:
-        """Tell the brokers the directories of a round; return the partitions that they refuse."""
+        """Send brokers the directories of a round; return the partitions that they refuse."""
         unnamed: set[TopicPartition] = set()
         for broker in sorted({replica.broker for replica in plan.directories}):
             wanted: dict[TopicPartition, str] = {

@@ -110,7 +110,13 @@ INTERRUPTED: Final = 130
     metavar="COLUMN,...",
     help="Partition the table by date, hour (of the timestamp, UTC) or its columns.",
 )
-@click.option("--compression", default="snappy", show_default=True, help="Codec of the files.")
+@click.option(
+    "--compression",
+    metavar="CODEC",
+    default="snappy",
+    show_default=True,
+    help="Codec of the files.",
+)
 @click.option(
     "--read-committed", is_flag=True, help="Leave out records of open and aborted transactions."
 )
@@ -152,7 +158,9 @@ INTERRUPTED: Final = 130
     help="At the end delete files of killed runs and files removed from the table more than HOURS "
     "ago.",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option(
+    "--master", metavar="MASTER", default="local[*]", show_default=True, help="Spark master."
+)
 @click.option("-c", "--spark-conf", multiple=True, metavar="NAME=VALUE", help="Spark setting.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def export(**given: Any) -> int:

@@ -26,7 +26,7 @@ from spindle.config.validators import ListOf, OneOf, Range
 NETWORK_KEYS = (
     ConfigKey("advertised.listeners", LIST, None, ListOf(may_be_empty=False, may_be_null=True),
               READ_ONLY,
-              "Addresses that clients are told to connect to; by default those of listeners."),
+              "Addresses to which clients connect; by default those of listeners."),
     ConfigKey("connection.failed.authentication.delay.ms", INT, 100, Range(0), READ_ONLY,
               "Pause before a connection that failed to authenticate is closed."),
     ConfigKey("connections.max.idle.ms", LONG, 600_000, None, READ_ONLY,

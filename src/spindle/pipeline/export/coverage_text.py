@@ -12,7 +12,7 @@ def coverage_json(coverage: Mapping[PartitionIdentity, Coverage]) -> dict[str, l
 
 
 def parse_coverage(content: Mapping[str, list[int]]) -> dict[PartitionIdentity, Coverage]:
-    """Return the coverage that a JSON object tells."""
+    """Return the coverage in a JSON object."""
     result = {}
     for name, (start, end) in content.items():
         topic_id, _, partition = name.rpartition(":")
@@ -26,5 +26,5 @@ def topics_json(topics: Mapping[str, Uuid]) -> dict[str, str]:
 
 
 def parse_topics(content: Mapping[str, str]) -> dict[str, Uuid]:
-    """Return the topics that a JSON object tells."""
+    """Return the topics in a JSON object."""
     return {topic: parse_uuid(text) for topic, text in content.items()}

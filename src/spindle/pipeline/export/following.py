@@ -163,14 +163,14 @@ class _Troubles:
 
 
 def _is_outage(error: Exception) -> bool:
-    """Tell whether brokers did not answer, or are not ready. A topic that is gone is no outage."""
+    """Return True if brokers did not answer or are not ready; a deleted topic is no outage."""
     if isinstance(error, ApiError) and error.code in _GONE:
         return False
     return is_worth_retrying(error)
 
 
 def _may_pass(error: Exception) -> bool:
-    """Tell whether another run may succeed: another export was first, or a task lost its broker."""
+    """Return True if a new run may succeed: another was first, or a task lost its broker."""
     if isinstance(error, ExportConflict | LogChanged):
         return True
     cause = _cause_in_a_task(error)

@@ -25,7 +25,7 @@ _PLACEHOLDER: Final = "the fields of the value"
 
 
 def infers_schema(options: Mapping[str, str]) -> bool:
-    """Tell whether the schema of the values is to be inferred.
+    """Return whether the schema of the values is to be inferred.
 
     Raises:
         ValueError: it is, but values are not JSON that become columns of their own.

@@ -118,7 +118,7 @@ def file_name(piece: PlannedRange, run_id: str, attempt: int) -> str:
 
 
 def parse_file_name(name: str) -> tuple[PartitionIdentity, Coverage] | None:
-    """Return the partition and offsets that a file name tells.
+    """Return the partition and offsets that a file name states.
 
     Return None for a name of another form: Delta's compaction rewrites files under its own names.
     """

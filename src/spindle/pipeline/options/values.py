@@ -17,7 +17,7 @@ _FLAGS: Final = {"true": True, "false": False}
 
 
 def lower_names(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with names in lower case; Spark tells no upper from lower case there."""
+    """Return the options with names in lower case; Spark ignores case there."""
     return {name.lower(): text for name, text in options.items()}
 
 

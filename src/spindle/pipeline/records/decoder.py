@@ -280,7 +280,7 @@ class BatchDecoder:
 
 
 def _is_boundary(view: memoryview, position: int, limit: int) -> bool:
-    """Return True if a batch may begin at `position`, as far as the buffer tells."""
+    """Return True if a batch may begin at `position`, as far as the buffer shows."""
     if position <= 0 or position > limit:
         return False
     if limit - position < HEADER_BYTES:

@@ -93,7 +93,7 @@ class HeaderWalk:
 
     After each call, `position` is where to read on in the file, `next_offset` the offset after the
     last batch passed, `is_finished` True at the end offset, and `is_torn` True before a batch that
-    the file does not hold as a whole. `finding` tells why a header cannot be one, else it is empty.
+    the file does not hold as a whole. `finding` says why a header cannot be one, else it is empty.
 
     Args:
         start_offset, end_offset: Batches that hold offsets of [start, end) are wanted.

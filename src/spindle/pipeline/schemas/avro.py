@@ -129,7 +129,7 @@ def _compiled(text: str) -> _Compiled:
 
 
 def _has_ambiguous_union(schema: Any) -> bool:
-    """Tell whether a union has several named members; fastavro takes longer to name them."""
+    """Return whether a union has several named members; fastavro takes longer to name them."""
     if isinstance(schema, str):
         return False
     if isinstance(schema, list):

@@ -31,7 +31,7 @@ class AvroColumn:
     """An Arrow type for an Avro type.
 
     `python_type` is the class of the values that fastavro reads. `convert` makes of such a value
-    one for Arrow; None if the value can stay as it is. `can_be_empty` tells that a value may take
+    one for Arrow; None if the value can stay as it is. `can_be_empty` says that a value may take
     no byte at all.
     """
 
@@ -80,7 +80,7 @@ def avro_column(schema: Any, named: Mapping[str, Any], inside: tuple[str, ...] =
     Raises:
         ValueError: a type that a table cannot have: a record that contains itself, a decimal of
             more than 38 digits, an array whose elements take no bytes (one record of a few bytes
-            could have any number of them), or a union whose members cannot be told apart.
+            could have any number of them), or a union with indistinguishable members.
     """
     if isinstance(schema, list):
         return _union(schema, named, inside)
@@ -199,7 +199,7 @@ def _members(columns: Sequence[tuple[str, AvroColumn]]) -> AvroColumn:
             continue
         if column.python_type in by_type:
             names = ", ".join(name for name, _ in columns)
-            raise ValueError(f"Avro: the members of the union [{names}] cannot be told apart")
+            raise ValueError(f"Avro: the members of the union [{names}] cannot be distinguished")
         by_type[column.python_type] = by_name[name]
 
     def convert(value: Any) -> dict[str, Any]:
@@ -217,7 +217,7 @@ UNNAMED: Final = {*_PRIMITIVES, "array", "map"}
 
 
 def member_name(schema: Any) -> str:
-    """Return the name by which fastavro tells a member of a union: that of its type."""
+    """Return the name by which fastavro names a member of a union: that of its type."""
     if isinstance(schema, str):
         return schema
     kind = schema["type"]

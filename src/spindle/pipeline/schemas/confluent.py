@@ -145,7 +145,7 @@ class ConfluentAvroDecoder:
 
 
 def _is_framed(values: Any) -> Any:
-    """Tell for each value whether it has a header; a null has none."""
+    """Return for each value whether it has a header; a null has none."""
     is_long = pc.greater_equal(pc.binary_length(values), _HEADER_BYTES)
     return pc.fill_null(pc.and_(is_long, pc.starts_with(values, pattern=_MAGIC)), False)
 

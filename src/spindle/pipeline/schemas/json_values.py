@@ -156,7 +156,7 @@ def _are_braced(text: Any) -> bool:
 
 
 def _reads_fast(kind: Any) -> bool:
-    """Tell whether Arrow's reader has this type; it has no maps and no base64."""
+    """Return whether Arrow's reader has this type; it has no maps and no base64."""
     if pa.types.is_struct(kind):
         return kind.num_fields > 0 and all(_reads_fast(field.type) for field in kind)
     if pa.types.is_list(kind):

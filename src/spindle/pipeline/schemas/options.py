@@ -108,7 +108,7 @@ class _Column(NamedTuple):
 
     @property
     def is_decoded(self) -> bool:
-        """Tell whether there is a format.
+        """Return whether there is a format.
 
         Raises:
             ValueError: there is none, but another option of this column.

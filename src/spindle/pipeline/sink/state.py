@@ -41,8 +41,8 @@ class TaskTransaction:
 
     Attributes:
         task: The number of the task, from 0.
-        attempt: The end of the transactional id, which tells attempts of a task apart, and those of
-            one batch from those of the next.
+        attempt: The end of the transactional id, which differs between attempts of a task and
+            between batches.
         is_committed: True if the transaction is known to be committed. False only means that
             nothing is recorded yet, or that it was aborted (see `is_aborted`).
     """
@@ -125,7 +125,7 @@ class QueryState:
         """Return the turn, 0 or 1, at the end of the transactional ids of the run's next batch.
 
         It is not that of the last decision. So the ids of decided transactions stay as they are
-        until another batch is decided, and the coordinator tells their outcome.
+        until another batch is decided, and the coordinator knows their outcome.
         """
         decision = self.decision
         if decision is None or decision.run != run or not decision.transactions:

@@ -1,6 +1,6 @@
 """The writers that Spark calls: for a batch write, and for each micro-batch of a stream.
 
-Spark constructs the stream writer when it plans a micro-batch, and again to commit it. It tells
+Spark constructs the stream writer when it plans a micro-batch, and again to commit it. It gives
 neither of them the id of the query; the tasks find it in their local properties and hand it to the
 driver with their results.
 """

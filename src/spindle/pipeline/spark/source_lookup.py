@@ -17,7 +17,7 @@ _PREFIX: Final = "pyspark_"
 
 
 def skip_lookup(spark: "SparkSession") -> None:
-    """Tell Spark that no data sources are installed, unless there are some."""
+    """Make Spark believe that no data sources are installed, unless there are some."""
     if any(module.name.startswith(_PREFIX) for module in iter_modules()):
         return
     jvm: Any = spark.sparkContext._jvm

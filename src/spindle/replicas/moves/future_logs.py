@@ -43,7 +43,7 @@ class FutureLogs:
     """Future and `-delete` logs found at start-up, until each is resumed, promoted or deleted.
 
     Args:
-        has_offline: tells whether a directory of this broker is offline.
+        has_offline: returns whether a directory of this broker is offline.
         report_directory: sends the directory of a replica to the controller.
         settings_of: the settings of a topic by name, from the committed image.
     """
@@ -219,8 +219,8 @@ class FutureLogs:
         """Make a future log without a current one the current one, if that loses no record.
 
         Returns:
-            The log and its directory. None if the replica stays offline: the controller is told, so
-            that it takes the replica out of the ISR, and this is called again.
+            The log and its directory. None if the replica stays offline: the broker reports this to
+            the controller, which takes it out of the ISR; then this is called again.
         """
         where = instruction.topic_partition
         recorded = instruction.partition.directory(self._broker_id)

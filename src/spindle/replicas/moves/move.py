@@ -201,7 +201,7 @@ class Moves:
 
         Returns:
             True if a move explains why the current log is in another directory, so that the
-            controller must not be told.
+            current directory must not be reported to the controller.
         """
         move = self._moves.get(partition)
         if move is None:

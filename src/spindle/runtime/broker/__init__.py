@@ -1,1 +1,1 @@
-"""Drives `spindle.broker`: its life cycle, its metadata, its followers, its regular work."""
+"""Drive a broker: its life cycle, its metadata, its followers, its regular work."""

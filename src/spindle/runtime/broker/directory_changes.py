@@ -1,8 +1,8 @@
 """Log directories that are added, re-admitted and retired while the broker runs.
 
-The controller is told before a directory gets replicas, and after it has lost them: a broker that
-registers again in the same incarnation keeps its epoch and changes its list of directories
-(KIP-858). A change that was begun goes on if the client that asked for it is gone.
+The broker reports to the controller before a directory gets replicas, and after it has lost them: a
+broker that registers again in the same incarnation keeps its epoch and changes its list of
+directories (KIP-858). A change that was begun goes on if the client that asked for it is gone.
 """
 
 import asyncio
@@ -342,7 +342,7 @@ class DirectoryChanges:
             paths = ", ".join(d.path for d in self._parts.replicas.directories)
             raise ApiError(
                 ErrorCode.LOG_DIR_NOT_FOUND,
-                f"{path} is no log directory of broker {self._parts.node_id}, which has {paths}",
+                f"broker {self._parts.node_id} has no log directory {path}; it has {paths}",
             )
         return directory
 

@@ -132,7 +132,7 @@ class BrokerLifecycle:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    # -- what the node tells
+    # -- what the node reports
 
     def start(self) -> None:
         self.state = BrokerState.STARTING

@@ -4,7 +4,7 @@ Everything runs on the event loop's thread, so operations are decided one after 
 order in which they arrive. Each sees the *speculative* image, which contains all appended records,
 committed or not; its answer waits until its own records are committed. When this node loses the
 leadership, it drops the speculative image and fails all waiting requests with NOT_CONTROLLER. So no
-client has been told of a change that is lost.
+client has got an answer for a change that is lost.
 """
 
 import logging

@@ -241,7 +241,7 @@ class MarkerSender:
         self._report(written)
 
     def _report(self, markers: Sequence[_Marker]) -> None:
-        """Tell the shards that these markers are written, or not needed."""
+        """Report to the shards that these markers are written, or not needed."""
         by_transaction: dict[MarkedTransaction, list[_Marker]] = {}
         for marker in markers:
             by_transaction.setdefault(marker.transaction, []).append(marker)

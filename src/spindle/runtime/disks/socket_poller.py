@@ -2,7 +2,7 @@
 
 A client that takes its answer as fast as it comes then costs no way over the event loop for each
 piece, and one that takes nothing holds nobody up. All waits of a thread are in one epoll set,
-together with a bell that tells of new jobs.
+together with an eventfd that signals new jobs.
 """
 
 import os

@@ -22,7 +22,7 @@ class RenewableTls:
 
     Args:
         listener: the name for which its keys are configured.
-        wall_clock_ms: tells whether certificates are valid.
+        wall_clock_ms: the time at which certificates must be valid.
 
     Attributes:
         loaded: what new connections use.

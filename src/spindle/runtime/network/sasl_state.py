@@ -62,7 +62,7 @@ class LoginFailed(Exception):
     """The connection has to end. The text is for the log of this node.
 
     Attributes:
-        answer: what the client is told, after the delay; empty for nothing.
+        answer: what is sent to the client, after the delay; empty for nothing.
         user: the name that the client gave, "" if it gave none.
         mechanism: "" if none was chosen.
     """

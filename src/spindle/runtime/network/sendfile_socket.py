@@ -165,7 +165,7 @@ def lend_socket(transport: Any, *, may_wait: bool = False) -> Borrowed | None:
 
 
 def shut_down(transport: Any) -> None:
-    """Tell the client the end of a connection, although a thread may hold a duplicate of its
+    """Show the client the end of a connection, although a thread may hold a duplicate of its
     socket, and may hang with it.
     """
     own = transport.get_extra_info("socket")

@@ -32,7 +32,7 @@ class TlsListeners(MetadataPublisher):
     """The listeners of a node that have TLS, and its metrics; often none.
 
     Args:
-        wall_clock_ms: tells whether certificates are valid.
+        wall_clock_ms: the time at which certificates must be valid.
         metrics: count failed handshakes.
 
     Raises:

@@ -98,7 +98,7 @@ def tls_source(
     properties = {k: v for k, v in config.properties.items() if k.startswith("ssl.")}
     protocol = node.security_protocols.get(listener, SecurityProtocol.SSL)
     if protocol.has_sasl and _CLIENT_AUTH not in config.own:
-        # As in Kafka: SASL tells who a client is, so only the listener's own key counts.
+        # As in Kafka: SASL identifies the client, so only the listener's own key counts.
         properties.pop(_CLIENT_AUTH, None)
     stamps = tuple(store_stamp(properties.get(key)) for key in _LOCATIONS)
     is_between_brokers = node.is_broker and listener == node.inter_broker_listener_name

@@ -137,7 +137,7 @@ class PeerLink:
                 last_version=last_version,
             )
             self._stream.write(parts)
-        except Exception as error:  # noqa: BLE001 - told to the one who waits
+        except Exception as error:  # noqa: BLE001 - raised where the answer is awaited
             listener(None, error)
             return
         self._stream.expect(partial(self._answered, listener))
@@ -149,7 +149,7 @@ class PeerLink:
         if frame is not None:
             try:
                 answer = self._answer_in(frame)
-            except Exception as violation:  # noqa: BLE001 - told to the one who waits
+            except Exception as violation:  # noqa: BLE001 - raised where the answer is awaited
                 error = violation
                 # After an answer to no request, every later one would come one request too late.
                 self.close()

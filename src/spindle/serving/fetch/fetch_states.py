@@ -22,7 +22,7 @@ class ReadState(Enum):
     AHEAD = (False, False, False)
     """A follower names an epoch or partition that this broker has not heard of: it waits."""
     REFUSED = (False, True, False)
-    """Tell an error, a divergence or another replica to read from; there is nothing to read."""
+    """There is nothing to read: an error, a divergence or another replica to read from."""
 
     def __init__(self, can_read: bool, must_answer: bool, can_settle: bool) -> None:
         self.can_read = can_read

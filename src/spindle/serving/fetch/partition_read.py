@@ -1,4 +1,4 @@
-"""One partition of a fetch: one partition of a Fetch: checks, read limit and response."""
+"""One partition of a Fetch: checks, read limit and response."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
@@ -248,7 +248,7 @@ class PartitionRead:
             self.fail(ErrorCode.OFFSET_OUT_OF_RANGE)
             self._hide_positions()
             return
-        self._tell_positions(partition)
+        self._report_positions(partition)
         self.state = ReadState.READABLE
         if fetcher.is_replica:
             self.end_offset = log.log_end_offset
@@ -256,7 +256,7 @@ class PartitionRead:
                 services, partition, fetcher
             ):
                 self.state = ReadState.THROTTLED
-            elif self._must_tell_positions():
+            elif self._must_report_positions():
                 self.state = ReadState.POSITIONS_CHANGED
         elif fetcher.is_committed:
             self.end_offset = data.last_stable_offset
@@ -280,7 +280,7 @@ class PartitionRead:
         )
         if self.data.preferred_read_replica < 0:
             return False
-        self._tell_positions(partition)
+        self._report_positions(partition)
         self.state = ReadState.REFUSED
         return True
 
@@ -329,7 +329,7 @@ class PartitionRead:
             and services.leader_throttle.is_exceeded
         )
 
-    def _must_tell_positions(self) -> bool:
+    def _must_report_positions(self) -> bool:
         """Return True if someone waits for this follower to hear the leader's positions.
 
         DeleteRecords waits for the log start; consumers that read from the follower wait for its
@@ -345,7 +345,7 @@ class PartitionRead:
         )
 
     def _diverges(self, log: Log) -> bool:
-        """Tell a follower where its log parts from this one, if it does (KIP-595)."""
+        """Return True if the follower's log diverges; the response then says where (KIP-595)."""
         wanted, data = self.wanted, self.data
         end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if end.epoch < 0 or wanted.fetch_offset < log.log_start_offset:
@@ -359,7 +359,7 @@ class PartitionRead:
             return True
         return False
 
-    def _tell_positions(self, partition: Partition) -> None:
+    def _report_positions(self, partition: Partition) -> None:
         data, log = self.data, partition.log
         data.high_watermark = high_watermark = partition.high_watermark
         data.last_stable_offset = min(log.first_unstable_offset, high_watermark)

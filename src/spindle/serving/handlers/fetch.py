@@ -377,7 +377,7 @@ class _Fetch:
         self._end(response)
 
     def _end(self, answer: FetchResponse | PartialResponse) -> None:
-        """Tell the answer. The client may send the next fetch of the session at once."""
+        """Send the response. The client may send the next fetch of the session at once."""
         self.close()
         self.promise.settle(answer)
 

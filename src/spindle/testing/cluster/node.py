@@ -187,7 +187,7 @@ class NodeHandle:
             raise ClusterError(f"node {self.node_id}: {error}") from None
 
     def tell(self, what: str, **fields: Any) -> None:
-        """Tell the node's process something, if there is one."""
+        """Send a message to the node's process, if there is one."""
         if self._is_paused:
             raise ClusterError(f"node {self.node_id} is paused; resume it first")
         try:

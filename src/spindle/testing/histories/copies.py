@@ -63,7 +63,9 @@ class CopyCheck:
             what = f"{record} at offset {offset} of {partition}"
             source = self._expected.get(record)
             if source is None:
-                self._add(FaultKind.COPY_OF_NOTHING, f"{what} has no source in {self._copy.source}")
+                self._add(
+                    FaultKind.COPY_WITHOUT_SOURCE, f"{what} has no source in {self._copy.source}"
+                )
                 continue
             if record in self._found:
                 self._add(FaultKind.COPIED_TWICE, f"{source}: {self._found[record]}, and {what}")
@@ -91,7 +93,7 @@ class CopyCheck:
             self._add(FaultKind.NOT_COPIED, f"{source} has no copy")
         elif is_copied and most is not None and source.offset >= max(most, least):
             self._add(
-                FaultKind.COPIED_AHEAD,
+                FaultKind.COPIED_BEFORE_COMMIT,
                 f"{source} has a copy, {self._found[record]}, but {max(most, 0)} is committed",
             )
 

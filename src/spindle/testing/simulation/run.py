@@ -149,7 +149,7 @@ class Simulation:
         await asyncio.sleep(1.0)
         await self.nemesis.run(self.scenario.fault_s)
         await self.nemesis.mend()
-        if self.scenario.deeds.quiet_failure:
+        if self.scenario.deeds.isolated_failure:
             await self._fail_quietly()
         self.traffic.finish()
         await self._settle()

@@ -146,7 +146,7 @@ class Workload:
         transaction_versions: raises and lowers `transaction.version`.
         directories: moves replicas between the directories of their brokers.
         cordons: sets and removes cordons.
-        quiet_failure: at the end, one directory fails while nothing else goes wrong.
+        isolated_failure: at the end, one directory fails while nothing else goes wrong.
         unclean: enables unclean elections; without power failures and lost disks, which may lose
             acknowledged records without any election.
         members: a classic group with members that join and leave.
@@ -162,7 +162,7 @@ class Workload:
     configs: bool = False
     directories: bool = False
     cordons: bool = False
-    quiet_failure: bool = False
+    isolated_failure: bool = False
     unclean: bool = False
     members: bool = False
     compacts: bool = False
@@ -320,7 +320,7 @@ def draw_disks(seed: int) -> Scenario:
     deeds = Workload(
         directories=random.random() < 0.4,
         cordons=random.random() < 0.5,
-        quiet_failure=random.random() < 0.6,
+        isolated_failure=random.random() < 0.6,
         members=random.random() < 0.2,
         compacts=random.random() < 0.2,
         trims=random.random() < 0.2,

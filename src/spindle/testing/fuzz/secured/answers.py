@@ -151,7 +151,7 @@ def _has_own_error(kind: type[Message], version: int) -> bool:
 
 
 def _has_error_below(kind: type[Message], version: int) -> bool:
-    """Tell whether elements of a message's lists have errors of their own in a version."""
+    """Return whether elements of a message's lists have errors of their own in a version."""
     return any(
         _has_own_error(field.type, version) or _has_error_below(field.type, version)
         for field in kind.FIELDS
