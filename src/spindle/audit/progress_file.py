@@ -67,7 +67,7 @@ class ProgressFile:
         """
         if place.state is ClosingState.IN_USE:
             place = replace(place, checkpointed=CheckpointedOffsets())
-        result = hashlib.sha256(repr(place).encode("utf-8", "surrogateescape"))
+        digest = hashlib.sha256(repr(place).encode("utf-8", "surrogateescape"))
         try:
             with os.scandir(place.path) as entries:
                 stats = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
@@ -77,8 +77,8 @@ class ProgressFile:
             text = (
                 f"{name}\0{stat.st_ino}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0"
             )
-            result.update(text.encode("utf-8", "surrogateescape"))
-        return result.hexdigest()
+            digest.update(text.encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
 
 
 @contextmanager

@@ -41,11 +41,11 @@ def read_cordons(
     """
     noted = {note.path: note for note in notes}
     cordons: dict[str, list[Cordon]] = {}
-    result = [(e, path) for e, path in match_paths(entries, paths).items() if path is not None]
+    matched = [(e, path) for e, path in match_paths(entries, paths).items() if path is not None]
     if EVERY_DIRECTORY in entries:
         # It stays in force beside an entry that another client appends.
-        result += [(EVERY_DIRECTORY, path) for path in paths]
-    for entry, path in result:
+        matched += [(EVERY_DIRECTORY, path) for path in paths]
+    for entry, path in matched:
         note = noted.get(entry, CordonNote(entry))
         cordon = Cordon(CordonCause.CONFIGURATION, note.reason, note.owner, note.until_ms)
         cordons.setdefault(path, [cordon])

@@ -516,11 +516,11 @@ class Log:
 
     @property
     def recovery_point_to_store(self) -> int:
-        """The recovery point for the checkpoint, below which the next start checks no gaps."""
+        """The recovery point for the checkpoint: the next start checks nothing below it."""
         return min([self.recovery_point, *(gap.first_offset for gap in self.unverified_gaps)])
 
     def _limit_flush(self, offset: int) -> None:
-        """Exclude everything from `offset` on from the flush that is under way."""
+        """Let the running flush cover only what is below `offset`."""
         if self._flushing is not None:
             self._flushing.end_offset = min(self._flushing.end_offset, offset)
 
@@ -743,7 +743,7 @@ class Log:
         return self._cleaning is not None
 
     def _abort_cleaning(self) -> None:
-        """Tell the compaction pass to end, before files that it may read are taken away."""
+        """Abort the compaction pass before files that it may read are removed."""
         if self._cleaning is not None:
             self._cleaning.abort()
 

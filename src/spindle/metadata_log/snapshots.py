@@ -40,7 +40,7 @@ def snapshot_file_name(snapshot_id: OffsetAndEpoch) -> str:
 
 
 def part_file_name(snapshot_id: OffsetAndEpoch, token: str) -> str:
-    """Return the name while the file grows; `token` tells several attempts apart."""
+    """Return the name while the file grows; `token` makes it unique to the attempt."""
     return f"{_stem(snapshot_id)}-{token}{PART_SUFFIX}"
 
 

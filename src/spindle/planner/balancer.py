@@ -53,9 +53,9 @@ def _move_best(
     best: tuple[float, int, int] | None = None
     for source in sources:
         for target in targets:
-            result = _best_between(layout, sizes, source, target, max_fill)
-            if result is not None and (best is None or (*result, target) < best):
-                best = (*result, target)
+            candidate = _best_between(layout, sizes, source, target, max_fill)
+            if candidate is not None and (best is None or (*candidate, target) < best):
+                best = (*candidate, target)
     if best is None:
         return False
     _, replica, target = best

@@ -98,8 +98,8 @@ def _produced(seen: Sequence[tuple[float, int, LedSample]]) -> float:
         return 0.0
     _, size, last = seen[-1]
     held = last.end_offset - last.start_offset
-    result = median(record_bytes) if record_bytes else size / held if held > 0 else 0.0
-    return records * result / elapsed_s
+    bytes_per_record = median(record_bytes) if record_bytes else size / held if held > 0 else 0.0
+    return records * bytes_per_record / elapsed_s
 
 
 def _size_of(broker: BrokerSample, where: TopicPartition) -> int | None:

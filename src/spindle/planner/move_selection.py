@@ -276,10 +276,10 @@ def _make_room(layout: Layout, rooms: FreeSpaceIndex, replica: int) -> bool:
         for other in layout.largest_first([target])[:_MAX_TRIED]:
             if rooms.room(target) >= size:
                 break
-            result = rooms.most_free(other)
-            if result is not None and result != target and layout.size[other] > 0:
+            elsewhere = rooms.most_free(other)
+            if elsewhere is not None and elsewhere != target and layout.size[other] > 0:
                 moved.append(other)
-                rooms.move(other, result)
+                rooms.move(other, elsewhere)
         if rooms.room(target) >= size:
             rooms.move(replica, target)
             return True

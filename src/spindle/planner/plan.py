@@ -79,12 +79,12 @@ class PlacementPlan:
     @property
     def moved_bytes(self) -> int:
         """The bytes of all moves."""
-        return sum(move.size_bytes for item in self.rounds for move in item.moves)
+        return sum(move.size_bytes for round_ in self.rounds for move in round_.moves)
 
     @property
     def duration_ms(self) -> int:
         """The time of all rounds, and of the waits between them."""
-        return sum(item.wait_ms + item.duration_ms for item in self.rounds)
+        return sum(round_.wait_ms + round_.duration_ms for round_ in self.rounds)
 
 
 class BindingLimit(StrEnum):

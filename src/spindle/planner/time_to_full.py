@@ -1,4 +1,4 @@
-"""When a directory will be full, as far as its history tells."""
+"""Estimates from its history when a directory will be full."""
 
 from dataclasses import dataclass
 from enum import StrEnum

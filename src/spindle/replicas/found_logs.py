@@ -23,12 +23,12 @@ _NOT_RECORDED: Final = (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING)
 def own_log(
     found: Sequence[FoundLog], topic_id: Uuid, partition: PartitionRegistration, broker_id: int
 ) -> FoundLog | None:
-    """Return the log of the right topic id; of two, the one that has more. None if there is none.
+    """Return the replica's log among those found; None if there is none.
 
-    One was offline when the other took its place. Neither copy is known to be newest: take the one
-    with the higher last epoch, then end offset, then the one the metadata names. Without any,
-    return one that has lost its topic id, if it is in the recorded directory. An empty one will do
-    if none is recorded yet.
+    Logs with the topic id come first. There are two if one directory was offline when the other
+    log was created; neither is known to be newer, so the order is: higher last epoch, higher end
+    offset, directory named by the metadata. Otherwise take a log without a topic id if it is in
+    the recorded directory, or if it is empty and no directory is recorded yet.
     """
     recorded = partition.directory(broker_id)
 

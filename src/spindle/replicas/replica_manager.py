@@ -159,7 +159,7 @@ class ReplicaManager:
         return next((d for d in self.directories if d.path == path), None)
 
     def absent_error(self, topic: str, index: int, missing: ErrorCode) -> ErrorCode:
-        """Return why a partition is not here; `missing` if the metadata does not know it."""
+        """Return the error for a partition without a replica here; `missing` if it is unknown."""
         known = self._metadata.image.topics.by_name.get(topic)
         if known is not None and index in known.partitions:
             if self.broker_id in known.partitions[index].replicas and self._has_offline():
@@ -211,7 +211,7 @@ class ReplicaManager:
         self._preferred[where] = directory
 
     def on_leadership(self, listener: Callable[[Partition, bool], None]) -> None:
-        """Tell `listener` when this broker begins (True) or ends (False) to lead a partition."""
+        """Call `listener` when this broker becomes (True) or ceases to be (False) a leader."""
         self._leader_listeners.append(listener)
 
     def _has_offline(self) -> bool:
@@ -238,8 +238,8 @@ class ReplicaManager:
         for partition in partitions:
             self._drop_partition(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self.futures.forget(gone)
-        for where, items in list(self._unidentified.items()):
-            self._unidentified[where] = [place for place in items if place[1] is not gone]
+        for where, places in list(self._unidentified.items()):
+            self._unidentified[where] = [place for place in places if place[1] is not gone]
         return [partition.topic_partition for partition in partitions]
 
     # -- following the metadata
@@ -259,7 +259,7 @@ class ReplicaManager:
         The instructions of a busy replica are still to come, so its logs stay.
         """
         idle = [where for where in self._loaded if self.busy.end_of(where) is None]
-        return [item for where in idle for item in self._loaded.pop(where)]
+        return [log for where in idle for log in self._loaded.pop(where)]
 
     def accept_losses(self, lost: Iterable[TopicPartition]) -> None:
         """Allow these replicas, and no others, to be created empty if their only log was lost."""
@@ -348,26 +348,26 @@ class ReplicaManager:
         await self._creation.create(missing, self._add)
 
     async def _host_found(self, instruction: HostReplica) -> bool:
-        """Host the replica's log if the start found it, and put the others of its name aside.
+        """Host the replica's log if it was found at start-up; rename the others to `-stray`.
 
         Returns:
             False if the log is still to be looked for, or created.
         """
         where = instruction.topic_partition
-        result = self._loaded.pop(where, []) + self._unidentified.pop(where, [])
-        own = own_log(result, instruction.topic_id, instruction.partition, self.broker_id)
-        if own is None and may_be_own_log(result, instruction.partition, self.broker_id):
-            self._unidentified[where] = result
+        candidates = self._loaded.pop(where, []) + self._unidentified.pop(where, [])
+        own = own_log(candidates, instruction.topic_id, instruction.partition, self.broker_id)
+        if own is None and may_be_own_log(candidates, instruction.partition, self.broker_id):
+            self._unidentified[where] = candidates
             log.error(
                 "%s stays offline: its log may be %s, whose topic id is lost. If it is, write the "
                 "topic id %s into partition.metadata there; else move that directory away. Then "
                 "restart the broker",
                 where,
-                " or ".join(its_log.path for its_log, _ in result if its_log.topic_id is None),
+                " or ".join(its_log.path for its_log, _ in candidates if its_log.topic_id is None),
                 uuid_text(instruction.topic_id),
             )
             return True
-        for place in result:
+        for place in candidates:
             if place is not own:
                 place[1].log_count -= 1
                 await self._rename_stale_log(*place)
@@ -453,7 +453,7 @@ class ReplicaManager:
             log.error("%s was not renamed: %s", stale.topic_partition, failure)
 
     async def put_aside_strays(self) -> None:
-        """Put aside the logs on disk that the first `apply` did not take."""
+        """Rename the logs on disk that the first `apply` did not use."""
         for stale, directory in self.take_loaded():
             directory.log_count -= 1
             await self._rename_stale_log(stale, directory)
@@ -515,12 +515,12 @@ class ReplicaManager:
                 log.error("cannot follow with %d replicas: %s", len(work), failure)
                 continue
             followed = []
-            for partition, result in zip(work, results, strict=True):
-                if isinstance(result, Exception):
-                    self._could_not_follow(partition, result)
+            for partition, fetch_position in zip(work, results, strict=True):
+                if isinstance(fetch_position, Exception):
+                    self._could_not_follow(partition, fetch_position)
                 else:
                     self._not_following.pop(partition, None)
-                    followed.append(FetchStart(partition, result, is_same_epoch))
+                    followed.append(FetchStart(partition, fetch_position, is_same_epoch))
             self._fetching.follow(followed)
 
     def _could_not_follow(self, partition: Partition, error: Exception) -> None:
@@ -557,10 +557,9 @@ class ReplicaManager:
             self._on_misplaced(partition.topic_id, partition.topic_partition.partition, actual)
 
     def assignment_acknowledged(self, topic_id: Uuid, index: int, directory_id: Uuid) -> None:
-        """Note that the controller has accepted the directory of a replica.
+        """Continue the move that waits for the controller to accept a replica's directory.
 
-        If the metadata had it before, no change of the metadata follows, and a move that waits for
-        it goes on now.
+        Needed if the metadata named the directory already: no metadata change follows then.
         """
         topic = self._metadata.image.topics.by_id.get(topic_id)
         partition = None if topic is None else self.lookup(topic.name, index)

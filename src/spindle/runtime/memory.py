@@ -19,7 +19,7 @@ _ARENAS: Final = 2
 
 
 def keep_large_buffers() -> bool:
-    """Tell the C library to reuse buffers of up to 16 MiB; return False if it cannot be told."""
+    """Make the C library reuse buffers of up to 16 MiB; return False if it cannot be configured."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):

@@ -86,7 +86,7 @@ def run_node(
     machine: Machine | None = None,
     new_loop: NewEventLoop = new_event_loop,
 ) -> int:
-    """Run a node until it is told to stop, and return the exit code of the process.
+    """Run a node until a signal stops it, and return the exit code of the process.
 
     After a clean stop it is 143 for SIGTERM and 130 for SIGINT (Ctrl-C), as of Kafka's JVM, also
     while the node starts or waits for a controller; 1 if the node could not start or a fault ended

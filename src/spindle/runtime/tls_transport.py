@@ -345,7 +345,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return unsent + self._backlog_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set how many bytes may wait unencrypted until the protocol is told to pause."""
+        """Set how many bytes may wait unencrypted until the protocol must pause."""
         if high is not None:
             self._most_backlog_bytes = high
 

@@ -373,13 +373,13 @@ def _show(result: "ExportResult", seconds: float, as_json: bool) -> None:
 
 
 def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
-    result = {}
+    pairs = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{option} {word!r}: want NAME=VALUE")
-        result[name] = value
-    return result
+        pairs[name] = value
+    return pairs
 
 
 def cause_text(error: BaseException) -> str:

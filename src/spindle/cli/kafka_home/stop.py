@@ -69,8 +69,8 @@ def running_nodes(lines: Iterable[str], home: str) -> list[RunningNode]:
     nodes = []
     for line in lines:
         pid, _, command = line.strip().partition(" ")
-        _, result, words = command.partition(mark)
-        if result:
+        _, separator, words = command.partition(mark)
+        if separator:
             nodes.append(RunningNode(int(pid), words.partition(_OVERRIDE)[0].strip()))
     return nodes
 

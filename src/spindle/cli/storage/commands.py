@@ -191,10 +191,10 @@ def feature_dependencies(features: tuple[str, ...], as_json: bool) -> None:
     """Show what feature levels depend on."""
     from spindle.cli.storage.dependencies import dependencies_of, dependency_lines
 
-    result = [dependencies_of(text) for text in features]
+    dependencies = [dependencies_of(text) for text in features]
     if as_json:
-        click.echo(json.dumps({f"{f.name}={f.level}": dict(f.requires) for f in result}))
+        click.echo(json.dumps({f"{f.name}={f.level}": dict(f.requires) for f in dependencies}))
         return
-    for feature in result:
+    for feature in dependencies:
         for line in dependency_lines(feature):
             click.echo(line)

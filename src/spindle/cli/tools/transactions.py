@@ -336,11 +336,11 @@ def _doing(what: str, plainly: str | None = None) -> Iterator[None]:
     except ToolFailed:
         raise
     except FAILURES as error:
-        result = failure(error)
+        reason = failure(error)
         raise ToolFailed(
-            f"{what}: {result.text}. Enable debug logging for additional detail.",
-            result.java_class,
-            f"{plainly or what}: {result.plainly}",
+            f"{what}: {reason.text}. Enable debug logging for additional detail.",
+            reason.java_class,
+            f"{plainly or what}: {reason.plainly}",
         ) from error
 
 

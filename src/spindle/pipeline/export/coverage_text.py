@@ -12,12 +12,12 @@ def coverage_json(coverage: Mapping[PartitionIdentity, Coverage]) -> dict[str, l
 
 
 def parse_coverage(content: Mapping[str, list[int]]) -> dict[PartitionIdentity, Coverage]:
-    """Return the coverage that a JSON object tells."""
-    result = {}
+    """Parse coverage from a JSON object."""
+    coverages = {}
     for name, (start, end) in content.items():
         topic_id, _, partition = name.rpartition(":")
-        result[PartitionIdentity(parse_uuid(topic_id), int(partition))] = Coverage(start, end)
-    return result
+        coverages[PartitionIdentity(parse_uuid(topic_id), int(partition))] = Coverage(start, end)
+    return coverages
 
 
 def topics_json(topics: Mapping[str, Uuid]) -> dict[str, str]:
@@ -26,5 +26,5 @@ def topics_json(topics: Mapping[str, Uuid]) -> dict[str, str]:
 
 
 def parse_topics(content: Mapping[str, str]) -> dict[str, Uuid]:
-    """Return the topics that a JSON object tells."""
+    """Parse topics from a JSON object."""
     return {topic: parse_uuid(text) for topic, text in content.items()}

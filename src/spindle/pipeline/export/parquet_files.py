@@ -118,7 +118,7 @@ def file_name(piece: PlannedRange, run_id: str, attempt: int) -> str:
 
 
 def parse_file_name(name: str) -> tuple[PartitionIdentity, Coverage] | None:
-    """Return the partition and offsets that a file name tells.
+    """Return the partition and offsets in a file name.
 
     Return None for a name of another form: Delta's compaction rewrites files under its own names.
     """
@@ -396,8 +396,8 @@ class _TimeRange:
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._has_null |= batch.column("timestamp").null_count > 0
-        result = pc.min_max(batch.column("timestamp").cast(pa.int64()))
-        least, greatest = result["min"].as_py(), result["max"].as_py()
+        bounds = pc.min_max(batch.column("timestamp").cast(pa.int64()))
+        least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
         if least is None or greatest is None:  # rows of corrupt batches have no time
             return
         self._least = least if self._least is None else min(self._least, least)

@@ -17,7 +17,7 @@ _FLAGS: Final = {"true": True, "false": False}
 
 
 def lower_names(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with names in lower case; Spark tells no upper from lower case there."""
+    """Return the options with names in lower case; Spark ignores case there."""
     return {name.lower(): text for name, text in options.items()}
 
 
@@ -53,8 +53,8 @@ def number(options: Mapping[str, str], name: str, default: int, at_least: int, a
     Raises:
         ValueError: it is no integer between the bounds, both inclusive.
     """
-    result = optional_number(options, name, at_least, at_most)
-    return default if result is None else result
+    value = optional_number(options, name, at_least, at_most)
+    return default if value is None else value
 
 
 def number_in(name: str, text: str, at_least: int, at_most: int) -> int:
@@ -118,12 +118,12 @@ def json_object(name: str, text: str, example: str) -> dict[str, Any]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
+    by_name = dict(pairs)
+    if len(by_name) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"key {twice!r} is there twice")
-    return result
+    return by_name
 
 
 def _or(words: list[str]) -> str:

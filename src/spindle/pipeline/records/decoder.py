@@ -218,7 +218,7 @@ class BatchDecoder:
         from spindle.pipeline.records.tables import POSITION
 
         try:
-            result = self._chunks.decode(view, table)
+            decoded = self._chunks.decode(view, table)
         except UndecodableChunk as error:
             if self._corruption is not None and len(table) > 1:
                 for index in range(len(table)):
@@ -227,8 +227,8 @@ class BatchDecoder:
             position = int(table[error.row, POSITION])
             yield from self._failed(self._located(view, position, error.finding))
             return
-        if result is not None:
-            yield result
+        if decoded is not None:
+            yield decoded
 
     def _failed(self, error: CorruptBatch) -> Iterator[pa.RecordBatch]:
         """Raise the error, or note it if batches are passed over."""
@@ -280,7 +280,7 @@ class BatchDecoder:
 
 
 def _is_boundary(view: memoryview, position: int, limit: int) -> bool:
-    """Return True if a batch may begin at `position`, as far as the buffer tells."""
+    """Return True if a batch may begin at `position`, judging by the bytes in the buffer."""
     if position <= 0 or position > limit:
         return False
     if limit - position < HEADER_BYTES:

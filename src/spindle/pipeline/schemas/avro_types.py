@@ -144,28 +144,30 @@ def _stored(kind: Any) -> Any:
 
 
 def _array(schema: Any, named: Mapping[str, Any], inside: tuple[str, ...]) -> AvroColumn:
-    item = avro_column(schema["items"], named, inside)
-    if item.can_be_empty:
+    element = avro_column(schema["items"], named, inside)
+    if element.can_be_empty:
         raise ValueError("Avro: an array whose elements take no bytes; its length has no limit")
-    convert = item.convert
-    kind = pa.list_(_stored(item.type))
+    convert = element.convert
+    kind = pa.list_(_stored(element.type))
     if convert is None:
         return AvroColumn(kind, list)
     return AvroColumn(
-        kind, list, lambda items: [None if item is None else convert(item) for item in items]
+        kind,
+        list,
+        lambda items: [None if element is None else convert(element) for element in items],
     )
 
 
 def _map(schema: Any, named: Mapping[str, Any], inside: tuple[str, ...]) -> AvroColumn:
-    item = avro_column(schema["values"], named, inside)
-    convert = item.convert
+    value = avro_column(schema["values"], named, inside)
+    convert = value.convert
 
     def pairs(values: dict[str, Any]) -> list[tuple[str, Any]]:
         if convert is None:
             return list(values.items())
         return [(key, None if v is None else convert(v)) for key, v in values.items()]
 
-    return AvroColumn(pa.map_(pa.string(), _stored(item.type)), dict, pairs)
+    return AvroColumn(pa.map_(pa.string(), _stored(value.type)), dict, pairs)
 
 
 def _union(members: Sequence[Any], named: Mapping[str, Any], inside: tuple[str, ...]) -> AvroColumn:
@@ -217,7 +219,7 @@ UNNAMED: Final = {*_PRIMITIVES, "array", "map"}
 
 
 def member_name(schema: Any) -> str:
-    """Return the name by which fastavro tells a member of a union: that of its type."""
+    """Return the name by which fastavro identifies a member of a union: that of its type."""
     if isinstance(schema, str):
         return schema
     kind = schema["type"]

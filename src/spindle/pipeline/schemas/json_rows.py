@@ -62,12 +62,12 @@ def parse_json(value: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) == len(pairs):
-        return result
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
     names = [name for name, _ in pairs]
-    repeating = _Repeating(result)
-    repeating.repeated = frozenset(name for name in result if names.count(name) > 1)
+    repeating = _Repeating(members)
+    repeating.repeated = frozenset(name for name in members if names.count(name) > 1)
     return repeating
 
 
@@ -208,18 +208,18 @@ def _base64(value: Any) -> bytes:
 
 
 def _list(kind: Any, refuse_unknown: bool) -> Convert:
-    item = _converter(kind.value_type, refuse_unknown)
+    convert_element = _converter(kind.value_type, refuse_unknown)
 
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
             raise BadValue(f"{shown(json_text(value))} is no array")
-        result = []
+        converted = []
         for index, entry in enumerate(value):
             try:
-                result.append(None if entry is None else item(entry))
+                converted.append(None if entry is None else convert_element(entry))
             except BadValue as error:
                 raise error.inside(f"[{index}]") from None
-        return result
+        return converted
 
     return convert
 
@@ -227,19 +227,19 @@ def _list(kind: Any, refuse_unknown: bool) -> Convert:
 def _map(kind: Any, refuse_unknown: bool) -> Convert:
     if not pa.types.is_string(kind.key_type):
         raise ValueError(f"JSON cannot be read into {kind}: keys of JSON objects are text")
-    item = _converter(kind.item_type, refuse_unknown)
+    convert_value = _converter(kind.item_type, refuse_unknown)
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         _check_object(value)
         if isinstance(value, _Repeating):
             raise BadValue(f"the key {shown(min(value.repeated))!r} occurs twice")
-        result = []
+        converted = []
         for name, entry in value.items():
             try:
-                result.append((_text(name), None if entry is None else item(entry)))
+                converted.append((_text(name), None if entry is None else convert_value(entry)))
             except BadValue as error:
                 raise error.inside(shown(name)) from None
-        return result
+        return converted
 
     return convert
 
@@ -256,10 +256,10 @@ def _struct(kind: Any, refuse_unknown: bool) -> Convert:
             raise BadValue(f"the field {shown(min(unknown))!r} is not in the schema")
         row = {}
         for name, field in fields:
-            result = value.get(name)
-            if result is not None:
+            member = value.get(name)
+            if member is not None:
                 try:
-                    row[name] = field(result)
+                    row[name] = field(member)
                 except BadValue as error:
                     raise error.inside(name) from None
         return row

@@ -156,8 +156,8 @@ class RowDecoding:
                 [ColumnPlace(field.name, None, field)]
                 if field.name not in parts
                 else [
-                    ColumnPlace(field.name, index, item)
-                    for index, item in enumerate(parts[field.name].fields)
+                    ColumnPlace(field.name, index, field_name)
+                    for index, field_name in enumerate(parts[field.name].fields)
                 ]
             )
             for field in arrow_schema(columns)

@@ -134,8 +134,8 @@ class _RangeReader:
     def _next_boundary(self, opened: OpenSegment, position: int) -> int:
         """Return the first known batch boundary behind a corrupt batch, else the file's end."""
         current = SegmentLog(self._log.path)
-        result = current.boundary_after(opened.segment, position)
-        return os.fstat(opened.file.fileno()).st_size if result is None else result
+        boundary = current.boundary_after(opened.segment, position)
+        return os.fstat(opened.file.fileno()).st_size if boundary is None else boundary
 
     def _grow(self, opened: OpenSegment, position: int, size_bytes: int) -> bool:
         """Make room for a batch that is larger than the buffer.

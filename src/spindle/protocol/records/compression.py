@@ -193,7 +193,7 @@ def _decompress_stream(
     limit_bytes: int,
     buffer: DecompressionBuffer,
 ) -> Bytes:
-    # No trustworthy field tells the size, so a bounded buffer grows until the data fits.
+    # No trustworthy field has the size, so a bounded buffer grows until the data fits.
     size_bytes = min(limit_bytes, max(_BLOCK_BYTES, 8 * len(data)))
     while True:
         if size_bytes <= len(buffer.memory) <= limit_bytes:

@@ -176,7 +176,7 @@ class Moves:
             self.done += 1
             now_ms = self._now_ms()
             due_ms = now_ms + move.current.config.file_delete_delay_ms
-            self._lately_done = [item for item in self._lately_done if item[0] > now_ms]
+            self._lately_done = [entry for entry in self._lately_done if entry[0] > now_ms]
             self._lately_done.append((due_ms, move))
             log.info("moved %s", move)
             return
@@ -200,8 +200,8 @@ class Moves:
         """Note the directory that the metadata names.
 
         Returns:
-            True if a move explains why the current log is in another directory, so that the
-            controller must not be told.
+            True if a running move is why the current log is in another directory; its directory
+            must then not be reported to the controller.
         """
         move = self._moves.get(partition)
         if move is None:
@@ -228,4 +228,6 @@ class Moves:
         for due_ms, move in self._lately_done:
             if move.target is directory and due_ms > self._now_ms():
                 self.on_copy_lost(move)
-        self._lately_done = [item for item in self._lately_done if item[1].target is not directory]
+        self._lately_done = [
+            entry for entry in self._lately_done if entry[1].target is not directory
+        ]

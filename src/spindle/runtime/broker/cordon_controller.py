@@ -143,8 +143,8 @@ class CordonController:
             self._on_change({})
 
     def _warn_of_unknown_entries(self) -> None:
-        result = match_paths(self._entries, self._paths)
-        unknown = [e for e, path in result.items() if path is None and e != EVERY_DIRECTORY]
+        matched = match_paths(self._entries, self._paths)
+        unknown = [e for e, path in matched.items() if path is None and e != EVERY_DIRECTORY]
         if unknown:
             log.warning(
                 "%s names %s, which is no log directory of this broker; the entry has no effect",

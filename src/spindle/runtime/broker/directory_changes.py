@@ -489,9 +489,9 @@ class DirectoryChanges:
         A controller elects one when it learns the directory of a replica. It does not when a
         directory comes back.
         """
-        result = {id(log): None for log in opened.logs}
+        opened_ids = {id(log): None for log in opened.logs}
         for partition in self._parts.replicas.in_directory(opened.directory):
-            if id(partition.log) in result:
+            if id(partition.log) in opened_ids:
                 self._ask_for_leader(partition)
 
     def _ask_for_leader(self, partition: Partition) -> None:

@@ -38,7 +38,7 @@ class Peers(Protocol):
 
 
 class PromptPeers(Peers, Protocol):
-    """Connections whose answers are told as soon as they arrive, without a turn of the loop."""
+    """Connections that report responses as soon as they arrive, without a turn of the loop."""
 
     def request(self, destination: Destination, message: Message) -> Promise[Message]:
         """See `Peers`; the promise fails with what `Peers` raises."""

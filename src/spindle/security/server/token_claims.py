@@ -75,10 +75,10 @@ def _check_issuer(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 
 def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
-    result = claims.get("aud")
-    if result is None and not rules.audiences:
+    claim = claims.get("aud")
+    if claim is None and not rules.audiences:
         return
-    audiences = [result] if isinstance(result, str) else result
+    audiences = [claim] if isinstance(claim, str) else claim
     if not isinstance(audiences, list) or not all(
         isinstance(audience, str) for audience in audiences
     ):
@@ -90,8 +90,8 @@ def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 def _check_scope(claims: Mapping[str, Any], rules: TokenRules) -> None:
     """Check the form of a scope. Rights come from ACLs, as in Kafka."""
-    result = claims.get(rules.scope_claim)
-    scopes = result if isinstance(result, list) else [result] if isinstance(result, str) else []
+    claim = claims.get(rules.scope_claim)
+    scopes = claim if isinstance(claim, list) else [claim] if isinstance(claim, str) else []
     if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
         raise TokenRefused(f"the token's claim {rules.scope_claim} has an empty scope")
     if len({scope.strip() for scope in scopes}) != len(scopes):

@@ -61,8 +61,8 @@ def unsecured_token(token: str, rules: UnsecuredRules, now_ms: int) -> BearerTok
         raise TokenRefused("the token is expired, or has no claim exp")
     if issued_s is not None and expires_s <= issued_s:
         raise TokenRefused("the token ends before it is issued")
-    result = claims.get(rules.scope_claim)
-    scope = result.split() if isinstance(result, str) else result
+    claim = claims.get(rules.scope_claim)
+    scope = claim.split() if isinstance(claim, str) else claim
     if not all(isinstance(scope, list) and name in scope for name in rules.required_scope):
         wanted = f"[{', '.join(rules.required_scope)}]"
         raise TokenRefused(f"the token lacks a scope of {wanted}", scope=wanted)

@@ -1,4 +1,4 @@
-"""One partition of a fetch: one partition of a Fetch: checks, read limit and response."""
+"""One partition of a Fetch: its checks, read limit and response."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
@@ -198,7 +198,7 @@ class PartitionRead:
     # -- deciding
 
     def prepare(self, services: BrokerServices, fetcher: FetchRequester) -> None:
-        """Decide what the fetcher is told and how far it may read.
+        """Decide the response and how far the fetcher may read.
 
         Take a follower's fetch offset as its acknowledgement, which may move the high watermark.
         """
