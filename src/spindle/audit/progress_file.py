@@ -136,7 +136,7 @@ def _begin(descriptor: int, path: Path) -> dict[str, Any]:
     with os.fdopen(os.dup(descriptor), "rb") as file:
         head = file.readline(len(_HEAD))
         if not _HEAD.startswith(head):
-            raise ValueError(f"{path} is no progress file of an audit; give another name")
+            raise ValueError(f"{path} is not a progress file of an audit; give another name")
         kept, end = {}, 0
         if head == _HEAD:
             end = len(_HEAD)

@@ -51,13 +51,13 @@ class PartFolder:
     """The parts in a folder.
 
     Raises:
-        ValueError: the path is no folder.
+        ValueError: the path is not a folder.
         OSError: the disk refuses.
     """
 
     def __init__(self, path: Path) -> None:
         if path.exists() and not path.is_dir():
-            raise ValueError(f"{path} is no folder; the parts of an audit on Spark need one")
+            raise ValueError(f"{path} is not a folder; the parts of an audit on Spark need one")
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._documents: dict[str, Any] = {}

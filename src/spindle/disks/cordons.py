@@ -34,7 +34,7 @@ def read_cordons(
 
     Args:
         paths: the log directories.
-        entries: of `cordoned.log.dirs`. An entry that is no log directory is left out: the
+        entries: of `cordoned.log.dirs`. An entry that is not a log directory is left out: the
             directory may have been removed from `log.dirs` since.
         notes: those of the entries.
         full: the directories that are nearly full.

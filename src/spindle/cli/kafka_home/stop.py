@@ -86,7 +86,7 @@ def signal_number(name: str) -> int:
     try:
         return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
     except KeyError:
-        raise ValueError(f"SIGNAL is {name!r}, which is no signal") from None
+        raise ValueError(f"SIGNAL is {name!r}, which is not a signal") from None
 
 
 def _is_meant(node: RunningNode, options: Options) -> bool:

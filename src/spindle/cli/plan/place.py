@@ -13,7 +13,7 @@ def parse_place(text: str) -> tuple[int, str | None]:
     """Return the broker id, and the part after the colon if there is one.
 
     Raises:
-        click.BadParameter: the broker is no number.
+        click.BadParameter: the broker is not a number.
     """
     broker, colon, rest = text.partition(":")
     if not broker.isdecimal() or (colon and not rest):

@@ -73,7 +73,7 @@ _LIMITS = (
         default=5,
         show_default=True,
         metavar="N",
-        help="Most moves at the same time that begin or end in one directory.",
+        help="Maximum concurrent moves from or to one directory.",
     ),
     click.option(
         "--fewer-racks",

@@ -205,7 +205,7 @@ class Options:
         """Return the value of an option as a number.
 
         Raises:
-            WrongOptions: the value is no number.
+            WrongOptions: the value is not a number.
         """
         return self._number(name, float, "a number")
 

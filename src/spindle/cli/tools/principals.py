@@ -8,7 +8,7 @@ def principals(options: Options, option: str) -> list[str]:
     """Return the principals of an option, each of them once.
 
     Raises:
-        ToolFailed: one of them is no principal.
+        ToolFailed: one of them is not a principal.
     """
     given = [text.strip() for text in options.all(option)]
     for text in given:

@@ -121,7 +121,7 @@ def _list(options: Options) -> None:
             if error.code != ErrorCode.INVALID_REGULAR_EXPRESSION or options.is_kafka:
                 raise
             raise ToolFailed(
-                f"--transactional-id-pattern {pattern}: this is no regular expression (RE2)"
+                f"--transactional-id-pattern {pattern}: this is not a regular expression (RE2)"
             ) from error
     _show(options, listing_table(listed), [listing_json(entry) for entry in listed])
 

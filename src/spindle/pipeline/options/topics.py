@@ -106,6 +106,6 @@ def _pattern(text: str) -> str:
         re.compile(text)
     except re.error as error:
         raise ValueError(
-            f"option subscribePattern: {text!r} is no regular expression: {error}"
+            f"option subscribePattern: {text!r} is not a regular expression: {error}"
         ) from None
     return text

@@ -41,7 +41,7 @@ def optional_number(
     """Return the integer of an option, None if it is not given.
 
     Raises:
-        ValueError: it is no integer between the bounds, both inclusive.
+        ValueError: it is not an integer between the bounds, both inclusive.
     """
     text = options.get(name.lower())
     return None if text is None else number_in(name, text, at_least, at_most)
@@ -51,7 +51,7 @@ def number(options: Mapping[str, str], name: str, default: int, at_least: int, a
     """Return the integer of an option.
 
     Raises:
-        ValueError: it is no integer between the bounds, both inclusive.
+        ValueError: it is not an integer between the bounds, both inclusive.
     """
     value = optional_number(options, name, at_least, at_most)
     return default if value is None else value
@@ -61,7 +61,7 @@ def number_in(name: str, text: str, at_least: int, at_most: int) -> int:
     """Return the integer that the text of an option is.
 
     Raises:
-        ValueError: it is no integer between the bounds, both inclusive.
+        ValueError: it is not an integer between the bounds, both inclusive.
     """
     value = integer(text)
     if value is None:
@@ -104,7 +104,7 @@ def json_object(name: str, text: str, example: str) -> dict[str, Any]:
         example: A value that is right, for the error.
 
     Raises:
-        ValueError: it is no JSON object, or a key is there twice.
+        ValueError: it is not a JSON object, or a key is there twice.
     """
     try:
         content = json.loads(text, object_pairs_hook=_without_duplicates)

@@ -101,7 +101,9 @@ def _json_type(schema: Any, depth: int) -> Any:
                         _check_new(name, columns)
                         columns.append(pa.field(name, _json_type(kind, depth + 1)))
                     case _:
-                        raise ValueError(f"schema: {shown(field)} is no field with name and type")
+                        raise ValueError(
+                            f"schema: {shown(field)} is not a field with name and type"
+                        )
             return pa.struct(columns)
     raise ValueError(f"schema: {shown(schema)} is not a type of Spark that records can have")
 

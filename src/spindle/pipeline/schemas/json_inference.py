@@ -27,7 +27,7 @@ def inferred_type(
     Whole numbers are `int64` and fractions `float64`. Numbers that do not fit, fields whose types
     contradict each other, and fields of which only nulls and empty objects or arrays were seen are
     text. Values that are no JSON objects count as bad and do not matter, nor do objects with a
-    field that cannot be a column: one with a taken or an empty name, or a name that is no UTF-8,
+    field that cannot be a column: one with a taken or an empty name, or a name that is not UTF-8,
     has the character U+0000 or more than 1,000 bytes, or differs from another one in case only; one
     nested deeper than 40; and one with which there would be more than 2,000 fields.
 

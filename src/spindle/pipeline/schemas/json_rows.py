@@ -126,7 +126,7 @@ def _text(value: Any) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadValue("half of a surrogate pair is no text") from None
+        raise BadValue("half of a surrogate pair is not text") from None
     return text
 
 
@@ -141,7 +141,7 @@ def _integer(bits: int) -> Convert:
 
     def convert(value: Any) -> int:
         if not isinstance(value, Number) or not _INTEGER.fullmatch(value):
-            raise BadValue(f"{shown(json_text(value))} is no integer")
+            raise BadValue(f"{shown(json_text(value))} is not an integer")
         if len(value) > bits or not -end <= (number := int(value)) < end:
             raise BadValue(f"{shown(value)} does not fit into {bits} bits")
         return number
@@ -151,10 +151,10 @@ def _integer(bits: int) -> Convert:
 
 def _double(value: Any) -> float:
     if not isinstance(value, Number):
-        raise BadValue(f"{shown(json_text(value))} is no number")
+        raise BadValue(f"{shown(json_text(value))} is not a number")
     number = float(value)
     if not math.isfinite(number):
-        raise BadValue(f"{shown(value)} is no finite number")
+        raise BadValue(f"{shown(value)} is not a finite number")
     return number
 
 
@@ -163,13 +163,13 @@ def _cast_number(kind: Any) -> Convert:
 
     def convert(value: Any) -> Any:
         if not isinstance(value, Number) and not (takes_text and isinstance(value, str)):
-            raise BadValue(f"{shown(json_text(value))} is no number")
+            raise BadValue(f"{shown(json_text(value))} is not a number")
         try:
             number = pa.scalar(str(value)).cast(kind).as_py()
         except (pa.ArrowInvalid, UnicodeEncodeError):
             raise BadValue(f"{shown(value)} does not fit into {kind}") from None
         if not takes_text and not math.isfinite(number):
-            raise BadValue(f"{shown(value)} is no finite number that fits into {kind}")
+            raise BadValue(f"{shown(value)} is not a finite number that fits into {kind}")
         return number
 
     return convert
@@ -186,7 +186,7 @@ def _cast_time(kind: Any) -> Convert:
                     return pa.scalar(text).cast(form).value
                 except (pa.ArrowInvalid, UnicodeEncodeError):
                     continue
-        raise BadValue(f"{shown(json_text(value))} is no ISO 8601 text for {kind}")
+        raise BadValue(f"{shown(json_text(value))} is not an ISO 8601 text for {kind}")
 
     return convert
 
@@ -204,7 +204,7 @@ def _base64(value: Any) -> bytes:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):
             pass
-    raise BadValue(f"{shown(json_text(value))} is no base64 text")
+    raise BadValue(f"{shown(json_text(value))} is not base64 text")
 
 
 def _list(kind: Any, refuse_unknown: bool) -> Convert:
@@ -212,7 +212,7 @@ def _list(kind: Any, refuse_unknown: bool) -> Convert:
 
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise BadValue(f"{shown(json_text(value))} is no array")
+            raise BadValue(f"{shown(json_text(value))} is not an array")
         converted = []
         for index, entry in enumerate(value):
             try:
@@ -269,4 +269,4 @@ def _struct(kind: Any, refuse_unknown: bool) -> Convert:
 
 def _check_object(value: Any) -> None:
     if not isinstance(value, dict):
-        raise BadValue(f"{shown(json_text(value))} is no object")
+        raise BadValue(f"{shown(json_text(value))} is not an object")

@@ -27,7 +27,7 @@ def json_schema_type(schema: Mapping[str, Any]) -> Any:
     Other keywords limit values and are not checked.
 
     Raises:
-        ValueError: the root is no object with properties, or a reference leads nowhere or in a
+        ValueError: the root is not an object with properties, or a reference leads nowhere or in a
             circle.
     """
     kind = _type(schema, schema, 0)

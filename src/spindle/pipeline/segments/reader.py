@@ -114,7 +114,7 @@ class _RangeReader:
         following = SegmentLog(self._log.path).boundary_after(opened.segment, position)
         lost_bytes = left_bytes if following is None else following - position
         data = bytes(self._buffer[:size_bytes]).ljust(HEADER_BYTES, b"\0")
-        finding = f"{lost_bytes} bytes before the next one are no whole batch"
+        finding = f"{lost_bytes} bytes before the next one are not a whole batch"
         self._torn = self._decoder.torn(data, finding).of_size(lost_bytes)
         return following
 

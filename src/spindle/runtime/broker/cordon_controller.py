@@ -147,7 +147,7 @@ class CordonController:
         unknown = [e for e, path in matched.items() if path is None and e != EVERY_DIRECTORY]
         if unknown:
             log.warning(
-                "%s names %s, which is no log directory of this broker; the entry has no effect",
+                "%s names %s, which is not a log directory of this broker; the entry has no effect",
                 CORDONED_LOG_DIRS,
                 ", ".join(unknown),
             )

@@ -342,7 +342,7 @@ class DirectoryChanges:
             paths = ", ".join(d.path for d in self._parts.replicas.directories)
             raise ApiError(
                 ErrorCode.LOG_DIR_NOT_FOUND,
-                f"{path} is no log directory of broker {self._parts.node_id}, which has {paths}",
+                f"{path} is not a log directory of broker {self._parts.node_id}, which has {paths}",
             )
         return directory
 

@@ -53,7 +53,7 @@ def bearer_token(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> B
     _check_scope(claims, rules)
     principal = claims.get(rules.sub_claim)
     if not isinstance(principal, str) or not principal.strip():
-        raise TokenRefused(f"the token's claim {rules.sub_claim} is no name")
+        raise TokenRefused(f"the token's claim {rules.sub_claim} is not a name")
     return BearerToken(principal.strip(), min(int(expires_s * 1000), LATEST_MS))
 
 
@@ -62,14 +62,14 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise TokenRefused(f"the token's claim {name} is no time")
+        raise TokenRefused(f"the token's claim {name} is not a time")
     return min(value, LATEST_MS)
 
 
 def _check_issuer(claims: Mapping[str, Any], rules: TokenRules) -> None:
     issuer = claims.get("iss")
     if issuer is not None and not isinstance(issuer, str):
-        raise TokenRefused("the token's claim iss is no text")
+        raise TokenRefused("the token's claim iss is not text")
     if rules.issuer is not None and issuer != rules.issuer:
         raise TokenRefused(f"the token's issuer {issuer!r:.200} is not {rules.issuer!r}")
 
