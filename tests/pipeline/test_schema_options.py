@@ -61,7 +61,7 @@ def test_fields_stand_in_the_place_of_the_value() -> None:
 
 def test_a_bad_record_fails_the_read_or_is_kept_with_its_reason() -> None:
     with pytest.raises(
-        BadRecord, match=r't-0 offset 1 cannot be decoded: value: id: "x" is no int'
+        BadRecord, match=r't-0 offset 1 cannot be decoded: value: id: "x" is not an int'
     ):
         rows(JSON, b'{"id": 1}', b'{"id": "x"}')
     kept = rows({**JSON, "badRecords": "permissive"}, b'{"id": 1}', b'{"id": "x"}', None)

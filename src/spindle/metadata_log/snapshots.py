@@ -125,7 +125,7 @@ class SnapshotPart:
         """Read and check the whole file.
 
         Raises:
-            CorruptLog: it is no whole snapshot.
+            CorruptLog: it is not a complete snapshot.
         """
         for _ in check_snapshot(self._file.pread(self.size_bytes, 0), self._path):
             pass

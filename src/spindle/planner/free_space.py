@@ -7,7 +7,7 @@ from spindle.planner.layout import Layout
 
 
 class FreeSpaceIndex:
-    """Finds the directory with the most room for a replica.
+    """Finds the directory with the most free space for a replica.
 
     There is a heap for each rack and a heap of racks, so a replica that may not enter some racks
     or brokers passes over few entries. Stale heap entries are discarded when popped.
@@ -60,7 +60,7 @@ class FreeSpaceIndex:
         return directory
 
     def place(self, replica: int) -> bool:
-        """Move a replica to a directory with much room, and return whether there was one."""
+        """Move a replica to the directory with the most free space; return False if none fits."""
         target = self.most_free(replica)
         if target is None:
             return False

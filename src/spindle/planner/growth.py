@@ -207,7 +207,7 @@ def _growth(
 
 
 def _other_files(time_s: float, directory: DirectorySample | None) -> Iterator[Point]:
-    """Yield the bytes of files that are no replicas, if they are known."""
+    """Yield the bytes of files that are not replicas, if they are known."""
     if directory is None or not directory.is_online:
         return
     if min(directory.total_bytes, directory.usable_bytes) >= 0:

@@ -54,8 +54,8 @@ class PlacementPlan:
             lowest of those that may receive replicas; before the first round.
         spread: the same after the last round.
         remarks: why the plan falls short of its goal; empty if it does not.
-        preferred: the partitions of which another replica comes first after the last round, so that
-            its broker is the preferred leader; and the position of that replica.
+        preferred: partitions whose preferred leader changes after the last round, each with the
+            position of the replica that becomes the first.
     """
 
     cluster: ClusterModel
@@ -88,7 +88,7 @@ class PlacementPlan:
 
 
 class BindingLimit(StrEnum):
-    """A limit that leaves no plan."""
+    """The limit that makes every plan infeasible."""
 
     CAPACITY = "capacity"
     CORDONS = "cordons"

@@ -227,7 +227,7 @@ class RoundPlanner:
         return queues
 
     def _take(self, opened: _OpenRound, source: int, queue: list[int]) -> list[int]:
-        """Add moves of a queue to a round, and return the others."""
+        """Add moves of a queue to a round; return the moves that do not fit."""
         left: list[int] = []
         for position, replica in enumerate(queue):
             if opened.is_full(source):

@@ -12,11 +12,11 @@ MAX_SPANS_AHEAD: Final = 10
 
 
 class Filling(StrEnum):
-    """The verdict of a history about a directory."""
+    """Whether a directory is filling, according to its history."""
 
     FILLING = "filling"
     FAR = "far"
-    """It fills, but later than the history allows to say."""
+    """It fills, but later than the history can predict."""
     NOT_FILLING = "not filling"
     UNKNOWN = "unknown"
 

@@ -96,7 +96,7 @@ class CordonController:
         self.follow(image)
 
     def follow(self, image: MetadataImage) -> None:
-        """Apply the configuration in the image, if it differs from the one before."""
+        """Apply the configuration in the image if it has changed."""
         own = image.configs.broker(self._config.node_id)
         values = BrokerValues(self._config, own)
         followed = (

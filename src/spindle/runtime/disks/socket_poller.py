@@ -1,8 +1,8 @@
 """The sockets that jobs of a directory's thread wait for, while the thread does other jobs.
 
-A client that takes its answer as fast as it comes then costs no way over the event loop for each
-piece, and one that takes nothing holds nobody up. All waits of a thread are in one epoll set,
-together with a bell that tells of new jobs.
+A response to a fast client then needs no detour over the event loop for each piece, and a slow
+client delays no other job. All waits of a thread are in one epoll set, together with an event
+descriptor that signals new jobs.
 """
 
 import os

@@ -93,12 +93,12 @@ class LoadedTls(NamedTuple):
 def tls_source(
     node: NodeConfig, listener: str, dynamic: Mapping[str, str] | None = None
 ) -> TlsSource:
-    """Return the present source of a listener. It looks at files, but does not read them."""
+    """Return the current TLS source of a listener. Files are examined with stat, not read."""
     config = ListenerConfig(node, listener, dynamic)
     properties = {k: v for k, v in config.properties.items() if k.startswith("ssl.")}
     protocol = node.security_protocols.get(listener, SecurityProtocol.SSL)
     if protocol.has_sasl and _CLIENT_AUTH not in config.own:
-        # As in Kafka: SASL tells who a client is, so only the listener's own key counts.
+        # As in Kafka: SASL identifies a client, so only the listener's own key counts.
         properties.pop(_CLIENT_AUTH, None)
     stamps = tuple(store_stamp(properties.get(key)) for key in _LOCATIONS)
     is_between_brokers = node.is_broker and listener == node.inter_broker_listener_name
