@@ -95,7 +95,7 @@ def test_the_plan_is_a_script_that_deletes_nothing(
     [
         ([], "which log directories?"),
         (["/nowhere"], "/nowhere cannot be read as a log directory: No such file or directory"),
-        (["/"], "/ is no log directory"),
+        (["/"], "/ is not a log directory"),
         (["/", "--jobs", "0"], "Try: spindle audit --help"),
         (["/", "--job-count", "2"], "No such option"),
         (["/", "--json", "--repair-plan"], "give one"),

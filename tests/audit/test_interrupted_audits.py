@@ -108,7 +108,7 @@ def test_another_file_is_no_progress_file_and_stays(
     path = tmp_path / "letter"
     path.write_text(content)
     assert run(["audit", str(root), "--resume", str(path)]) == 2
-    assert "is no progress file" in capsys.readouterr().err
+    assert "is not a progress file" in capsys.readouterr().err
     assert path.read_text() == content
 
 

@@ -187,4 +187,4 @@ def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "No such file or directory" in err
     other = tmp_path / "x.txt"
     code, _, err = dump(capsys, "--files", str(other))
-    assert (code, err.startswith(f"{other} is no file of a log; known are .log, ")) == (1, True)
+    assert (code, err.startswith(f"{other} is not a file of a log; known are .log, ")) == (1, True)

@@ -148,7 +148,9 @@ def test_a_cluster_without_cordons_is_told_before_the_drain_which_goes_on(
     words = ("--capacity", "1GiB", "--state", str(tmp_path / "drain.json"))
     assert run(("drain", f"1:{path}", *words)) == 0
     first, *_, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("this cluster knows no cordons: its metadata.version is 4.1-IV1, and")
+    assert first.startswith(
+        "this cluster does not support cordons: its metadata.version is 4.1-IV1, and"
+    )
     assert "it is not cordoned, so new topics may use it" in last
 
 

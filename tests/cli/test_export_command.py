@@ -172,7 +172,7 @@ def test_a_folder_that_is_not_writable_is_named_before_spark_starts(
         broker.log("t", 0).append(build_batch([SimpleRecord(None, b"v", 0)]))
         words = ["export", "t", str(tmp_path / "file" / "table"), "-b", broker.address]
         assert run(words) == 1
-        assert f"{tmp_path / 'file'} is no directory" in capsys.readouterr().err
+        assert f"{tmp_path / 'file'} is not a directory" in capsys.readouterr().err
         monkeypatch.setattr(os, "access", lambda *_: False)
         words[2] = str(tmp_path / "new" / "table")
         assert run(words) == 1

@@ -117,7 +117,7 @@ def test_times(text: str, time_ms: int) -> None:
 def test_no_times(text: str) -> None:
     with pytest.raises(ToolFailed, match="ParseException") as failed:
         parse_date_time(text)
-    assert failed.value.plainly == f"{text} is no time of the form YYYY-MM-DDTHH:mm:SS.sss"
+    assert failed.value.plainly == f"{text} is not a time of the form YYYY-MM-DDTHH:mm:SS.sss"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_durations(text: str, duration_ms: int) -> None:
 def test_no_durations(text: str) -> None:
     with pytest.raises(ToolFailed, match="cannot be parsed to a Duration") as failed:
         parse_duration_ms(text)
-    assert failed.value.plainly.startswith(f"{text} is no duration of the form")
+    assert failed.value.plainly.startswith(f"{text} is not a duration of the form")
 
 
 def test_partitions_by_name() -> None:

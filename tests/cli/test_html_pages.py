@@ -334,9 +334,9 @@ def test_a_page_replaces_a_page_and_nothing_else(tmp_path: Path) -> None:
         draw.main(["--html", str(page)], standalone_mode=False)
     assert page.read_text() == "<!doctype html>\n"
     for path, reason in (
-        (other, "exists and is no HTML page"),
-        (tmp_path, "exists and is no HTML page"),
-        (tmp_path / "absent" / "x.html", "is no folder to write to"),
+        (other, "exists and is not an HTML page"),
+        (tmp_path, "exists and is not an HTML page"),
+        (tmp_path / "absent" / "x.html", "is not a folder to write to"),
     ):
         with pytest.raises(click.BadParameter, match=reason):
             draw.main(["--html", str(path)], standalone_mode=False)

@@ -98,7 +98,7 @@ def test_files_that_are_no_metadata(tmp_path: Path, capsys: pytest.CaptureFixtur
         (tmp_path / "empty", "holds no metadata log"),
         (tmp_path / "short.checkpoint", "short.checkpoint"),
         (tmp_path / "nowhere", "No such file or directory"),
-        (Path("/dev/null"), "is no snapshot, no segment and no folder"),
+        (Path("/dev/null"), "is not a snapshot, segment or folder"),
     ):
         assert run(["metadata-shell", "-s", str(path), "ls"]) == 1, path
         captured = capsys.readouterr()

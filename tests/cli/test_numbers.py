@@ -1,4 +1,4 @@
-"""Options that are numbers refuse what is no number."""
+"""Options that are numbers refuse what is not a number."""
 
 import re
 from pathlib import Path

@@ -66,7 +66,7 @@ def test_wrong_options(words: str, reason: str, capsys: pytest.CaptureFixture[st
         ("find-hanging --broker-id 77", "broker '77' is unknown or down; brokers that serve: 1"),
         ("find-hanging --topic t --partition 9", "topic 't' has no partition 9; it has 2"),
         ("abort --topic t --partition 9 --start-offset 0", "topic 't' has no partition 9"),
-        ("list --transactional-id-pattern (", "this is no regular expression"),
+        ("list --transactional-id-pattern (", "this is not a regular expression"),
     ],
 )
 def test_a_missing_transaction_is_named_at_once(

@@ -59,7 +59,7 @@ def test_a_note_without_a_cordon_is_refused() -> None:
         validate_broker("1", {KEY: text, "cordoned.log.dirs": "/b,/c"})
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert caught.value.message == (
-        "spindle.cordon.notes has a note of /a, which is no entry of cordoned.log.dirs=/b,/c"
+        "spindle.cordon.notes has a note of /a, which is not an entry of cordoned.log.dirs=/b,/c"
     )
     with pytest.raises(ApiError, match="broker id must be specified"):
         validate_broker("", {KEY: text})

@@ -321,7 +321,7 @@ def test_a_file_that_contradicts_itself_is_refused_with_key_and_value(
         ),
         (
             {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:a,User:b;c"},
-            "super.users=User:a,User:b;c: c is no principal",
+            "super.users=User:a,User:b;c: c is not a principal",
         ),
         (
             {"authorizer.class.name": STANDARD_AUTHORIZER,

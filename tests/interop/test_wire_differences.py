@@ -78,7 +78,7 @@ DELIBERATE: list[tuple[str, str]] = [
     ),
     (
         r"^alter_client_quotas / (user twice|not a number)",
-        "Kafka stores a quota that is no number, and takes the second of two users",
+        "Kafka stores a quota that is not a number, and takes the second of two users",
     ),
     (r"^describe_configs / logger.*documentation: '' -> None", "loggers have no documentation"),
     (r"^describe_groups / all\.groups: 5 -> 4", "a group that is named twice is told once"),

@@ -73,7 +73,7 @@ def test_long_topics_are_cut_except_for_future_logs() -> None:
     ["", "-", "topic", "-0", "topic-", "topic-x", "t-0.abc-delete2", "t-0-delete", "lost+found"],
 )
 def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no directory of a topic partition"):
+    with pytest.raises(ValueError, match="is not a directory of a topic partition"):
         parse_directory_name(name)
 
 

@@ -62,7 +62,7 @@ def test_selections(
         ({"subscribe": "a", "assign": '{"a": [0]}'}, "got assign and subscribe"),
         ({"subscribe": " , "}, "option subscribe: no topic in ' , '"),
         ({"subscribePattern": " "}, "option subscribePattern is empty"),
-        ({"subscribePattern": "("}, "option subscribePattern: '(' is no regular expression"),
+        ({"subscribePattern": "("}, "option subscribePattern: '(' is not a regular expression"),
         ({"assign": "a"}, "option assign: want JSON like"),
         ({"assign": "{}"}, "option assign: no partition in '{}'"),
         ({"assign": '{"a": 0}'}, "option assign: want JSON like"),

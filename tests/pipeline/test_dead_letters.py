@@ -169,7 +169,7 @@ def test_bad_records_go_into_the_table_beside(exports: Exports) -> None:
     assert letter.pop("timestamp").timestamp() == 1_700_000_000.017
     assert letter == {
         "topic": "t", "partition": 0, "offset": 17, "key": b"k17", "value": b'{"id": "bad 17"}',
-        "reason": 'value: id: "bad 17" is no integer',
+        "reason": 'value: id: "bad 17" is not an integer',
     }  # fmt: skip
     assert exports.run().is_empty
 
@@ -529,5 +529,5 @@ def test_an_export_takes_the_fields_that_are_named(exports: Exports) -> None:
     assert list(exports.columns()) == ["x", "partition", "offset", "id"]
     (row,) = [row for row in read_rows(exports) if row["x"] is not None]
     assert row == {"x": "y", "partition": 0, "offset": 20, "id": 7}
-    with pytest.raises(ValueError, match="'id' is no column of records; with valueSchema=infer"):
+    with pytest.raises(ValueError, match="'id' is not a column of records; with valueSchema=infer"):
         exports.run(schema="infer", columns="id")

@@ -153,7 +153,7 @@ def test_offsets_that_no_log_can_have_are_reported_and_not_added(
     decoder = BatchDecoder(TopicPartition("t", 0))
     rows = decoder.decode(data)
     assert next(rows).num_rows == 1
-    with pytest.raises(CorruptBatch, match="offsets are no range"):
+    with pytest.raises(CorruptBatch, match="offsets are not a range"):
         next(rows)
     assert (decoder.next_offset, decoder.is_finished) == (1, False)
 

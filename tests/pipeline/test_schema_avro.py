@@ -194,7 +194,7 @@ def test_a_value_that_is_no_record_is_one_column() -> None:
 @pytest.mark.parametrize(
     ("schema", "complaint"),
     [
-        ("{", "the Avro schema is no JSON"),
+        ("{", "the Avro schema is not JSON"),
         ('{"type": "recrod"}', "no Avro schema"),
         (json.dumps(record(("next", ["null", "R"]))), "the record R contains itself"),
         (json.dumps(record(("a", {"type": "array", "items": "null"}))), "take no bytes"),

@@ -173,23 +173,23 @@ def test_every_type_has_its_form() -> None:
     [
         ('{"id":1', "not JSON: Expecting ',' delimiter at character 7"),
         ("", "not JSON: Expecting value at character 0"),
-        ("[]", "[] is no object"),
-        ("null", "null is no object"),
+        ("[]", "[] is not an object"),
+        ("null", "null is not an object"),
         ('{"id":1}{"id":2}', "not JSON: Extra data at character 8"),
-        ('{"id":1.0}', "id: 1.0 is no integer"),
+        ('{"id":1.0}', "id: 1.0 is not an integer"),
         ('{"id":9223372036854775808}', "id: 9223372036854775808 does not fit into 64 bits"),
         ('{"small":128}', "small: 128 does not fit into 8 bits"),
         ('{"id":1,"id":2}', "the key 'id' occurs twice"),
-        ('{"ratio":NaN}', "ratio: NaN is no finite number"),
-        ('{"ratio":1e999}', "ratio: 1e999 is no finite number"),
-        ('{"near":1e39}', "near: 1e39 is no finite number that fits into float"),
+        ('{"ratio":NaN}', "ratio: NaN is not a finite number"),
+        ('{"ratio":1e999}', "ratio: 1e999 is not a finite number"),
+        ('{"near":1e39}', "near: 1e39 is not a finite number that fits into float"),
         (b'{"name":"\xff"}', "not UTF-8: byte 0xff at position 9"),
-        ('{"name":"\\ud800"}', "name: half of a surrogate pair is no text"),
+        ('{"name":"\\ud800"}', "name: half of a surrogate pair is not text"),
         ('{"price":1.255}', "price: 1.255 does not fit into decimal128(10, 2)"),
         ('{"ok":"true"}', 'ok: "true" is neither true nor false'),
-        ('{"day":"2021-02-29"}', 'day: "2021-02-29" is no ISO 8601 text for date32[day]'),
-        ('{"steps":[null,{"n":"x"}]}', 'steps[1].n: "x" is no integer'),
-        ('{"place":[]}', "place: [] is no object"),
+        ('{"day":"2021-02-29"}', 'day: "2021-02-29" is not an ISO 8601 text for date32[day]'),
+        ('{"steps":[null,{"n":"x"}]}', 'steps[1].n: "x" is not an integer'),
+        ('{"place":[]}', "place: [] is not an object"),
         ('{"id":' + "[" * 100_000, "nested too deep"),
     ],
 )
@@ -288,7 +288,7 @@ def test_times_are_taken_in_the_spellings_of_rfc_3339_and_cut_to_microseconds(
         row, error = rows_of(JsonDecoder(ddl_type("at TIMESTAMP")), batch)[0]
         if microseconds is None:
             assert row is None
-            assert "is no ISO 8601 text for timestamp" in str(error)
+            assert "is not an ISO 8601 text for timestamp" in str(error)
         else:
             assert row == {"at": begin + timedelta(microseconds=microseconds)}
     assert row_of(values[0], "at DATE")[0] is None

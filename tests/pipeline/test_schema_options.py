@@ -61,14 +61,19 @@ def test_fields_stand_in_the_place_of_the_value() -> None:
 
 def test_a_bad_record_fails_the_read_or_is_kept_with_its_reason() -> None:
     with pytest.raises(
-        BadRecord, match=r't-0 offset 1 cannot be decoded: value: id: "x" is no int'
+        BadRecord, match=r't-0 offset 1 cannot be decoded: value: id: "x" is not an int'
     ):
         rows(JSON, b'{"id": 1}', b'{"id": "x"}')
     kept = rows({**JSON, "badRecords": "permissive"}, b'{"id": 1}', b'{"id": "x"}', None)
     empty = {"id": None, "s": None, "value_error": None, "value_raw": None}
     assert kept == [
         {**empty, "id": 1, "offset": 0},
-        {**empty, "offset": 1, "value_error": 'id: "x" is no integer', "value_raw": b'{"id": "x"}'},
+        {
+            **empty,
+            "offset": 1,
+            "value_error": 'id: "x" is not an integer',
+            "value_raw": b'{"id": "x"}',
+        },
         {**empty, "offset": 2},
     ]
 
@@ -141,7 +146,7 @@ def test_the_registry_gives_the_newest_schema_of_the_topic() -> None:
             {**AVRO, "valueSchema": '"long"', "valueReaderSchema": '"lang"'},
             "option valueReaderSchema: no Avro schema: 'lang' is not a type",
         ),
-        ({**JSON, "valueSchema": "{"}, "the JSON schema is no JSON"),
+        ({**JSON, "valueSchema": "{"}, "the JSON schema is not JSON"),
         ({**JSON, "valueSchemaFile": "/x"}, "want one of valueSchema and valueSchemaFile"),
         ({"valueFormat": "json", "valueSchemaFile": "/x/y"}, "option valueSchemaFile: .*No such"),
         ({**JSON, "schemaRegistry.user": "a"}, "has no use without the url"),
@@ -238,13 +243,16 @@ def test_a_list_of_columns_may_name_fields_in_any_order() -> None:
     with pytest.raises(BadRecord, match="t-0 offset 0 cannot be decoded"):
         chosen("id,offset", options, b"[]")
     kept = chosen("id", {**options, "badRecords": "permissive"}, b"[]")
-    assert kept == [{"id": None, "value_error": "[] is no object", "value_raw": b"[]"}]
+    assert kept == [{"id": None, "value_error": "[] is not an object", "value_raw": b"[]"}]
 
 
 @pytest.mark.parametrize(
     ("listed", "complaint"),
     [
-        ("id,nope", "'nope' is no column of records and no field of the key or value; want some"),
+        (
+            "id,nope",
+            "'nope' is neither a column of records nor a field of the key or value; want some",
+        ),
         ("id,value", "'value' stands for all fields of the value"),
         ("id,ID", "'id' is named twice"),
     ],

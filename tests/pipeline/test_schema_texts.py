@@ -126,7 +126,7 @@ def kind_of_texts(*names: str) -> pa.DataType:
         ("i INTERVAL DAY TO SECOND", "'interval' is not a type that records can have"),
         (StructType([StructField("i", DayTimeIntervalType())]).json(), "'interval' is not a type"),
         (StructType([]).json(), "want a StructType with fields"),
-        ('{"type": "struct", "fields": [{"name": "a"}]}', "is no field with name and type"),
+        ('{"type": "struct", "fields": [{"name": "a"}]}', "is not a field with name and type"),
         ('{"type": "struct", "fields": [{"name": "a", "type": "int x"}]}', "want the end and"),
         ('{"type": "struct", "fields": [{"name": "a", "type": {"type": "udt"}}]}', "is not a type"),
         (
@@ -137,7 +137,7 @@ def kind_of_texts(*names: str) -> pa.DataType:
         ('{"type": "struct", "fields": [{"name": "", "type": "int"}]}', "an empty name"),
         ("`a\0b` INT", r"has the character U\+0000"),
         ('{"properties": {"a\\u0000b": {}}}', r"has the character U\+0000"),
-        ('{"properties": {"\\ud800": {}}}', "is no UTF-8"),
+        ('{"properties": {"\\ud800": {}}}', "is not UTF-8"),
         (f"`{'x' * 1001}` INT", "has 1001 bytes, more than 1000"),
         ("v VARCHAR(x)", "want a number"),
     ],

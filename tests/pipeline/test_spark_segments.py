@@ -411,7 +411,7 @@ def test_delta_without_its_jar_names_what_writes_tables(spark: Any, tmp_path: Pa
 def test_every_name_and_partition_value_comes_back(
     spark: Any, tmp_path: Path, export: Any, read: Any
 ) -> None:
-    """`a.b` is no field b of the struct a."""
+    """`a.b` is not a field b of the struct a."""
     names = ("service.name", "a`b", "a b,c;", "ä", "select", "x.y")
     texts = ("%41", "a=b/c", " ", "..", "007", "ä", None)
     rows = [{**dict.fromkeys(names, n), "x": {"z": n}, "p.q": p} for n, p in enumerate(texts)]

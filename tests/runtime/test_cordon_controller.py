@@ -117,7 +117,7 @@ def test_an_entry_that_is_no_log_directory_any_more_is_named(
     keeper_of(told, "/a", "/b").follow(image(30, "/gone,/b"))
     assert told == [["/b"]]
     assert caplog.messages == [
-        "cordoned.log.dirs names /gone, which is no log directory of this broker; the entry has "
+        "cordoned.log.dirs names /gone, which is not a log directory of this broker; the entry has "
         "no effect"
     ]
 

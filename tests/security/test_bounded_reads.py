@@ -1,4 +1,4 @@
-"""Files of security: what is no regular file, or too large, is refused by name and at once."""
+"""Files of security: what is not a regular file, or too large, is refused by name and at once."""
 
 import os
 import socket

@@ -169,7 +169,7 @@ def test_an_impossible_shape_is_refused(wish: dict[str, int], complaint: str) ->
 
 
 def test_a_number_that_is_a_text_and_a_time_that_is_no_time_are_refused() -> None:
-    with pytest.raises(TypeError, match="brokers '3' is no integer"):
+    with pytest.raises(TypeError, match="brokers '3' is not an integer"):
         Cluster(brokers="3")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="start_timeout_s 0 is not above 0"):
         Cluster(start_timeout_s=0)

@@ -47,13 +47,13 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _state(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
-    result = []
+    files = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name != LOCK_FILE and entry.is_file(follow_symlinks=False):
                 stat = entry.stat(follow_symlinks=False)
-                result.append((entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
-    return tuple(sorted(result))
+                files.append((entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(files))
 
 
 def apply_repairs(

@@ -183,7 +183,7 @@ class BatchChecks:
         )
 
     def bad_spans(self, spans: list[BadSpan], *, may_be_torn: bool) -> None:
-        """Judge the bytes of the present segment that are no batches.
+        """Judge the bytes of the present segment that are not batches.
 
         Args:
             may_be_torn: the segment is being written, or was when its broker died: a batch that
@@ -191,7 +191,7 @@ class BatchChecks:
         """
         for span in spans:
             self._gaps.pop(span.end, None)
-            size = f"{span.end - span.start} bytes from here on are no batches"
+            size = f"{span.end - span.start} bytes from here on are not batches"
             if span.is_too_large:
                 kind, evidence = FindingKind.BATCH_TOO_LARGE, span.reason
             elif span.reason:

@@ -55,10 +55,10 @@ class ClusterAudit:
         """
         expected = self.cluster.view.cluster_id
         for directory in directories:
-            result = None if directory.properties is None else directory.properties.cluster_id
-            if result is not None and expected is not None and result != expected:
+            cluster_id = None if directory.properties is None else directory.properties.cluster_id
+            if cluster_id is not None and expected is not None and cluster_id != expected:
                 raise ConfigError(
-                    f"{directory.path} belongs to cluster {result}, but the brokers are of "
+                    f"{directory.path} belongs to cluster {cluster_id}, but the brokers are of "
                     f"{expected}"
                 )
 

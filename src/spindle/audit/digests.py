@@ -14,7 +14,7 @@ TAIL_BATCHES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class LogDigest:
-    """The sums by stretch: stretch n holds the offsets [n, n + 1) * STRETCH_OFFSETS.
+    """The sums by range: range n holds the offsets [n, n + 1) * STRETCH_OFFSETS.
 
     Attributes:
         tail: (base offset, digest) of the last batches, so that the sum of a stretch is known up to
@@ -25,7 +25,7 @@ class LogDigest:
     tail: tuple[tuple[int, int], ...] = ()
 
     def sum_until(self, stretch: int, end: int) -> int | None:
-        """Return the sum of the batches of a stretch that begin before an offset.
+        """Return the sum of the batches of a range that begin before an offset.
 
         None if it is not known: there are more batches behind the offset than `tail` has.
         """

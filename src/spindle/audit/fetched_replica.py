@@ -270,7 +270,7 @@ class _Fetching:
             if walk.finding or walk.position == before or walk.is_torn:
                 break
         if walk.finding:
-            evidence = f"the broker sends bytes that are no batch: {walk.finding}"
+            evidence = f"the broker sends bytes that are not a batch: {walk.finding}"
             self.findings.add(FindingKind.BATCH_HEADER, self.place.path, evidence, offset=following)
             return None
         if following is None or following <= offset:

@@ -83,23 +83,23 @@ def fetch_replicas(
 def _fetch(
     client: WireClient, part: BrokerReplicas, throttle: ReadThrottle
 ) -> list[AuditedReplica]:
-    result = []
+    replicas = []
     for number, (place, topic_id, _) in enumerate(part.replicas):
         wait = partial(throttle.wait, place.path.parent)
         try:
-            result.append(
+            replicas.append(
                 audit_fetched_replica(client, part.broker, place, topic_id, on_bytes=wait)
             )
         except ApiError as error:
             if not has_moved(client, place):
-                result.append(not_fetched(place, str(error)))
+                replicas.append(not_fetched(place, str(error)))
         except BROKER_FAILURES as error:
             # Each further request might take as long to fail.
             rest = len(part.replicas) - number - 1
             reason = f"{error}; with it {rest} more replicas of the broker"
-            result.append(not_fetched(place, reason))
+            replicas.append(not_fetched(place, reason))
             break
-    return result
+    return replicas
 
 
 def has_moved(client: WireClient, place: ReplicaPlace) -> bool:

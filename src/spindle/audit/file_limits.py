@@ -66,7 +66,7 @@ def refuse_odd_file(path: Path) -> None:
     if stat.S_ISDIR(status.st_mode):
         return
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     limit_bytes = _limit_bytes(path.name)
     if limit_bytes is not None and status.st_size > limit_bytes:
         reason = f"file is {size_text(status.st_size)}; the limit is {size_text(limit_bytes)}"

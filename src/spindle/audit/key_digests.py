@@ -104,7 +104,7 @@ def _joined_ranges(entries: list[AbortedTransaction]) -> _AbortedRanges:
 
 
 class _Transactions:
-    """Tells which batches of a log, given in its order, are not of aborted transactions."""
+    """Finds the batches of a log, given in order, that are not of aborted transactions."""
 
     def __init__(self, replica: Path) -> None:
         aborted: dict[int, list[AbortedTransaction]] = {}
@@ -177,9 +177,9 @@ def _digests(table: Any) -> Any:
     # A count that the bytes cannot hold must not ask for memory.
     table = table[table[:, tables.COUNT] <= table[:, tables.LENGTH] // _MIN_RECORD_BYTES]
     rows = np.zeros((int(table[:, tables.COUNT].sum()), tables.DIGEST_WIDTH), np.int64)
-    result = np.zeros(tables.RESULT_WIDTH, np.int64)
-    walk_records(table, rows, result)
-    return rows[: int(result[tables.DIGEST_COUNT])]
+    counters = np.zeros(tables.RESULT_WIDTH, np.int64)
+    walk_records(table, rows, counters)
+    return rows[: int(counters[tables.DIGEST_COUNT])]
 
 
 def _batch_table(fields: Any, view: memoryview, window_at: int) -> Any:

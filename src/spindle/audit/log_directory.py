@@ -117,8 +117,8 @@ def list_log_directory(
     if state is ClosingState.KILLED:
         checkpoints.check_after_kill(_created(replicas))
     epoch = closing_epoch(path) if is_closed else UNKNOWN_BROKER_EPOCH
-    result = tuple(findings.found)
-    return ListedLogDirectory(path, state, properties, tuple(replicas), result, epoch)
+    own_findings = tuple(findings.found)
+    return ListedLogDirectory(path, state, properties, tuple(replicas), own_findings, epoch)
 
 
 def _check_deleted(findings: Collector, path: Path) -> None:

@@ -67,7 +67,7 @@ class ProgressFile:
         """
         if place.state is ClosingState.IN_USE:
             place = replace(place, checkpointed=CheckpointedOffsets())
-        result = hashlib.sha256(repr(place).encode("utf-8", "surrogateescape"))
+        digest = hashlib.sha256(repr(place).encode("utf-8", "surrogateescape"))
         try:
             with os.scandir(place.path) as entries:
                 stats = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
@@ -77,8 +77,8 @@ class ProgressFile:
             text = (
                 f"{name}\0{stat.st_ino}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0"
             )
-            result.update(text.encode("utf-8", "surrogateescape"))
-        return result.hexdigest()
+            digest.update(text.encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def _begin(descriptor: int, path: Path) -> dict[str, Any]:
     with os.fdopen(os.dup(descriptor), "rb") as file:
         head = file.readline(len(_HEAD))
         if not _HEAD.startswith(head):
-            raise ValueError(f"{path} is no progress file of an audit; give another name")
+            raise ValueError(f"{path} is not a progress file of an audit; give another name")
         kept, end = {}, 0
         if head == _HEAD:
             end = len(_HEAD)

@@ -19,7 +19,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 
 _MAX_DIFFERENT: Final = 100
-"""Behind so many stretches that differ, the rest of two replicas is not compared."""
+"""After this many ranges that differ, the rest of two replicas is not compared."""
 
 
 def compare_replicas(
@@ -73,7 +73,7 @@ def _right_in(
     pairs: Mapping[tuple[int, int], "_Comparison"],
     registered: PlacedPartition | None,
 ) -> tuple[RightReplica, dict[int, int]]:
-    """Return the replica that is right in a stretch, and those that differ from it, with offsets.
+    """Return the correct replica of a range, and those that differ from it, with offsets.
 
     Each stretch is decided by itself: two replicas may be damaged at different places.
     """
@@ -166,7 +166,7 @@ def compared_until(
 
 
 class _Comparison(NamedTuple):
-    """The stretches of two replicas that were compared.
+    """The ranges of two replicas that were compared.
 
     Attributes:
         compared: (the first, the last) of them; the second is below the first without any.
@@ -177,25 +177,25 @@ class _Comparison(NamedTuple):
     different: dict[int, int]
 
     def has_compared(self, stretch: int) -> bool:
-        """Return whether a stretch was compared; behind many different ones, none is."""
+        """Return True if a range was compared; after too many differences the rest is not."""
         first, last = self.compared
         return first <= stretch <= last
 
 
 def _compare(one: AuditedReplica, another: AuditedReplica, end: int) -> _Comparison:
-    """Compare the sums of all stretches below an offset, also those of which a part is below it."""
+    """Compare the sums of all ranges that begin below an offset."""
     assert one.digest is not None
     assert another.digest is not None
     starts = (one.start_offset, another.start_offset)
     end = min(one.end_offset, another.end_offset, end)
-    # A stretch that is not whole at its start compares only if both have the same part of it.
+    # A range whose start is missing is compared only if both replicas have the same part of it.
     start = min(starts) if starts[0] == starts[1] else max(starts) + STRETCH_OFFSETS - 1
     first, last = start // STRETCH_OFFSETS, (end - 1) // STRETCH_OFFSETS
     known = [digest.sum_until(last, end) for digest in (one.digest, another.digest)]
     if None in known:
         last -= 1  # one replica has grown far beyond the other
     different: dict[int, int] = {}
-    # Most stretches of a log with a large gap have no batch.
+    # Most ranges of a log with a large gap have no batch.
     for stretch in sorted(one.digest.sums.keys() | another.digest.sums.keys()):
         if not first <= stretch <= last:
             continue

@@ -148,7 +148,7 @@ class SegmentAudit:
         path, kind = self._index_path, FindingKind.TRANSACTION_INDEX_FILE
         if len(data) % ENTRY_BYTES:
             whole = len(data) - len(data) % ENTRY_BYTES
-            evidence = f"{len(data)} bytes are no multiple of an entry's {ENTRY_BYTES}"
+            evidence = f"{len(data)} bytes are not a multiple of an entry's {ENTRY_BYTES}"
             self._findings.add(kind, path, evidence, position=whole)
         try:
             return decode_aborted_transactions(str(path), data)

@@ -51,7 +51,7 @@ class BatchPart:
             last one; None without a batch.
         is_rewritten: batches lack records that they had, which only compaction does.
         epoch_runs: the leader epochs of the batches, in their order.
-        gaps: the first gaps between batches, without those behind bytes that are no batches, and
+        gaps: the first gaps between batches, without those behind bytes that are not batches, and
             behind batches whose offset is a finding.
     """
 

@@ -34,7 +34,7 @@ def segment_fingerprint(task: SegmentTask) -> str:
     """
     path = task.segment.path
     how = (str(path), task.snapshot_offsets, task.is_finished, task.place.checks_records)
-    result = hashlib.sha256(repr(how).encode("utf-8", "surrogateescape"))
+    digest = hashlib.sha256(repr(how).encode("utf-8", "surrogateescape"))
     for suffix in _FILES:
         try:
             stat = os.stat(path.with_suffix(suffix) if suffix != LOG_SUFFIX else path)
@@ -43,21 +43,21 @@ def segment_fingerprint(task: SegmentTask) -> str:
                 return ""
             continue
         text = f"{suffix}\0{stat.st_ino}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0"
-        result.update(text.encode())
-    return result.hexdigest()
+        digest.update(text.encode())
+    return digest.hexdigest()
 
 
 class PartFolder:
     """The parts in a folder.
 
     Raises:
-        ValueError: the path is no folder.
+        ValueError: the path is not a folder.
         OSError: the disk refuses.
     """
 
     def __init__(self, path: Path) -> None:
         if path.exists() and not path.is_dir():
-            raise ValueError(f"{path} is no folder; the parts of an audit on Spark need one")
+            raise ValueError(f"{path} is not a folder; the parts of an audit on Spark need one")
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._documents: dict[str, Any] = {}

@@ -256,8 +256,8 @@ class SeenHosts:
 
     def note(self, root: Path, answer: TaskAnswer) -> None:
         """Note whether a host sees a log directory."""
-        result = self._blind if answer.parts is None else self._seeing
-        result.setdefault(root, set()).update(answer.hosts)
+        hosts_by_root = self._blind if answer.parts is None else self._seeing
+        hosts_by_root.setdefault(root, set()).update(answer.hosts)
 
     def preferred(self, root: Path) -> list[str]:
         """Return the hosts that see it for certain, else those that the caller named."""

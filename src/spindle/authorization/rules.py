@@ -83,6 +83,6 @@ class Rules:
             (ANY_PRINCIPAL, host),
             (ANY_PRINCIPAL, ANY_HOST),
         ):
-            result = rights.get(key)
-            if result is not None:
-                yield result
+            acls = rights.get(key)
+            if acls is not None:
+                yield acls

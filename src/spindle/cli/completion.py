@@ -22,6 +22,6 @@ def completion(context: click.Context, shell: str) -> None:
     zsh:   eval "$(spindle completion zsh)"
     fish:  spindle completion fish | source
     """
-    result = get_completion_class(shell)
-    assert result is not None, shell
-    click.echo(result(context.find_root().command, {}, "spindle", VARIABLE).source())
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, shell
+    click.echo(completion_class(context.find_root().command, {}, "spindle", VARIABLE).source())

@@ -56,7 +56,7 @@ def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPIND
     error. A wrong command line is 2, as in most programs, but 1 in Kafka's dialect. Ctrl-C is 130.
     """
     try:
-        result = spindle.main(
+        exit_code = spindle.main(
             arguments,
             prog_name="spindle",
             standalone_mode=False,
@@ -76,7 +76,7 @@ def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPIND
         return _failed(str(error))
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    return result if isinstance(result, int) else 0
+    return exit_code if isinstance(exit_code, int) else 0
 
 
 def _failed(message: str) -> int:

@@ -1,4 +1,4 @@
-"""The two ways in which a tool speaks: as `spindle` to people, or as Kafka's tools to scripts."""
+"""The two output modes of a tool: `spindle` for people, or like Kafka's tools for scripts."""
 
 from enum import Enum
 from typing import Final

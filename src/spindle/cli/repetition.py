@@ -10,7 +10,7 @@ from spindle.cli.numbers import FiniteRange, WholeRange
 _DAY_S: Final = 86_400
 
 COUNT: Final = click.option(
-    "--count", type=WholeRange(min=1), metavar="N", help="End after N looks."
+    "--count", type=WholeRange(min=1), metavar="N", help="Exit after N checks."
 )
 
 
@@ -23,5 +23,5 @@ def interval_option(default_s: float) -> Callable[[Callable[..., Any]], Callable
         default=default_s,
         show_default=True,
         metavar="S",
-        help="Seconds between two looks.",
+        help="Seconds between checks.",
     )

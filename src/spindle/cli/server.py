@@ -1,4 +1,4 @@
-"""`spindle server start`: run one node in the foreground until it is told to stop."""
+"""`spindle server start`: run one node in the foreground until a signal stops it."""
 
 import gc
 import os

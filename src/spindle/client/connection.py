@@ -25,7 +25,7 @@ _MAX_CORRELATION_ID: Final = 0x7FFFFFFF
 
 
 class Negotiated(NamedTuple):
-    """The peer told its API versions; requests may be sent now."""
+    """The peer has sent its API versions; requests may be sent now."""
 
     versions: PeerVersions
 

@@ -61,7 +61,7 @@ class DiskView:
     """A log directory. Sizes are in bytes, -1 if they are unknown.
 
     Attributes:
-        directory_id: None if the broker does not tell it.
+        directory_id: None if the broker does not report it.
         failure: why the directory is offline, None while it is online.
         failed_at_ms: when it failed, in ms since the epoch.
         size_bytes: of all replicas, future ones included.
@@ -102,7 +102,7 @@ class MoveView:
     """A replica that moves between two directories of its broker.
 
     Attributes:
-        state: of `replicas.moves.states`; None if the broker does not tell it.
+        state: of `replicas.moves.states`; None if the broker does not report it.
         size_bytes: the size of the current replica.
         lag: the records that the copy lacks.
     """

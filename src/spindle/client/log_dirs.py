@@ -54,18 +54,18 @@ def log_dir_views(response: DescribeLogDirsResponse) -> list[LogDirView]:
     raise_for(response.error_code, "DescribeLogDirs")
     return [
         LogDirView(
-            path=result.log_dir,
-            error=ErrorCode(result.error_code),
-            total_bytes=result.total_bytes,
-            usable_bytes=result.usable_bytes,
-            is_cordoned=result.is_cordoned,
+            path=directory.log_dir,
+            error=ErrorCode(directory.error_code),
+            total_bytes=directory.total_bytes,
+            usable_bytes=directory.usable_bytes,
+            is_cordoned=directory.is_cordoned,
             replicas={
                 TopicPartition(topic.name, partition.partition_index): ReplicaOnDisk(
                     partition.partition_size, partition.offset_lag, partition.is_future_key
                 )
-                for topic in result.topics
+                for topic in directory.topics
                 for partition in topic.partitions
             },
         )
-        for result in sorted(response.results, key=lambda r: r.log_dir)
+        for directory in sorted(response.results, key=lambda r: r.log_dir)
     ]

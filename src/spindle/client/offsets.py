@@ -56,10 +56,10 @@ def found_offsets(response: ListOffsetsResponse) -> dict[TopicPartition, FoundOf
     Raises:
         ApiError: the first partition that was refused.
     """
-    found_offsets = {}
+    offsets = {}
     for topic in response.topics:
-        for item in topic.partitions:
-            partition = TopicPartition(topic.name, item.partition_index)
-            raise_for(item.error_code, f"offset of partition {partition}")
-            found_offsets[partition] = FoundOffset(item.offset, item.timestamp, item.leader_epoch)
-    return found_offsets
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, row.partition_index)
+            raise_for(row.error_code, f"offset of partition {partition}")
+            offsets[partition] = FoundOffset(row.offset, row.timestamp, row.leader_epoch)
+    return offsets

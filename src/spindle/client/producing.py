@@ -75,6 +75,14 @@ def appended(partition: TopicPartition, response: ProduceResponse) -> Appended:
     """
     if len(response.responses) != 1 or len(response.responses[0].partition_responses) != 1:
         raise ProtocolViolation(f"produce to {partition}: the answer is not about one partition")
-    result = response.responses[0].partition_responses[0]
-    raise_for(result.error_code, f"produce to partition {partition}", result.error_message)
-    return Appended(result.base_offset, result.log_append_time_ms, result.log_start_offset)
+    partition_response = response.responses[0].partition_responses[0]
+    raise_for(
+        partition_response.error_code,
+        f"produce to partition {partition}",
+        partition_response.error_message,
+    )
+    return Appended(
+        partition_response.base_offset,
+        partition_response.log_append_time_ms,
+        partition_response.log_start_offset,
+    )

@@ -17,7 +17,7 @@ class ApiVersionRange(NamedTuple):
 
 
 class PeerVersions:
-    """The API versions and features that a peer told."""
+    """The API versions and features that a peer reported."""
 
     __slots__ = ("_ranges", "finalized_features", "finalized_features_epoch")
 

@@ -300,7 +300,7 @@ class ConfigError(Exception):
 
 
 def error_code(error: BaseException) -> ErrorCode:
-    """Return the code that tells a client of a failed append or read."""
+    """Return the error code for a client whose append or read failed."""
     if isinstance(error, ApiError):
         return error.code
     if isinstance(error, LogDirectoryFailed):

@@ -26,6 +26,6 @@ class LogThrottle:
         self._told_ms.pop(cause, None)
         self._told_ms[cause] = now_ms
         if len(self._told_ms) > _MAX_ENTRIES:
-            # The first entry is the oldest, because a cause that is told again moves to the end.
+            # The first entry is the oldest, because a cause that is logged again moves to the end.
             del self._told_ms[next(iter(self._told_ms))]
         return True

@@ -75,8 +75,8 @@ def _super_users(text: str) -> frozenset[str]:
         kind, colon, name = user.partition(":")
         if user and not (kind and colon and name):
             raise ConfigError(
-                f"{SUPER_USERS}={text}: {user} is no principal; write User:NAME, and a semicolon "
-                "between two of them"
+                f"{SUPER_USERS}={text}: {user} is not a principal; write User:NAME and separate "
+                "principals by semicolons"
             )
     return frozenset(filter(None, users))
 

@@ -130,11 +130,11 @@ def _check_classes(config: ListenerConfig, mechanism: str) -> None:
 def _check_principals(config: ListenerConfig) -> None:
     key = "principal.builder.class"
     wanted = BROKER_KEYS[key].default
-    result = config.properties.get(key, wanted)
-    if result != wanted:
+    class_name = config.properties.get(key, wanted)
+    if class_name != wanted:
         raise ConfigError(
-            f"{config.key_name(key)}={result} is not supported: it names Java code, which cannot "
-            "run here, and without it principals would have other names"
+            f"{config.key_name(key)}={class_name} is not supported: it names Java code, which "
+            "cannot run here, and without it principals would have other names"
         )
 
 

@@ -159,7 +159,7 @@ def _check_cordon_notes(values: Mapping[str, str]) -> None:
     unknown = [note.path for note in notes if note not in kept]
     if unknown:
         raise _invalid_request(
-            f"{CORDON_NOTES} has a note of {', '.join(unknown)}, which is no entry of "
+            f"{CORDON_NOTES} has a note of {', '.join(unknown)}, which is not an entry of "
             f"cordoned.log.dirs={text}"
         )
 

@@ -84,9 +84,9 @@ class BrokerChangeRecords:
         return True
 
     def unfence(self, broker_id: int, limit: int | None = None) -> bool:
-        """Unfence a broker that is back: it may lead partitions without a leader.
+        """Unfence a broker and elect it where a partition has no leader.
 
-        False if the limit of elections left some for `elections.elect_waiting`.
+        Return False if `limit` was reached; `elections.elect_waiting` elects the others.
         """
         broker = self._image.cluster.brokers[broker_id]
         if self._image.metadata_version >= REGISTRATION_CHANGE_LEVEL:
@@ -101,9 +101,9 @@ class BrokerChangeRecords:
         return self.update(leaderless, add=broker_id, limit=limit)
 
     def begin_controlled_shutdown(self, broker_id: int, limit: int | None = None) -> bool:
-        """Move leaderships away from a broker that wants to stop and still serves (KIP-841).
+        """Move leaderships away from a broker that is about to stop and still serves (KIP-841).
 
-        False if the limit of partitions left some where they are, for the next call.
+        Return False if `limit` was reached and the next call must continue.
         """
         broker = self._image.cluster.brokers[broker_id]
         if not broker.is_in_controlled_shutdown:

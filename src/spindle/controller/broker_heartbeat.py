@@ -105,13 +105,13 @@ def fence_stale_broker(
     now_ms: int,
     context: ControllerContext,
 ) -> Decision[bool]:
-    """Fence the broker that has been silent longest; the response is False if there was none.
+    """Fence the broker whose session expired first; respond False if none expired.
 
     It handles one broker at a time, because the elections for its partitions must see the brokers
     that were fenced before. A broker with very many partitions is fenced over several calls.
-    Between them the node does its other work: if the quorum heard nothing of its leader for so
-    long, it would elect another one, which would start again. A broker that sends a heartbeat
-    meanwhile is not fenced.
+    Between the calls the node does its other work: otherwise the quorum would miss its leader and
+    elect another one, which would start again. A broker that sends a heartbeat meanwhile is not
+    fenced.
     """
     broker_id = heartbeats.next_expired(now_ms)
     if broker_id is None:

@@ -76,7 +76,7 @@ class BrokerHeartbeatManager:
         self._beats.pop(broker_id, None)
 
     def contact(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """Note that a heartbeat came in, also if it is refused later."""
+        """Record a heartbeat, even if it is refused later."""
         beat = self._beats.get(broker_id)
         if beat is not None and beat.epoch == epoch:
             beat.contact_ms = now_ms

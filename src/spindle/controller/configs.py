@@ -118,7 +118,7 @@ def _alter(
     changes_of: Callable[[ConfigResource, Any], Changes],
     sender: _Sender,
 ) -> Decision[_Response]:
-    """Decide on each resource of either request: check form and kind, then apply the changes."""
+    """Check and alter each resource of either AlterConfigs request; each has its own result."""
     records: list[Message] = []
     duplicates = repeated(
         ConfigResource(r.resource_type, r.resource_name) for r in request.resources
@@ -307,9 +307,9 @@ def clear_elr_records(
 ) -> list[Message]:
     """Return the records that clear the ELR when min.insync.replicas changes (KIP-966).
 
-    If the ISR is empty, the ELR stays: nothing was committed since, and no other replica could be
-    elected. So these replicas are written again after the record that clears them. (Kafka loses
-    them.)
+    A partition with an empty ISR keeps its ELR: nothing was committed since, and no other replica
+    could be elected. Its ELR is therefore written again after the record that clears it. (Kafka
+    loses it.)
     """
     if not image.features.is_elr_enabled or MIN_INSYNC_REPLICAS not in changes:
         return []

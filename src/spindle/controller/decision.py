@@ -31,8 +31,8 @@ class Decision(Generic[R]):
     `is_atomic` keeps the records in one batch. `on_append` gets the offset of the last record as
     soon as it is known, for soft state that depends on it. `kraft_version` is a level that the
     quorum itself must be raised to before the records are appended. `leaves_elections`: more
-    elections are due than these records contain. `warnings` are sentences for the log, which
-    concern an operator although the request is carried out.
+    elections are due than these records contain. `warnings` are sentences for the
+    log: the request succeeds, but an operator should know them.
     """
 
     response: R
@@ -63,7 +63,7 @@ class ConfigEntry(Protocol):
 
 
 class ConfigRules(Protocol):
-    """Configuration keys as far as the controller needs them."""
+    """Port: what the controller needs to know of configuration keys."""
 
     def validate(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
         """Check all values that a resource would have.

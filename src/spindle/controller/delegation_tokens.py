@@ -1,7 +1,7 @@
 """Create, renew and expire delegation tokens (KIP-48, KIP-373, KIP-900).
 
-A refused CreateDelegationToken names owner and requester as an accepted one does. The checks that
-depend on the client's login and on ACLs come before these decisions; `refusal` answers for them.
+The response to a refused CreateDelegationToken names owner and requester, like an accepted one.
+The caller checks login and ACLs before these decisions; `refusal` makes the response if they fail.
 """
 
 from collections.abc import Iterable
@@ -135,7 +135,7 @@ def renew_delegation_token(
     """Give a token another time to live, at most up to its longest life.
 
     Raises:
-        ApiError: DELEGATION_TOKEN_* for a token that is unknown, over, or that of others.
+        ApiError: DELEGATION_TOKEN_* for a token that is unknown, expired, or owned by others.
     """
     settings = _settings(image, context)
     token_id, token = _token(image, settings, request.hmac)
@@ -157,10 +157,10 @@ def expire_delegation_token(
     context: ControllerContext,
     now_ms: int,
 ) -> Decision[ExpireDelegationTokenResponse]:
-    """Set the end of a token; a negative period removes the token at once.
+    """Change when a token expires; a negative period removes the token at once.
 
     Raises:
-        ApiError: DELEGATION_TOKEN_* for a token that is unknown, over, or that of others.
+        ApiError: DELEGATION_TOKEN_* for a token that is unknown, expired, or owned by others.
     """
     settings = _settings(image, context)
     token_id, token = _token(image, settings, request.hmac)

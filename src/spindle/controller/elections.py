@@ -99,7 +99,7 @@ def _elect(
 
 
 def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
-    """Elect preferred leaders that can lead; the response is True if more are left."""
+    """Elect the preferred leaders that can lead; respond True if more partitions remain."""
     return _elect_many(
         image,
         settings,
@@ -109,14 +109,14 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Decis
 
 
 def elect_waiting(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
-    """Elect leaders for partitions that have none; the response is True if more are left."""
+    """Elect leaders for partitions without one; respond True if more partitions remain."""
     if not any(broker.is_active for broker in image.cluster.brokers.values()):
         return Decision(False, [])  # elections run when the first broker is unfenced
     return _elect_many(image, settings, None, lambda _, p: p.leader == NO_LEADER)
 
 
 def elect_uncleanly(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
-    """Elect unclean leaders where the configuration allows it; True if more are left."""
+    """Elect unclean leaders where it is allowed; respond True if more partitions remain."""
     return _elect_many(
         image,
         settings,

@@ -89,9 +89,9 @@ _REPEATED: Final[dict[type[Message], _Repeated]] = {
 
 
 def _delete_topics(request: DeleteTopicsRequest, error: ApiError) -> Message:
-    result = DeleteTopicsResponse.DeletableTopicResult
+    result_type = DeleteTopicsResponse.DeletableTopicResult
     responses = [
-        result(
+        result_type(
             name=state.name,
             topic_id=state.topic_id,
             error_code=error.code,
@@ -100,7 +100,7 @@ def _delete_topics(request: DeleteTopicsRequest, error: ApiError) -> Message:
         for state in request.topics
     ]
     responses += [
-        result(name=name, error_code=error.code, error_message=error.message)
+        result_type(name=name, error_code=error.code, error_message=error.message)
         for name in request.topic_names
     ]
     return DeleteTopicsResponse(responses=responses)
@@ -165,14 +165,14 @@ def _alter_reassignments(request: AlterPartitionReassignmentsRequest, error: Api
 
 
 def _elect_leaders(request: ElectLeadersRequest, error: ApiError) -> Message:
-    result = ElectLeadersResponse.ReplicaElectionResult
+    result_type = ElectLeadersResponse.ReplicaElectionResult
     return ElectLeadersResponse(
         error_code=error.code,
         replica_election_results=[
-            result(
+            result_type(
                 topic=asked.topic,
                 partition_result=[
-                    result.PartitionResult(
+                    result_type.PartitionResult(
                         partition_id=partition_id,
                         error_code=error.code,
                         error_message=error.message,

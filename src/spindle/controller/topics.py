@@ -119,7 +119,7 @@ def _refused(name: str | None, topic_id: Uuid, code: ErrorCode, text: str | None
 
 
 class _NotDeletable(ApiError):
-    """The sender may not delete a topic; `name` is None if it may not know the name either."""
+    """The sender may not delete a topic; `name` is None if it may not describe it either."""
 
     def __init__(self, name: str | None) -> None:
         super().__init__(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
@@ -191,7 +191,7 @@ def create_partitions(
 def _check_partition_limit(image: MetadataImage, topics: Sequence[_Grow]) -> None:
     """Refuse too many new partitions before the first is placed.
 
-    A topic that wants more than all may have on its own gets its own refusal instead.
+    A topic that exceeds the limit by itself is not counted: it gets its own error later.
     """
     total = 0
     for topic in topics:

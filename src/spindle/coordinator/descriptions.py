@@ -58,7 +58,7 @@ def list_groups(
 ) -> list[ListedGroup]:
     """Return the stored groups with one of these states and types; an empty filter allows all.
 
-    Filters ignore case. A name that is no state or type matches nothing.
+    Filters ignore case. A name that is not a state or type matches nothing.
     """
     states = [state.strip().lower() for state in states_filter]
     types = [name.strip().lower() for name in types_filter]

@@ -171,20 +171,20 @@ def _encode_consumer_group(record: ConsumerGroupRecord) -> tuple[bytes, bytes | 
 def _parse_consumer_group(
     kind: RecordKind, key: bytes, value: bytes | None, record_offset: int
 ) -> ConsumerGroupRecord | None:
-    item = ""
+    record_key = ""
     if kind in KINDS_WITH_ITEM:
         named, _ = decode(ConsumerGroupMemberKey, 0, key, 2)
-        group_id, item = named.group_id, named.member_id
+        group_id, record_key = named.group_id, named.member_id
     else:
         group_key, _ = decode(GroupMetadataKey, 2, key, 2)
         group_id = group_key.group
     if value is None:
-        return ConsumerGroupRecord(group_id, kind, item, None)
+        return ConsumerGroupRecord(group_id, kind, record_key, None)
     if kind not in VALUE_CLASSES:
         return None
     version = _value_version(value, _CONSUMER_VALUE_VERSION, record_offset)
     stored, _ = decode(VALUE_CLASSES[kind], version, value, 2)
-    return ConsumerGroupRecord(group_id, kind, item, stored)
+    return ConsumerGroupRecord(group_id, kind, record_key, stored)
 
 
 def _value_version(value: bytes, last_version: int, record_offset: int) -> int:

@@ -60,7 +60,7 @@ def plain_path(path: str) -> str:
     if "," in path:
         raise ConfigError(f"{path!r} has a comma, which separates the paths of log.dirs")
     if not path.startswith("/"):
-        raise ConfigError(f"{path!r} is no absolute path")
+        raise ConfigError(f"{path!r} is not an absolute path")
     if path != path.strip() or any(unicodedata.category(character) == "Cc" for character in path):
         raise ConfigError(f"{path!r} begins or ends with a space, or has a control character")
     # `normpath` keeps two slashes at the beginning.

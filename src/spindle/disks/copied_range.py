@@ -40,7 +40,7 @@ class CopiedRange(NamedTuple):
         return sum(part.size_bytes for part in self.parts)
 
     def extended(self, following: "CopiedRange") -> "CopiedRange":
-        """Return the stretch with the records after it, whose `crc` was begun with its own."""
+        """Return the range extended by the records after it; their `crc` continues this range's."""
         *before, last = self.parts
         first, *after = following.parts
         if (first.path, first.position) == (last.path, last.position + last.size_bytes):
@@ -51,7 +51,7 @@ class CopiedRange(NamedTuple):
 
 
 def read_back(file_system: FileSystem, stretch: CopiedRange) -> int | None:
-    """Bring a stretch to the device and read it from there; return its checksum.
+    """Sync a range, read it back from the device, and return its checksum.
 
     None if a file is not there any more, or not that long: the future log was truncated, or
     retention has removed a segment.

@@ -34,18 +34,18 @@ def read_cordons(
 
     Args:
         paths: the log directories.
-        entries: of `cordoned.log.dirs`. An entry that is no log directory is left out: the
+        entries: of `cordoned.log.dirs`. An entry that is not a log directory is left out: the
             directory may have been removed from `log.dirs` since.
         notes: those of the entries.
         full: the directories that are nearly full.
     """
     noted = {note.path: note for note in notes}
     cordons: dict[str, list[Cordon]] = {}
-    result = [(e, path) for e, path in match_paths(entries, paths).items() if path is not None]
+    matched = [(e, path) for e, path in match_paths(entries, paths).items() if path is not None]
     if EVERY_DIRECTORY in entries:
         # It stays in force beside an entry that another client appends.
-        result += [(EVERY_DIRECTORY, path) for path in paths]
-    for entry, path in result:
+        matched += [(EVERY_DIRECTORY, path) for path in paths]
+    for entry, path in matched:
         note = noted.get(entry, CordonNote(entry))
         cordon = Cordon(CordonCause.CONFIGURATION, note.reason, note.owner, note.until_ms)
         cordons.setdefault(path, [cordon])

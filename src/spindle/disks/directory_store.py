@@ -251,9 +251,9 @@ class DirectoryStore:
                 files.open(path, create=True).close()
 
     def _read(self, checkpoint: str) -> dict[TopicPartition, int]:
-        result = read_or_renew(self.storage.file_system, f"{self.path}/{checkpoint}")
-        self._stored[checkpoint] = result
-        return result
+        offsets = read_or_renew(self.storage.file_system, f"{self.path}/{checkpoint}")
+        self._stored[checkpoint] = offsets
+        return offsets
 
     def _add(self, log: Log, kind: DirectoryKind) -> None:
         logs = {
@@ -377,7 +377,7 @@ class DirectoryStore:
         self.logs[log.topic_partition] = log
 
     def delete_stray(self, log: Log, now_ms: int) -> None:
-        """Refuse to read a log that was set aside; remove it after `file.delete.delay.ms`.
+        """Stop serving a log that was renamed to `-stray`; remove it after `file.delete.delay.ms`.
 
         Call it after the future log that replaces it was promoted. Does nothing after
         `keep_replaced`.
@@ -402,7 +402,7 @@ class DirectoryStore:
         return self.create(log.topic_partition, log.topic_id, log.config, now_ms)
 
     def remove_former(self, former: Log, now_ms: int) -> None:
-        """Remove a log that `begin_anew` put aside, after `file.delete.delay.ms`."""
+        """Remove a log that `begin_anew` renamed, after `file.delete.delay.ms`."""
         former.is_deleted = True
         self.storage.handles.release_below(former.path)
         due_ms = now_ms + former.config.file_delete_delay_ms

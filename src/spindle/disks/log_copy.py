@@ -127,7 +127,7 @@ def follow_offsets(log: Log, high_watermark: int, log_start_offset: int) -> None
 
 
 def start_over(log: Log) -> int:
-    """Empty a future log that is no true copy; return its end offset."""
+    """Empty a future log that is not an exact copy; return its end offset."""
     log.truncate_fully_and_start_at(0)
     return log.log_end_offset
 

@@ -49,14 +49,14 @@ def follower_batches(
         CorruptRecords: a checksum is wrong or offsets do not ascend.
         UnexpectedAppendOffset: the first batch begins below the log end.
     """
-    result: list[tuple[int, BatchHeader]] = []
+    accepted: list[tuple[int, BatchHeader]] = []
     end = 0
     next_offset = log_end_offset
     for position, header in batches(records):
         if header.leader_epoch > leader_epoch:
             break
         check_crc(records, position, header)
-        if header.base_offset < next_offset and result:
+        if header.base_offset < next_offset and accepted:
             raise CorruptRecords(
                 f"batch with base offset {header.base_offset} follows a later one in the append to "
                 f"{topic_partition}"
@@ -66,6 +66,6 @@ def follower_batches(
                 topic_partition, header.base_offset, header.last_offset, log_end_offset
             )
         next_offset = header.next_offset
-        result.append((position, header))
+        accepted.append((position, header))
         end = position + header.size_bytes
-    return result, end
+    return accepted, end

@@ -1,4 +1,4 @@
-"""Outcomes of log operations that callers tell apart."""
+"""Errors of log operations that callers handle differently."""
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition

@@ -2,8 +2,8 @@
 
 Entries are (epoch, start offset), both strictly ascending. A new entry is on the device before the
 first record of its epoch is written (`make_durable`). So a broker that becomes leader of a thousand
-idle partitions writes no file. Removed entries may reach the device later still, because loading
-removes epochs beyond the end of the log.
+idle partitions writes no file. The removal of entries may reach the device even later, because
+loading removes epochs beyond the end of the log.
 """
 
 from bisect import bisect_left, bisect_right
@@ -118,8 +118,8 @@ class LeaderEpochs:
         if epoch == self._epochs[-1]:
             return OffsetAndEpoch(log_end_offset, epoch)
         above = bisect_right(self._epochs, epoch)
-        result = self._epochs[above - 1] if above > 0 else epoch
-        return OffsetAndEpoch(self._starts[above], result)
+        newest_epoch = self._epochs[above - 1] if above > 0 else epoch
+        return OffsetAndEpoch(self._starts[above], newest_epoch)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop epochs that start at or after `end_offset`."""

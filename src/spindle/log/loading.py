@@ -103,7 +103,7 @@ def load_log(
 
     log_start_offset = max(log_start_offset, opened[0].base_offset if opened else 0)
     if epochs.latest is None and not is_empty:
-        # A leader tells its followers by them up to where their logs agree: read the batches.
+        # A leader uses them to find where a follower's log diverges: read the batches.
         to_recover = list(opened)
     else:
         to_recover = _segments_to_recover(opened, unsound, recovery_point, is_clean=is_clean)
@@ -277,7 +277,7 @@ def _drop_empty_end(
 
 
 def _fit_epochs(epochs: LeaderEpochs, log_start_offset: int, end_offset: int) -> None:
-    """Cut the epoch history to the log; what recovery found out about it is stored as well."""
+    """Limit the epoch history to the log's offsets, and store what recovery added to it."""
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
     if not epochs.is_stored:

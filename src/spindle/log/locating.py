@@ -14,11 +14,11 @@ def locate(
     *,
     min_one_batch: bool = False,
 ) -> FileRange | None:
-    """Return where the batches are that `Log.read` would return, or the first of them.
+    """Return the file range of the batches that `Log.read` would return, or of the first of them.
 
-    The range ends at an indexed batch, so no scan is needed. Return None if there is less than
-    `least_bytes`, or if the index cannot answer. With `min_one_batch` a first batch may be larger
-    than `max_bytes`.
+    The range ends at an indexed batch, so no scan is needed. Return None if it has less than
+    `least_bytes`, or if the index does not suffice. With `min_one_batch` the first batch may be
+    larger than `max_bytes`.
     """
     limit = min(end_offset, log.log_end_offset)
     if log.is_deleted or not log.log_start_offset <= offset < limit:

@@ -33,7 +33,7 @@ class BecomeLeader:
 
 @dataclass(frozen=True, slots=True)
 class BecomeFollower:
-    """Hold a replica that does not lead; `partition.leader` is -1 without a leader."""
+    """Host a replica that is not the leader; `partition.leader` is -1 without a leader."""
 
     topic_partition: TopicPartition
     topic_id: Uuid

@@ -53,7 +53,7 @@ class DelegationToken(NamedTuple):
         return min(self.max_timestamp_ms, self.expiration_timestamp_ms)
 
     def is_expired(self, now_ms: int) -> bool:
-        """Return whether the token is over, by the wall clock."""
+        """Return True if the token has expired, by the wall clock."""
         return self.expires_at_ms < now_ms
 
     def is_of(self, principal: str) -> bool:

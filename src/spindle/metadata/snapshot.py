@@ -46,7 +46,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[Message]:
 
 
 def topic_record(topic: TopicImage) -> TopicRecord:
-    """Return the record that comes before those of the topic's partitions."""
+    """Return the topic's record, which precedes those of its partitions."""
     return TopicRecord(name=topic.name, topic_id=topic.topic_id)
 
 

@@ -45,7 +45,7 @@ def decode_quorum_state(data: bytes, path: str) -> ElectionState:
     """Read the content of the file; only its first line counts.
 
     Raises:
-        CorruptLog: it is no quorum state of version 0 or 1.
+        CorruptLog: it is not a quorum state of version 0 or 1.
     """
     line = data.split(b"\n", 1)[0]
     try:

@@ -17,7 +17,7 @@ Sizes = list[tuple[int, int]]
 
 
 def balance_greedily(layout: Layout, zones: Iterable[Zone], spread: float, max_fill: float) -> None:
-    """Move replicas out of the fullest and into the emptiest directory while that helps."""
+    """Move replicas from the fullest to the emptiest directory while the spread shrinks."""
     zone_of = {
         directory: number for number, zone in enumerate(zones) for directory in zone.directories
     }
@@ -53,9 +53,9 @@ def _move_best(
     best: tuple[float, int, int] | None = None
     for source in sources:
         for target in targets:
-            result = _best_between(layout, sizes, source, target, max_fill)
-            if result is not None and (best is None or (*result, target) < best):
-                best = (*result, target)
+            candidate = _best_between(layout, sizes, source, target, max_fill)
+            if candidate is not None and (best is None or (*candidate, target) < best):
+                best = (*candidate, target)
     if best is None:
         return False
     _, replica, target = best
@@ -68,9 +68,9 @@ def _move_best(
 def _best_between(
     layout: Layout, sizes: dict[int, Sizes], source: int, target: int, max_fill: float
 ) -> tuple[float, int] | None:
-    """Return the smallest difference of two fills after a move, and the replica for it.
+    """Return the smallest difference of two fills after a move, and the replica to move.
 
-    The nearer a size is to the ideal one, the smaller is the difference.
+    The closer a replica's size is to the ideal size, the smaller is the difference.
     """
     before = layout.fill(source) - layout.fill(target)
     if before <= 0:

@@ -42,9 +42,9 @@ def plan_ahead(
     make: Callable[[ClusterModel], PlacementPlan],
     horizon_s: float,
 ) -> ForecastPlan:
-    """Return a plan whose limits hold from now until so many seconds after its end.
+    """Return a plan whose limits hold from now until some seconds after its end.
 
-    A plan that takes longer than thought is made again for a later time.
+    If a plan takes longer than assumed, another is made for a later time.
 
     Args:
         grown: returns the cluster as it will be after some seconds.

@@ -7,7 +7,7 @@ from spindle.planner.layout import Layout
 
 
 class FreeSpaceIndex:
-    """Finds the directory with the most room for a replica.
+    """Finds the directory with the most free space for a replica.
 
     There is a heap for each rack and a heap of racks, so a replica that may not enter some racks
     or brokers passes over few entries. Stale heap entries are discarded when popped.
@@ -45,8 +45,8 @@ class FreeSpaceIndex:
         """Return a directory with much room that the replica may enter, None without one."""
         size = self._layout.size[replica]
         passed: dict[int, int] = {}
-        result = None
-        while self._racks and result is None:
+        directory = None
+        while self._racks and directory is None:
             room, rack = heapq.heappop(self._racks)
             if rack in passed or room != self._top(rack):
                 continue
@@ -54,13 +54,13 @@ class FreeSpaceIndex:
             if -room < size:
                 break
             if self._layout.may_enter_rack(replica, rack):
-                result = self._best_in(rack, replica, size)
+                directory = self._best_in(rack, replica, size)
         for rack, room in passed.items():
             heapq.heappush(self._racks, (room, rack))
-        return result
+        return directory
 
     def place(self, replica: int) -> bool:
-        """Move a replica to a directory with much room, and return whether there was one."""
+        """Move a replica to the directory with the most free space; return False if none fits."""
         target = self.most_free(replica)
         if target is None:
             return False
@@ -91,8 +91,8 @@ class FreeSpaceIndex:
     def _best_in(self, rack: int, replica: int, size: int) -> int | None:
         heap = self._by_rack[rack]
         passed: dict[int, int] = {}
-        result = None
-        while heap and result is None:
+        best = None
+        while heap and best is None:
             room, directory = heapq.heappop(heap)
             if directory in passed or -self.room(directory) != room:
                 continue
@@ -100,7 +100,7 @@ class FreeSpaceIndex:
             if -room < size:
                 break
             if self._layout.is_legal(replica, directory):
-                result = directory
+                best = directory
         for directory, room in passed.items():
             heapq.heappush(heap, (room, directory))
-        return result
+        return best

@@ -92,7 +92,7 @@ def _plan(
 
 
 def moved_to_other_brokers(rounds: Iterable[PlannedRound], cluster: ClusterModel) -> set[int]:
-    """Return the indexes of the partitions of which rounds move a replica to another broker."""
+    """Return the indexes of the partitions with a move to another broker."""
     brokers = [directory.broker_id for directory in cluster.directories]
     return {
         move.partition

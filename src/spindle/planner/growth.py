@@ -98,8 +98,8 @@ def _produced(seen: Sequence[tuple[float, int, LedSample]]) -> float:
         return 0.0
     _, size, last = seen[-1]
     held = last.end_offset - last.start_offset
-    result = median(record_bytes) if record_bytes else size / held if held > 0 else 0.0
-    return records * result / elapsed_s
+    bytes_per_record = median(record_bytes) if record_bytes else size / held if held > 0 else 0.0
+    return records * bytes_per_record / elapsed_s
 
 
 def _size_of(broker: BrokerSample, where: TopicPartition) -> int | None:
@@ -207,7 +207,7 @@ def _growth(
 
 
 def _other_files(time_s: float, directory: DirectorySample | None) -> Iterator[Point]:
-    """Yield the bytes of files that are no replicas, if they are known."""
+    """Yield the bytes of files that are not replicas, if they are known."""
     if directory is None or not directory.is_online:
         return
     if min(directory.total_bytes, directory.usable_bytes) >= 0:

@@ -102,7 +102,7 @@ class _Healer:
         self._rooms = FreeSpaceIndex(layout, FreeSpaceIndex.ceilings(layout, fill))
 
     def evacuate(self, directory: int) -> None:
-        """Move all replicas out of a directory, as far as they have a place and a copy."""
+        """Move out of a directory all replicas that have another place and a copy to read from."""
         held = self.layout.largest_first([directory])
         left = [replica for replica in held if not self._rooms.place(replica)]
         if left:
@@ -123,7 +123,7 @@ class _Healer:
         return sorted(full, key=lambda each: (-self.layout.fill(each), each))
 
     def relieve(self, directory: int) -> None:
-        """Move replicas out of a directory until it is full no longer, with few bytes."""
+        """Move replicas out of a directory until it is within its limit, moving few bytes."""
         for replica in self.layout.largest_first([directory])[:_MAX_TRIED]:
             if 0 < self.layout.size[replica] <= self._above(directory):
                 self._rooms.place(replica)

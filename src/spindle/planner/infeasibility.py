@@ -92,7 +92,7 @@ def _refuse_copying(layout: Layout, replica: int) -> None:
 
 
 def refuse_offline(layout: Layout, replicas: Sequence[int]) -> None:
-    """Refuse replicas that nobody could copy.
+    """Refuse replicas that cannot be copied.
 
     Raises:
         Infeasible: all replicas of such a partition are offline.

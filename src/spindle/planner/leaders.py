@@ -54,15 +54,15 @@ def even_leaders(
     for _ in range(_MAX_PASSES):
         is_changed = False
         for number, now in slots.items():
-            result = places[number]
-            here = brokers[result[now]]
+            replicas = places[number]
+            here = brokers[replicas[now]]
             best, fewest = now, counts[here] - 1
-            for slot, place in enumerate(result):
+            for slot, place in enumerate(replicas):
                 if counts[brokers[place]] < fewest and directories[place].is_online:
                     best, fewest = slot, counts[brokers[place]]
             if best != now:
                 counts[here] -= 1
-                counts[brokers[result[best]]] += 1
+                counts[brokers[replicas[best]]] += 1
                 slots[number] = best
                 is_changed = True
         if not is_changed:

@@ -22,7 +22,7 @@ class DirectoryModel:
 
     Attributes:
         capacity_bytes: the size of the file system; 0 if it is unknown, then nothing goes there.
-        used_bytes: of the file system, also by files that are no replicas.
+        used_bytes: of the file system, also by files that are not replicas.
         deleted_bytes: the part of `used_bytes` that deleted replicas have until their deletion
             delay is over. A plan counts it as gone, but copies nothing into it.
         deletion_delay_ms: how long a replica that leaves keeps its space

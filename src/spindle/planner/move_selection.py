@@ -132,7 +132,7 @@ def _spread_out_largest(layout: Layout, window: FillWindow, limits: PlanLimits) 
 
 
 def _return_home(layout: Layout, window: FillWindow) -> None:
-    """Move replicas back to their first directories, if the fills stay as close together."""
+    """Move replicas back to their original directories if that keeps the spread."""
     fills = [layout.fill(directory) for directory in layout.staying()]
     width = window.high - window.low
     low = max(min(window.low, *fills), max(fills) - width)
@@ -198,7 +198,7 @@ def _give(layout: Layout, excess: dict[int, float], ceilings: Mapping[int, int])
 
 
 def _give_rest(layout: Layout, window: FillWindow, limits: PlanLimits) -> None:
-    """Bring the directories that are still above the window into it, with the least bytes."""
+    """Bring directories that are still above the target range into it, moving few bytes."""
     rooms = FreeSpaceIndex(
         layout, FreeSpaceIndex.ceilings(layout, min(window.high, limits.max_fill))
     )
@@ -276,10 +276,10 @@ def _make_room(layout: Layout, rooms: FreeSpaceIndex, replica: int) -> bool:
         for other in layout.largest_first([target])[:_MAX_TRIED]:
             if rooms.room(target) >= size:
                 break
-            result = rooms.most_free(other)
-            if result is not None and result != target and layout.size[other] > 0:
+            elsewhere = rooms.most_free(other)
+            if elsewhere is not None and elsewhere != target and layout.size[other] > 0:
                 moved.append(other)
-                rooms.move(other, result)
+                rooms.move(other, elsewhere)
         if rooms.room(target) >= size:
             rooms.move(replica, target)
             return True

@@ -54,8 +54,8 @@ class PlacementPlan:
             lowest of those that may receive replicas; before the first round.
         spread: the same after the last round.
         remarks: why the plan falls short of its goal; empty if it does not.
-        preferred: the partitions of which another replica comes first after the last round, so that
-            its broker is the preferred leader; and the position of that replica.
+        preferred: partitions whose preferred leader changes after the last round, each with the
+            position of the replica that becomes the first.
     """
 
     cluster: ClusterModel
@@ -79,16 +79,16 @@ class PlacementPlan:
     @property
     def moved_bytes(self) -> int:
         """The bytes of all moves."""
-        return sum(move.size_bytes for item in self.rounds for move in item.moves)
+        return sum(move.size_bytes for round_ in self.rounds for move in round_.moves)
 
     @property
     def duration_ms(self) -> int:
         """The time of all rounds, and of the waits between them."""
-        return sum(item.wait_ms + item.duration_ms for item in self.rounds)
+        return sum(round_.wait_ms + round_.duration_ms for round_ in self.rounds)
 
 
 class BindingLimit(StrEnum):
-    """A limit that leaves no plan."""
+    """The limit that makes every plan infeasible."""
 
     CAPACITY = "capacity"
     CORDONS = "cordons"

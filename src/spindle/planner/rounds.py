@@ -227,7 +227,7 @@ class RoundPlanner:
         return queues
 
     def _take(self, opened: _OpenRound, source: int, queue: list[int]) -> list[int]:
-        """Add moves of a queue to a round, and return the others."""
+        """Add moves of a queue to a round; return the moves that do not fit."""
         left: list[int] = []
         for position, replica in enumerate(queue):
             if opened.is_full(source):
@@ -252,9 +252,9 @@ class RoundPlanner:
         waiting = [replica for queue in queues.values() for replica in queue]
         forced = [replica for replica in waiting if self._must_move(replica)]
         for replica in forced:
-            result = rooms.most_free(replica)
-            if result is not None:
-                self.targets[replica] = result
+            target = rooms.most_free(replica)
+            if target is not None:
+                self.targets[replica] = target
                 return dict(queues)
         if forced:
             layout = self.layout

@@ -65,7 +65,7 @@ class ZoneFills:
         ]
 
     def given_bytes(self, high: float) -> float:
-        """Return the bytes of replicas that the directories have above a fill."""
+        """Return how many bytes of movable replicas are above the fill `high`."""
         return sum(
             min(used - high * capacity, replica_bytes)
             for used, capacity, replica_bytes, _ in self._givers

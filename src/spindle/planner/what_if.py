@@ -1,4 +1,4 @@
-"""Changes of a cluster that are only imagined: more or fewer brokers and directories."""
+"""Hypothetical changes of a cluster: more or fewer brokers and directories."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

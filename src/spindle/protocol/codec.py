@@ -331,10 +331,10 @@ def decode(
     flexible = version >= message.FLEXIBLE_FROM
     reader = _readers.get((message, version, flexible)) or _reader(message, version, flexible)
     try:
-        result: tuple[M, int] = reader(buffer, position, len(buffer), [max_elements])
+        decoded: tuple[M, int] = reader(buffer, position, len(buffer), [max_elements])
     except (StructError, IndexError, UnicodeDecodeError) as error:
         raise ProtocolViolation(f"{message.__name__} v{version}: {error}") from None
-    return result
+    return decoded
 
 
 # ---------------------------------------------------------------- writing

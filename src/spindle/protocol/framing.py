@@ -94,9 +94,9 @@ def response_body(buffer: Bytes, correlation_id: int, header_version: int) -> in
     """
     if len(buffer) < SIZE.size:
         raise ProtocolViolation(f"response of {len(buffer)} bytes is shorter than its header")
-    (result,) = SIZE.unpack_from(buffer)
-    if result != correlation_id:
-        raise ProtocolViolation(f"response to request {result}, {correlation_id} was asked")
+    (answered_id,) = SIZE.unpack_from(buffer)
+    if answered_id != correlation_id:
+        raise ProtocolViolation(f"response to request {answered_id}, {correlation_id} was asked")
     if header_version == 0:
         return SIZE.size
     return _skip_tagged_fields(buffer, SIZE.size, "response header")

@@ -207,7 +207,7 @@ def handle_fetch_snapshot_response(
 
 
 def reset_to_snapshot(core: QuorumCore, event: SnapshotInstalled) -> None:
-    """Begin the log anew at the end of a snapshot, whose voters are in force."""
+    """Restart the log at the end of a snapshot, and use the snapshot's voters."""
     snapshot_id = event.snapshot_id
     core.is_installing_snapshot = False
     core.log.reset_to(snapshot_id)

@@ -14,7 +14,7 @@ from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION
 
 
 def poll_membership(core: QuorumCore, role: Follower, now_ms: int) -> bool:
-    """Send what is due to the leader; return True if it takes the place of a fetch."""
+    """Send a due membership request to the leader; return True if sent: no fetch is sent then."""
     message = _due_request(core, role)
     if message is None:
         return False

@@ -110,7 +110,7 @@ def resign(core: QuorumCore, leader: Leader, now_ms: int) -> None:
 
 
 def leave_leadership(core: QuorumCore, role: Leader) -> None:
-    """Answer every request that waits for the leader that the local node was."""
+    """Refuse the requests that wait for the local node as leader: it no longer leads."""
     refuse_parked_fetches(core, role)
     finish_voter_change(
         core, role, ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node is no longer the leader."

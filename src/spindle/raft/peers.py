@@ -72,7 +72,7 @@ def leader_named_by(
 def apply_common_fields(core: QuorumCore, sent: InFlight, response: Any, now_ms: int) -> Any | None:
     """Apply the error, epoch and leader of a response.
 
-    Return its partition if the caller still has work with it.
+    Return its partition if the caller has more to do with it, else None.
     """
     partition = response_partition(response)
     if response.error_code or partition is None:

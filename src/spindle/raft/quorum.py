@@ -192,7 +192,7 @@ class Quorum:
             case UpdateRaftVoterRequest():
                 membership.handle_update(core, token, request, now_ms)
             case _:
-                raise ValueError(f"{type(request).__name__} is no request to the quorum")
+                raise ValueError(f"{type(request).__name__} is not a request to the quorum")
 
     def _handle_response(self, request_id: int, response: Message, now_ms: int) -> None:
         core = self.core

@@ -135,7 +135,7 @@ def learn_leader(
 
 
 def election_deadline_ms(core: QuorumCore, now_ms: int) -> int:
-    """Return a time between one and two election timeouts away: candidates seldom collide."""
+    """Return a time between one and two election timeouts away: candidates rarely collide."""
     timeout_ms = core.settings.election_timeout_ms
     return now_ms + timeout_ms + core.random.randrange(0, timeout_ms)
 

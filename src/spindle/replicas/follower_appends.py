@@ -51,9 +51,9 @@ def apply_leader_answers(
     results: list[LogPosition | Exception] = []
     logs = [log for log, _ in work]
     counts = [log.truncation_count for log in logs]
-    for log, item in work:
+    for log, answer in work:
         try:
-            results.append(apply_leader_answer(log, item, now_ms))
+            results.append(apply_leader_answer(log, answer, now_ms))
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - an error of one log must not fail the others

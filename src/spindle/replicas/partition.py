@@ -91,9 +91,9 @@ class Partition:
 
     Attributes:
         registration: the partition in the newest metadata that its replica has followed.
-        leader: set exactly while that metadata names this broker as leader.
-        leader_id: -1 while nobody leads.
-        is_deleted: this broker has let the replica go.
+        leader: state of the leader; None unless that metadata names this broker as leader.
+        leader_id: -1 if there is no leader.
+        is_deleted: this broker no longer hosts the replica.
     """
 
     __slots__ = (
@@ -175,7 +175,7 @@ class Partition:
         return self.leader.low_watermark(start) if self.leader else start
 
     def become_leader(self, registration: PartitionRegistration, min_isr: int) -> None:
-        """Lead in a new epoch, or take changed replicas or a changed ISR in the present one."""
+        """Become leader in a new epoch, or apply changed replicas or ISR in the same epoch."""
         context = self._context
         now_ms = context.steady_ms()
         self.registration = registration
@@ -609,7 +609,7 @@ class Partition:
         partition_epoch: int,
         isr: tuple[int, ...],
     ) -> None:
-        """Take the ISR that the controller committed for a proposal."""
+        """Apply the ISR that the controller committed for a proposal."""
         leader = self.leader
         if leader is None:
             return

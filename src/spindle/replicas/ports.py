@@ -27,9 +27,9 @@ class ReplicaFetcherPort(Protocol):
         ...
 
     def lag(self, partition: Partition) -> int:
-        """Return how many committed records the leader had that the log lacked at its last answer.
+        """Return the number of committed records missing here, as of the last fetch response.
 
-        -1 if the partition is not fetched, or the leader has not answered yet.
+        -1 if the partition is not fetched, or the leader has not responded yet.
         """
         ...
 

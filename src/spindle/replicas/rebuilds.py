@@ -1,4 +1,4 @@
-"""Replicas that are rebuilt: the log is put aside, and a new one is fetched from the leader.
+"""Replicas that are rebuilt: the log is renamed, and a new one is fetched from the leader.
 
 Before its log is put aside, a replica must have left the ISR and the ELR: an empty replica that is
 elected makes the others delete their records. The broker reports the directory of the replica as
@@ -100,7 +100,7 @@ class Rebuilds:
         return rebuild
 
     def end(self, rebuild: Rebuild, failure: str = "") -> None:
-        """Note that a rebuild is done, or why it failed."""
+        """Record that a rebuild succeeded, or why it failed."""
         rebuild.state = RebuildState.FAILED if failure else RebuildState.DONE
         rebuild.failure = failure
         ended = [rebuild for rebuild in self if not rebuild.is_under_way]
@@ -170,7 +170,7 @@ def check_may_leave(
 def check_has_left(
     where: TopicPartition, registration: PartitionRegistration, broker_id: int
 ) -> None:
-    """Refuse to put the log aside while the replica may be elected.
+    """Refuse to rename the log while the replica may be elected.
 
     Raises:
         ApiError: INVALID_REQUEST.
@@ -187,11 +187,11 @@ def check_has_left(
 
 
 def check_space(rebuild_of: Partition, usable_bytes: int, promised_bytes: int) -> None:
-    """Refuse a rebuild for which the file system is too small: the former log stays meanwhile.
+    """Refuse a rebuild that does not fit: the old log keeps its space until the rebuild ends.
 
     Args:
-        usable_bytes: of the file system of its directory; -1 if unknown.
-        promised_bytes: for the rebuilds under way in this directory.
+        usable_bytes: free space of the directory's file system; -1 if unknown.
+        promised_bytes: space that running rebuilds in this directory will still need.
 
     Raises:
         ApiError: INVALID_REQUEST.

@@ -99,7 +99,7 @@ class FetchedPartition:
         return (high_watermark, log_start_offset) != (self.high_watermark, self.log_start_offset)
 
     def remember(self, high_watermark: int, log_start_offset: int) -> None:
-        """Note what the fetcher is told."""
+        """Record what the response contains."""
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
 

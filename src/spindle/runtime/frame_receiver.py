@@ -69,7 +69,7 @@ class FrameReceiver:
 
     @property
     def memory_bytes(self) -> int:
-        """The memory for what has come of a frame, 0 between two frames."""
+        """Memory of the frame that is being received; 0 between frames."""
         return len(self._small) + len(self._large)
 
     def buffer(self) -> memoryview:

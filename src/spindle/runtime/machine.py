@@ -147,10 +147,12 @@ class LocalMachine:
     async def listen(self, name: str, host: str, port: int) -> socket.socket:
         loop = asyncio.get_running_loop()
         try:
-            result = await loop.getaddrinfo(
+            addresses = await loop.getaddrinfo(
                 host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
-            family, kind, protocol, _, address = min(result, key=lambda f: f[0] != socket.AF_INET)
+            family, kind, protocol, _, address = min(
+                addresses, key=lambda f: f[0] != socket.AF_INET
+            )
             bound = socket.socket(family, kind, protocol)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)

@@ -63,7 +63,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 def _tokens(text: str) -> list[tuple[str, str]]:
     """Return the kinds and texts of the tokens, the last one first."""
-    result = []
+    tokens = []
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -74,11 +74,11 @@ def _tokens(text: str) -> list[tuple[str, str]]:
             )
         kind = str(match.lastgroup)
         if kind == "quoted":
-            result.append((kind, _ESCAPE.sub(_unescaped, match[0][1:-1])))
+            tokens.append((kind, _ESCAPE.sub(_unescaped, match[0][1:-1])))
         elif kind != "blank":
-            result.append((kind, match[0]))
+            tokens.append((kind, match[0]))
         position = match.end()
-    return result[::-1]
+    return tokens[::-1]
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -24,10 +24,10 @@ class _Rule(NamedTuple):
             return name
         if self.pattern.fullmatch(name) is None:
             return None
-        result = self.pattern.sub(self._replaced, name)
+        replaced = self.pattern.sub(self._replaced, name)
         if self.change_case == "L":
-            return result.lower()
-        return result.upper() if self.change_case == "U" else result
+            return replaced.lower()
+        return replaced.upper() if self.change_case == "U" else replaced
 
     def _replaced(self, match: re.Match[str]) -> str:
         """Return the replacement as Java's `replaceAll` makes it."""

@@ -50,10 +50,10 @@ class StoreStamp(NamedTuple):
 def store_stamp(path: str | None) -> StoreStamp:
     """Look at the file of a store without reading it; None is a store without a file."""
     try:
-        result = os.stat(path or "")
+        stat = os.stat(path or "")
     except OSError:
         return StoreStamp(0, 0, 0, 0)
-    return StoreStamp(result.st_ino, result.st_size, result.st_mtime_ns, result.st_ctime_ns)
+    return StoreStamp(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 def trusted_certificates(store: StoreSettings) -> str:

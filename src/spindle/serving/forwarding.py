@@ -88,7 +88,7 @@ def open_request(
     Raises:
         ApiError: INVALID_REQUEST for an API that is not forwarded or a principal that cannot be
             read, UNSUPPORTED_VERSION for an unknown version.
-        ProtocolViolation: the content is no request.
+        ProtocolViolation: the content is not a request.
     """
     data = memoryview(envelope.request_data)
     header = read_request_header(data)

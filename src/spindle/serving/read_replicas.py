@@ -19,8 +19,8 @@ def preferred_read_replica(
 ) -> int:
     """Return a follower in the consumer's rack; -1 if there is none or the leader is there.
 
-    Only in-sync followers that have the offset count: others might send the consumer back at once.
-    Prefer the highest end offset, then the latest caught-up time.
+    Only in-sync followers that have the offset qualify: others might redirect the consumer at
+    once. Prefer the highest end offset, then the latest caught-up time.
     """
     leader = partition.leader
     if leader is None or _rack(image, leader.local_id, listener) == rack:

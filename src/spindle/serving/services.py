@@ -34,10 +34,10 @@ class BrokerServices:
     Attributes:
         now_ms: the wall clock, for timestamps of records.
         steady_ms: a clock for durations.
-        alter_disks: adds, re-admits or retires a log directory; the replicas that may begin anew
-            without their records are named.
+        alter_disks: adds, re-admits or retires a log directory; the request names the replicas
+            that may be created empty.
         move_replica: begins or ends a move to another directory (KIP-113).
-        begin_rebuild, cancel_rebuild: of a replica that is copied again from its leader.
+        begin_rebuild, cancel_rebuild: for a replica that is copied again from its leader.
         ensure_internal_topic: creates an internal topic and waits until this broker knows it.
         fetch_memory, replica_memory: for fetches of consumers and of followers.
         check_listeners: refuses dynamic values that leave a listener without a key or users.

@@ -52,7 +52,7 @@ def has_endpoint(image: MetadataImage, broker_id: int, listener: str) -> bool:
 def named_leader_error(
     image: MetadataImage, partition: PartitionRegistration, listener: str, is_new_client: bool
 ) -> ErrorCode:
-    """Return the error in Metadata of a partition whose leader has no address; NONE otherwise."""
+    """Return the Metadata error of a partition whose leader has no endpoint here, else NONE."""
     if has_endpoint(image, partition.leader, listener):
         return ErrorCode.NONE
     if is_new_client and partition.leader in image.cluster.brokers:

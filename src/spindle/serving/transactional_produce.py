@@ -74,15 +74,15 @@ def transactional_producer(request: ProduceRequest) -> ProducerOfRequest:
     """
     if request.transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    result = {
+    producers = {
         _PRODUCER.unpack_from(data.records, _PRODUCER_POSITION)[:2]
         for topic in request.topic_data
         for data in topic.partition_data
         if data.records is not None and _is_verifiable(data.records)
     }
-    if len(result) > 1:
+    if len(producers) > 1:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    producer_id, producer_epoch = result.pop() if result else (NO_PRODUCER_ID, -1)
+    producer_id, producer_epoch = producers.pop() if producers else (NO_PRODUCER_ID, -1)
     return ProducerOfRequest(request.transactional_id, producer_id, producer_epoch)
 
 

@@ -72,8 +72,8 @@ class _File:
 
     def read(self, start: int, end: int) -> bytes:
         end = min(end, self.size_bytes)
-        result = bytes(self._data[start:end])
-        return result + bytes(max(0, end - start - len(result)))
+        data = bytes(self._data[start:end])
+        return data + bytes(max(0, end - start - len(data)))
 
     def write(self, data: Bytes, position: int) -> None:
         content = self._data

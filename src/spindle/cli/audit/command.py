@@ -57,7 +57,7 @@ class _AuditCommand(click.Command):
     show_default="one for each core",
     help="Processes that read at the same time.",
 )
-@click.option("--records", "checks_records", is_flag=True, help="Decode all records, too.")
+@click.option("--records", "checks_records", is_flag=True, help="Decode all records as well.")
 @click.option(
     "--throttle",
     "bytes_per_second",
@@ -70,7 +70,7 @@ class _AuditCommand(click.Command):
     "progress_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Keep results in FILE, and go on from those that an interrupted audit left there. "
+    help="Keep results in FILE, and continue an interrupted audit from them. "
     "With --spark it is a folder.",
 )
 @click.option(
@@ -134,9 +134,9 @@ def audit(**options: Any) -> int:
     """Look for damage in log directories of Spindle or Apache Kafka.
 
     PATH is a log directory of a stopped or of a running broker. Without --apply nothing is changed.
-    The exit code is 0 if all is in order, 1 if there are findings, and 2 if the audit could not be
-    made in full: an option is wrong, a PATH is no log directory, or something could not be read or
-    asked. It needs the extra spindle-log[spark], Spark only with --spark, a broker only with -b.
+    The exit code is 0 without findings, 1 with findings, and 2 if the audit is incomplete: an
+    option is wrong, a PATH is not a log directory, or something could not be read or asked. The
+    command needs the extra spindle-log[spark], Spark only with --spark, and brokers only with -b.
     """
     request = AuditRequest(**options)
     try:

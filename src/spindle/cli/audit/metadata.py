@@ -59,10 +59,10 @@ def _voters(folder: Path) -> tuple[int, ...]:
 
     It is in records of the log and of its snapshots (KIP-853), otherwise in `quorum-state`.
     """
-    result: list[int] = []
+    voter_ids: list[int] = []
 
     def note(offset: int, voters: VoterSet) -> None:
-        result[:] = voters.ids
+        voter_ids[:] = voters.ids
 
     try:
         names = sorted(os.listdir(folder))
@@ -76,12 +76,12 @@ def _voters(folder: Path) -> tuple[int, ...]:
         for name in names:
             if name.endswith(LOG_SUFFIX):
                 apply_to_history((folder / name).read_bytes(), history, note)
-        if not result:
+        if not voter_ids:
             path = folder / QUORUM_STATE
-            result += decode_quorum_state(path.read_bytes(), str(path)).voter_ids
+            voter_ids += decode_quorum_state(path.read_bytes(), str(path)).voter_ids
     except (CorruptLog, CorruptRecords, OSError):
         return ()  # the audit of this log says what is wrong with it
-    return tuple(sorted(result))
+    return tuple(sorted(voter_ids))
 
 
 def _placed(image: MetadataImage, topic: TopicImage) -> PlacedTopic:

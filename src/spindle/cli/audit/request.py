@@ -85,7 +85,7 @@ def _reason_against(text: str) -> str:
         return ""
     inside = [name for name in sorted(names) if (path / name / "meta.properties").is_file()]
     hint = f"; audit those inside of it: {', '.join(inside)}" if inside else ""
-    return f"{text} is no log directory: it has neither meta.properties nor checkpoints{hint}"
+    return f"{text} is not a log directory: it has neither meta.properties nor checkpoints{hint}"
 
 
 def states_before_repairs(request: AuditRequest, roots: list[Path]) -> "FolderStates":

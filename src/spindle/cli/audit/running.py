@@ -57,10 +57,10 @@ def run_requested(
                 history=history,
             )
         places = [place for directory in report.directories for place in directory.replicas]
-        result = (
+        scrub_result = (
             None if history is None else ScrubResult.of(history, places, roots, begun_ms, request)
         )
-        return report, time.monotonic() - started, result
+        return report, time.monotonic() - started, scrub_result
 
 
 def _load_placement(roots: list[Path]) -> "ClusterPlacement | None":

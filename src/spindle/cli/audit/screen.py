@@ -115,8 +115,8 @@ def _fitting_table(report: "AuditReport", width: int | None) -> list[Line]:
         lines = _directory_table(documents, blocks, min(name_width, longest), columns)
         if width is None or max(map(len, lines)) <= width:
             break
-    result = [document["errors"] + document["warnings"] for document in documents]
-    styles = ["" if count else QUIET for count in result]
+    finding_counts = [document["errors"] + document["warnings"] for document in documents]
+    styles = ["" if count else QUIET for count in finding_counts]
     return [Line(lines[0], QUIET), *map(Line, lines[1:], styles)]
 
 

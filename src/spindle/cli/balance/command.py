@@ -20,14 +20,16 @@ from spindle.client.blocking.client import WireClient
 
 
 @click.command("balance", epilog=examples("spindle balance --spread 10"))
-@click.option("--cancel", is_flag=True, help="Undo an interrupted balance, instead of going on.")
+@click.option(
+    "--cancel", is_flag=True, help="Undo an interrupted balance instead of continuing it."
+)
 @click.option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("spindle-balance.json"),
     show_default=True,
     metavar="FILE",
-    help="File that a later run reads to go on or to undo.",
+    help="State file; a later run reads it to continue or to undo.",
 )
 @KEEP_LEADERS
 @SPREAD
@@ -51,7 +53,7 @@ def balance_command(
 ) -> None:
     """Move replicas until all log directories are about equally full.
 
-    spindle plan balance shows the moves before. After a kill, the same command goes on. Ctrl-C
+    spindle plan balance shows the moves before. After a kill, the same command continues. Ctrl-C
     stops the moves; replicas that have moved stay where they are. The exit code is 0 at the end,
     130 after Ctrl-C, and 1 after any failure.
     """

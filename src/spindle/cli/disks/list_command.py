@@ -105,7 +105,7 @@ def list_lines(
     width: int | None,
     forecasts: Forecasts | None = None,
 ) -> list[str]:
-    """Return the table of directories, and a line for each broker that told nothing or little.
+    """Return the table of directories, and a line for each broker with missing data.
 
     Args:
         now_ms: the present time.

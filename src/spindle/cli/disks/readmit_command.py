@@ -55,10 +55,10 @@ def readmit_command(
 
     A repaired disk keeps its directory id and its logs, which catch up as followers. An empty one
     in its place is formatted with a new id, and its replicas are copied from their leaders again.
-    Without a directory at PATH, or with the empty mount point of a disk that is not mounted, the
-    command refuses. It also
-    refuses, ends with 1 and names the replicas, if a replica would be lost because no other broker
-    leads its partition: mount the right disk, or name each of them with --accept-loss.
+    The command refuses if there is no directory at PATH, or only the empty mount point of a disk
+    that is not mounted. It also refuses, exits with 1 and names the replicas, if a replica would
+    be lost because no other broker leads its partition: mount the right disk, or name each replica
+    with --accept-loss.
     """
     try:
         altered = alter_disks(client, broker, DirectoryAction.READMIT, path, accepted)

@@ -47,7 +47,7 @@ Show = Callable[[RebuildView], None]
 )
 @click.argument("broker", type=WholeRange(min=0))
 @click.argument("replicas", metavar="TOPIC-PARTITION...", nargs=-1, required=True, type=REPLICA)
-@click.option("--cancel", is_flag=True, help="End the rebuilds, and use the former logs again.")
+@click.option("--cancel", is_flag=True, help="Cancel the rebuilds, and use the old logs again.")
 @cluster_command
 @click.pass_context
 def rebuild_command(
@@ -61,7 +61,7 @@ def rebuild_command(
     """Copy replicas of a running broker again from their leaders, because their logs are damaged.
 
     Each replica leaves the ISR first, and cannot be elected until it has all committed records
-    again. Its former log stays until the new one is in the ISR, and is used again if nothing is
+    again. Its old log stays until the new one is in the ISR, and is used again if nothing is
     copied for ten minutes. The command refuses a replica that leads, and one without which the ISR
     would be below min.insync.replicas. It waits for the end; Ctrl-C ends only the command. The exit
     code is 1 if a replica was not rebuilt.

@@ -33,7 +33,7 @@ from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse, ReplicaSt
 def retire_command(
     context: click.Context, client: WireClient, as_json: bool, broker: int, path: str
 ) -> None:
-    """Let a broker use its log directory PATH no longer.
+    """Take the log directory PATH of a broker out of use.
 
     If replicas are in it, the command ends with 1 and shows how to move them to the broker's other
     directories. If the directory has failed, its replicas are created in the other directories and

@@ -121,7 +121,7 @@ def health_text(disk: DiskView) -> str:
 
 
 def silence_text(report: BrokerReport) -> str:
-    """Return why a broker told nothing about its directories."""
+    """Return why a broker's directories are unknown."""
     fenced = "fenced, " if report.node.is_fenced else ""
     if report.is_refused:
         return f"{fenced}refused (DESCRIBE on Cluster:kafka-cluster is needed): {report.error}"

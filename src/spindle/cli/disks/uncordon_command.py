@@ -20,7 +20,7 @@ from spindle.client.blocking.client import WireClient
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @cluster_command
 def uncordon_command(client: WireClient, as_json: bool, broker: int, paths: Sequence[str]) -> None:
-    """Let log directories of a broker take new replicas again; '*' ends a cordon of all.
+    """Allow new replicas in log directories of a broker again; '*' ends a cordon of all.
 
     A directory that is cordoned because it is nearly full stays so until it has space. --json
     prints an object for each directory.

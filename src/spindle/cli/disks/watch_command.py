@@ -172,8 +172,8 @@ def watched_document(watched: BrokerPicture) -> dict[str, Any]:
         rate = watched.disks.get(directory["path"])
         directory["rates"] = _disk_rates(rate) if rate is not None else None
     disks = watched.report.disks
-    for move, item in zip(disks.moves if disks else (), document["moves"], strict=True):
-        item["rates"] = _move_rates(watched.moves.get(key_of(move)))
+    for move, move_document in zip(disks.moves if disks else (), document["moves"], strict=True):
+        move_document["rates"] = _move_rates(watched.moves.get(key_of(move)))
     return document
 
 

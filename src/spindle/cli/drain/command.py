@@ -28,12 +28,13 @@ from spindle.planner.plan import Infeasible
     "drain", epilog=examples("spindle drain 2", "spindle drain 2:/disk3 --throttle 20MiB")
 )
 @click.argument("place", metavar="BROKER[:DIR]")
-@click.option("--cancel", is_flag=True, help="Undo an interrupted drain, instead of going on.")
+@click.option("--cancel", is_flag=True, help="Undo an interrupted drain instead of continuing it.")
 @click.option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="File that a later run reads to go on or to undo.  [default: spindle-drain-BROKER.json]",
+    help="State file; a later run reads it to continue or to undo.  "
+    "[default: spindle-drain-BROKER.json]",
 )
 @click.option(
     "--then",
@@ -41,7 +42,7 @@ from spindle.planner.plan import Infeasible
     help="Take the empty place out of use: retire the directory, or unregister the broker, which "
     "must be down then.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask about --then.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before --then acts.")
 @KEEP_LEADERS
 @limit_options
 @ahead_options
@@ -65,7 +66,7 @@ def drain_command(
 ) -> None:
     """Cordon a broker or its log directory DIR, and move all its replicas away.
 
-    After a kill, the same command goes on where it was. Ctrl-C stops the moves and removes the
+    After a kill, the same command continues. Ctrl-C stops the moves and removes the
     cordon; replicas that have left stay where they are. The exit code is 0 when no replica is left,
     130 after Ctrl-C, and 1 after any failure. Other directories that went offline meanwhile are no
     failure of the drain; the last line names them.

@@ -30,7 +30,7 @@ def end_step(place: str, plan: PlacementPlan, *, can_cordon: bool) -> ProgressEv
     """Return the last step of a drain. Only a directory that is online can be cordoned.
 
     Args:
-        can_cordon: False if the cluster knows no cordons.
+        can_cordon: False if the cluster does not support cordons.
     """
     emptied = [plan.cluster.directories[directory] for directory in plan.leaving]
     is_cordoned = can_cordon and bool(emptied) and all(directory.is_online for directory in emptied)
@@ -46,13 +46,13 @@ def end_step(place: str, plan: PlacementPlan, *, can_cordon: bool) -> ProgressEv
 
 def _no_cordons(place: str, level: int) -> ProgressEvent:
     needed = metadata_version_name(CORDONED_DIRECTORIES_LEVEL)
-    result = metadata_version_name(level) if level else "unknown"
+    version = metadata_version_name(level) if level else "unknown"
     text = (
-        f"this cluster knows no cordons: its metadata.version is {result}, and they need {needed}. "
-        f"{place_text(place)} is emptied without one, so topics that are created meanwhile may get "
-        "replicas there, which are moved as well"
+        f"this cluster does not support cordons: its metadata.version is {version}, and they need "
+        f"{needed}. {place_text(place)} is emptied without one, so topics that are created "
+        "meanwhile may get replicas there, which are moved as well"
     )
-    return ProgressEvent("noCordons", text, {"metadataVersion": result, "needed": needed})
+    return ProgressEvent("noCordons", text, {"metadataVersion": version, "needed": needed})
 
 
 class DrainRun:

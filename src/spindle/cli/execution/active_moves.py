@@ -39,22 +39,22 @@ class ActiveMoves:
         Args:
             away: brokers that are not running, for so long that they are not waited for.
         """
-        result = {}
+        reasons = {}
         for partition, reassignment in self.of_plan(plan).items():
             sources = set(reassignment.replicas).difference(reassignment.adding)
             if sources and all(
                 self._is_lost(Replica(broker, partition), away) for broker in sources
             ):
                 names = ", ".join(map(str, sorted(sources)))
-                result[partition] = f"no broker has it to copy from: {names} had it"
+                reasons[partition] = f"no broker has it to copy from: {names} had it"
             for broker in reassignment.adding:
                 replica = Replica(broker, partition)
                 path = plan.directories.get(replica)
                 if broker in away:
-                    result[partition] = f"broker {broker} is not running"
+                    reasons[partition] = f"broker {broker} is not running"
                 elif path in self.offline.get(broker, ()) and replica not in self.online:
-                    result[partition] = f"directory {path} of broker {broker} has failed"
-        return result
+                    reasons[partition] = f"directory {path} of broker {broker} has failed"
+        return reasons
 
     def of_plan(self, plan: Plan) -> dict[TopicPartition, Reassignment]:
         """Return the reassignments that a plan has begun: others may have reassigned since."""

@@ -1,4 +1,4 @@
-"""Directories that go offline during an execution: told at once, and again in its last line."""
+"""Directories that go offline during an execution: reported at once and in its last line."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -25,11 +25,11 @@ class DirectoryFailures:
             described: the brokers that have told their directories. A broker that is silent has
                 not got back those that were offline.
         """
-        result = {(broker, path) for broker, paths in offline.items() for path in paths}
+        failed = {(broker, path) for broker, paths in offline.items() for path in paths}
         if self._before is None:
-            self._before = self._offline = result
-        new = result - self._offline
-        self._offline = result | {item for item in self._offline if item[0] not in described}
+            self._before = self._offline = failed
+        new = failed - self._offline
+        self._offline = failed | {place for place in self._offline if place[0] not in described}
         self._before &= self._offline
         return _names(new)
 
@@ -39,7 +39,7 @@ class DirectoryFailures:
 
 
 def went_offline(directory: str) -> ProgressEvent:
-    """Return the step that tells a failure when it is noticed."""
+    """Return the progress event of a failure that was just noticed."""
     text = f"directory {directory} has failed, or its broker has taken it offline"
     return ProgressEvent("wentOffline", text, {"directory": directory})
 

@@ -42,14 +42,14 @@ def overfilling(
     for replica, path, left_bytes in _arriving(plan, now, described):
         if left_bytes > 0:
             arriving.setdefault((replica.broker, path), {})[replica] = left_bytes
-    result: dict[Replica, str] = {}
+    reasons: dict[Replica, str] = {}
     for broker, views in described.items():
         for view in views:
             left = arriving.get((broker, view.path), {})
             reason = _too_full(broker, view, sum(left.values()), fill) if left else ""
             if reason:
-                result |= dict.fromkeys(left, reason)
-    return result
+                reasons |= dict.fromkeys(left, reason)
+    return reasons
 
 
 def copyable_bytes(

@@ -363,14 +363,14 @@ class RoundExecutor:
         if not self.file.round:
             return
         plan = parse_plan(self.file.round)
-        result = overfilling(plan, now, described, self._highest_fill)
-        between = {r.partition: why for r, why in result.items() if r not in now.copies}
+        reasons = overfilling(plan, now, described, self._highest_fill)
+        between = {r.partition: why for r, why in reasons.items() if r not in now.copies}
         if between:
             self._give_up(between)
-        inside = Plan({}, {r: plan.directories[r] for r in result if r in now.copies})
+        inside = Plan({}, {r: plan.directories[r] for r in reasons if r in now.copies})
         new = [replica for replica in inside.directories if replica not in self._told]
         for replica in new:
-            self._tell_given_up(str(replica), result[replica])
+            self._tell_given_up(str(replica), reasons[replica])
         left = self._end_copies(inside) if inside.directories else {}
         if left:
             self._while_uncordoned(lambda: self._end_copies_soon(inside))
@@ -458,17 +458,17 @@ class RoundExecutor:
             self.report(ProgressEvent("notStopped", text, {"move": str(replica), "path": path}))
 
     def _end_copies_soon(self, plan: Plan) -> dict[Replica, str]:
-        """End the copies of a plan once their broker has heard that cordons were removed."""
+        """Cancel the copies of a plan; retry until their broker knows that cordons were removed."""
         deadline = time.monotonic() + UNCORDONED_S
         while (left := self._end_copies(plan)) and time.monotonic() < deadline:
             time.sleep(PAUSE_S)
         return left
 
     def _end_copies(self, plan: Plan) -> dict[Replica, str]:
-        """End the copies of a plan between directories of a broker.
+        """Cancel the copies of a plan between directories of a broker.
 
         Returns:
-            The replicas whose copies go on because their present directory is cordoned.
+            The replicas whose copies continue because their current directory is cordoned.
         """
         places = places_of(self.client)
         left = {}

@@ -86,12 +86,12 @@ class PlanUnderWay:
         none were waiting.
         """
         failed = frozenset((broker, path) for broker, paths in offline.items() for path in paths)
-        result = (failed, frozenset(alive))
+        cluster = (failed, frozenset(alive))
         if self._cluster is None:
-            self._cluster = result
-        if result == self._cluster:
+            self._cluster = cluster
+        if cluster == self._cluster:
             return True
-        self._cluster = result
+        self._cluster = cluster
         has_waiting = bool(self.rolling.waiting)
         self.rolling.stop()
         return not has_waiting
@@ -141,7 +141,7 @@ class PlanUnderWay:
             for where, replica in view.replicas.items()
             if not replica.is_future
         }
-        result = {}
+        ended_moves = {}
         for move in list(self.rolling.under_way):
             name, target = self.partition(move), self.directory(move.target)
             has_moved = places.get((target.broker_id, name)) == target.path
@@ -153,9 +153,9 @@ class PlanUnderWay:
                 if self._unseen[move] < _MAX_UNSEEN_CHECKS:
                     continue
             self._unseen.pop(move, None)
-            result[move] = has_moved
+            ended_moves[move] = has_moved
             self.rolling.end(move, has_moved=has_moved)
-        return result
+        return ended_moves
 
     def progress(self) -> ProgressEvent:
         """Return what is left to move, and what moves now."""

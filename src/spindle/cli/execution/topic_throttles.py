@@ -79,7 +79,7 @@ def entries_of(
     entries: ThrottledReplicas, partitions: Collection[TopicPartition]
 ) -> ThrottledReplicas:
     """Return the entries of some partitions."""
-    result: ThrottledReplicas = {}
+    own_entries: ThrottledReplicas = {}
     for topic, by_key in entries.items():
         numbers = {str(partition.partition) for partition in partitions if partition.topic == topic}
         own = {
@@ -87,8 +87,8 @@ def entries_of(
             for key, listed in by_key.items()
         }
         if any(own.values()):
-            result[topic] = {key: listed for key, listed in own.items() if listed}
-    return result
+            own_entries[topic] = {key: listed for key, listed in own.items() if listed}
+    return own_entries
 
 
 def add_entries(client: WireClient, entries: ThrottledReplicas) -> None:
@@ -99,7 +99,7 @@ def add_entries(client: WireClient, entries: ThrottledReplicas) -> None:
         ClientError: no broker could be asked.
     """
     for topic, by_key in entries.items():
-        appended = {key: ",".join(items) for key, items in by_key.items()}
+        appended = {key: ",".join(listed) for key, listed in by_key.items()}
         if appended:
             with _deleted_topic_ignored():
                 configs.alter(client, ConfigResourceType.TOPIC, topic, {}, (), appended=appended)
@@ -128,12 +128,12 @@ def _deleted_topic_ignored() -> Iterator[None]:
 
 
 def _remove(client: WireClient, topic: str, by_key: Mapping[str, list[str]]) -> None:
-    subtracted = {key: ",".join(items) for key, items in by_key.items()}
+    subtracted = {key: ",".join(listed) for key, listed in by_key.items()}
     configs.alter(client, ConfigResourceType.TOPIC, topic, {}, (), subtracted=subtracted)
     deadline = time.monotonic() + _GONE_S
     while True:
         known = _own_values(client, topic, list(by_key))
-        stale = [key for key, items in by_key.items() if set(items) & set(known.get(key, []))]
+        stale = [key for key, listed in by_key.items() if set(listed) & set(known.get(key, []))]
         if not stale or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE_S)

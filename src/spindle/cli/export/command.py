@@ -77,17 +77,17 @@ INTERRUPTED: Final = 130
     type=click.Choice(["binary", "string"]),
     default="binary",
     show_default=True,
-    help="Type of the keys; string wants UTF-8.",
+    help="Type of the keys; string requires UTF-8.",
 )
 @click.option(
     "--value",
     type=click.Choice(["binary", "string"]),
     default="binary",
     show_default=True,
-    help="Type of the values; string wants UTF-8.",
+    help="Type of the values; string requires UTF-8.",
 )
 @click.option("--columns", metavar="NAME,...", help="Columns of the table, in this order.")
-@click.option("--headers", is_flag=True, help="Keep the headers of records, too.")
+@click.option("--headers", is_flag=True, help="Write the headers of records as well.")
 @click.option(
     "--from",
     "start",
@@ -103,7 +103,7 @@ INTERRUPTED: Final = 130
     help="Commit after this many bytes of log (default: 1 GiB).",
 )
 @click.option(
-    "--portion-rows", type=WholeRange(min=1), metavar="N", help="Commit after so many rows."
+    "--portion-rows", type=WholeRange(min=1), metavar="N", help="Commit after this many rows."
 )
 @click.option(
     "--partition-by",
@@ -121,7 +121,9 @@ INTERRUPTED: Final = 130
     "--read-committed", is_flag=True, help="Leave out records of open and aborted transactions."
 )
 @click.option("--append-recreated", is_flag=True, help="Accept a topic that was created again.")
-@click.option("--allow-data-loss", is_flag=True, help="Go on where retention has left a gap.")
+@click.option(
+    "--allow-data-loss", is_flag=True, help="Continue after a gap that retention has left."
+)
 @click.option(
     "-o",
     "--option",
@@ -133,7 +135,7 @@ INTERRUPTED: Final = 130
 @click.option(
     "--dead-letters", is_flag=True, help="Put bad records into the table TABLE_dead_letters."
 )
-@click.option("--follow", is_flag=True, help="Go on with records as they arrive, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep writing records as they arrive, until Ctrl-C.")
 @click.option(
     "--max-delay",
     type=FiniteRange(min=0.1),
@@ -148,9 +150,9 @@ INTERRUPTED: Final = 130
     default="128MiB",
     metavar="SIZE",
     show_default=True,
-    help="With --follow: commit earlier after so many bytes of log.",
+    help="With --follow: commit earlier after this many bytes of log.",
 )
-@click.option("--compact", is_flag=True, help="At the end join small files to large ones.")
+@click.option("--compact", is_flag=True, help="At the end merge small files into large ones.")
 @click.option(
     "--vacuum",
     type=FiniteRange(min=0),
@@ -312,7 +314,7 @@ def _check_folder(job: "ExportJob") -> None:
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):
-        raise CommandFailed(f"cannot write the table {job.table}: {folder} is no directory")
+        raise CommandFailed(f"cannot write the table {job.table}: {folder} is not a directory")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CommandFailed(f"cannot write the table {job.table}: {folder} is not writable")
 
@@ -381,13 +383,13 @@ def _show(result: "ExportResult", seconds: float, as_json: bool) -> None:
 
 
 def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
-    result = {}
+    pairs = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{option} {word!r}: want NAME=VALUE")
-        result[name] = value
-    return result
+        pairs[name] = value
+    return pairs
 
 
 def cause_text(error: BaseException) -> str:

@@ -41,7 +41,7 @@ _MS: Final = 1000
     default="30m",
     show_default=True,
     metavar="DURATION",
-    help="How long a directory or broker must be seen away before it is emptied.",
+    help="How long a directory or broker must be offline before its replicas are moved.",
 )
 @click.option(
     "--max-per-day",
@@ -57,24 +57,24 @@ _MS: Final = 1000
     default="5m",
     show_default=True,
     metavar="DURATION",
-    help="Time between two looks; with --once, how often the command is given.",
+    help="Time between checks; with --once, how often the command is run.",
 )
 @click.option(
     "--between",
     "hours",
     type=HoursParameter(),
     metavar="HH:MM-HH:MM",
-    help="Begin moves only in these hours of each day, in local time, such as 01:00-05:00.",
+    help="Start moves only in these hours of each day, in local time, such as 01:00-05:00.",
 )
-@click.option("--once", is_flag=True, help="Look once, act, and end.")
-@click.option("--dry-run", is_flag=True, help="Say what would move, and move nothing.")
+@click.option("--once", is_flag=True, help="Check once, act, and exit.")
+@click.option("--dry-run", is_flag=True, help="Show what would move, and move nothing.")
 @click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("spindle-heal"),
     show_default=True,
     metavar="FOLDER",
-    help="Folder for what a later run must know.",
+    help="Folder for the state that a later run needs.",
 )
 @limit_options
 @cluster_command
@@ -100,8 +100,8 @@ def heal_command(
 ) -> None:
     """Watch a cluster and move replicas off full or failed directories.
 
-    It says what it finds, what it does and why. It does nothing while others move replicas. After a
-    kill, the same command goes on. Ctrl-C stops its moves and removes its throttles.
+    It prints what it finds, what it does and why. It does nothing while others move replicas.
+    After a kill, the same command continues. Ctrl-C stops its moves and removes its throttles.
     """
     healing = healing_limits(above, down_to)
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)

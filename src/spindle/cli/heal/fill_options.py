@@ -15,7 +15,7 @@ _ABOVE: Final = click.option(
     default=85.0,
     show_default=True,
     metavar="PERCENT",
-    help="Directories that are fuller than this give replicas.",
+    help="Move replicas out of directories that are fuller than this.",
 )
 _DOWN_TO: Final = click.option(
     "--down-to",
@@ -23,7 +23,7 @@ _DOWN_TO: Final = click.option(
     default=80.0,
     show_default=True,
     metavar="PERCENT",
-    help="They give until they are at this; no other directory gets fuller than this.",
+    help="Move replicas until the fill is at most this; no target gets fuller than this.",
 )
 
 

@@ -195,12 +195,12 @@ class HealRun:
         remarks = list(snapshot.remarks)
         model = snapshot.model
         ahead = model
-        result = look_ahead(
+        forecast = look_ahead(
             settings.history, settings.horizon_ms, snapshot, settings.capacity_bytes
         )
-        if result is not None:
-            ahead = result.at_horizon(model)
-            remarks += result.remarks()
+        if forecast is not None:
+            ahead = forecast.at_horizon(model)
+            remarks += forecast.remarks()
         failed = self._failed(model)
         self._report_reasons(model, ahead)
         plan = heal(model, ahead, failed, settings.healing, settings.limits)

@@ -80,8 +80,8 @@ def _verdict(document: Document, severities: Counter[str]) -> Markup:
 
 
 def _found_text(severities: Counter[str]) -> str:
-    result = [count_noun(count, severity) for severity, count in sorted(severities.items())]
-    return " and ".join(result)
+    counts = [count_noun(count, severity) for severity, count in sorted(severities.items())]
+    return " and ".join(counts)
 
 
 def _tiles(document: Document) -> Markup:

@@ -53,7 +53,7 @@ def fill_bar(before: float, after: float, peak: float, limit: float) -> Markup:
 
 
 def present_bar(fill: float, limit: float) -> Markup:
-    """Return the fill of a directory that no plan changes, from 0 to 1."""
+    """Return the bar of a directory without a plan; `fill` and `limit` are from 0 to 1."""
     colour = "over" if fill > limit else "span"
     return _svg(
         "bar",

@@ -122,9 +122,11 @@ def _interval_bar(each: Mapping[str, Any], longest_s: float) -> str:
 
 def _growing(partitions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the partitions whose replicas grow most."""
-    result = [partition for partition in partitions if (partition["growthBytesPerSecond"] or 0) > 0]
-    result.sort(key=lambda each: (-each["growthBytesPerSecond"], each["topic"], each["partition"]))
-    return result[:_MAX_PARTITIONS]
+    growing = [
+        partition for partition in partitions if (partition["growthBytesPerSecond"] or 0) > 0
+    ]
+    growing.sort(key=lambda each: (-each["growthBytesPerSecond"], each["topic"], each["partition"]))
+    return growing[:_MAX_PARTITIONS]
 
 
 def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Markup:

@@ -18,10 +18,10 @@ def _check(_: click.Context, parameter: click.Parameter, path: Path | None) -> P
     if path is None:
         return None
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise click.BadParameter(f"{path.parent} is no folder to write to", param=parameter)
+        raise click.BadParameter(f"{path.parent} is not a folder to write to", param=parameter)
     if path.exists() and not _is_page(path):
         raise click.BadParameter(
-            f"{path} exists and is no HTML page; name another file", param=parameter
+            f"{path} exists and is not an HTML page; name another file", param=parameter
         )
     return path
 
@@ -38,7 +38,7 @@ HTML = click.option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     callback=_check,
-    help="Draw the result as a page in FILE, too; it replaces an older page.",
+    help="Also write the result as an HTML page to FILE, replacing an older page.",
 )
 
 

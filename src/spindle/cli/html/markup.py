@@ -20,7 +20,7 @@ def markup(part: str) -> Markup:
 
 
 def joined(*parts: str) -> Markup:
-    """Return data and HTML texts one after the other."""
+    """Concatenate texts and HTML; texts are escaped."""
     return Markup("".join(map(markup, parts)))
 
 

@@ -24,12 +24,12 @@ def peak_bytes(document: Mapping[str, Any]) -> list[int]:
     }
     used = [directory["usedBytesBefore"] for directory in directories]
     peaks = list(used)
-    for item in document.get("rounds", ()):
-        for move in item["moves"]:
+    for round_ in document.get("rounds", ()):
+        for move in round_["moves"]:
             target = numbers[move["toBroker"], move["toPath"]]
             used[target] += move["sizeBytes"]
             peaks[target] = max(peaks[target], used[target])
-        for move in item["moves"]:
+        for move in round_["moves"]:
             used[numbers[move["fromBroker"], move["fromPath"]]] -= move["sizeBytes"]
     return peaks
 
@@ -51,7 +51,7 @@ def fill_counts(directories: Sequence[Mapping[str, Any]]) -> list[tuple[int, int
 
 
 def largest_flows(rounds: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]]:
-    """Return what goes from broker to broker, the most bytes first: (name, moves, bytes)."""
+    """Return (name, moves, bytes) for each pair of brokers, the most bytes first."""
     counts: Counter[tuple[int, int]] = Counter()
     sizes: Counter[tuple[int, int]] = Counter()
     for entry in rounds:

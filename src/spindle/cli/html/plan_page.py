@@ -87,7 +87,7 @@ def _refused(document: Mapping[str, Any], refusal: Mapping[str, Any]) -> Iterato
 
 def _tiles(document: Mapping[str, Any]) -> Markup:
     rounds = document["rounds"]
-    moves = sum(len(item["moves"]) for item in rounds)
+    moves = sum(len(round_["moves"]) for round_ in rounds)
     moved, bound = document["movedBytes"], document["lowerBoundBytes"]
     above = f"; this plan is {100 * (moved / bound - 1):.1f} % above it" if bound else ""
     if moved < bound:
@@ -240,16 +240,18 @@ def _present_fills(document: Mapping[str, Any]) -> Markup:
         document["directories"], key=lambda each: -fill_of(each, each["usedBytesBefore"])
     )
     rows = []
-    for item in ranked:
-        fill = fill_of(item, item["usedBytesBefore"])
-        capacity = size_text(item["capacityBytes"]) if item["capacityBytes"] else "-"
+    for directory in ranked:
+        fill = fill_of(directory, directory["usedBytesBefore"])
+        capacity = size_text(directory["capacityBytes"]) if directory["capacityBytes"] else "-"
         row = (
-            _place(item["broker"], item["path"]),
-            present_bar(fill, limit) if item["capacityBytes"] else "",
-            f"{100 * fill:.1f} %" if item["capacityBytes"] else "-",
-            size_text(max(0, int(limit * item["capacityBytes"]) - item["usedBytesBefore"])),
+            _place(directory["broker"], directory["path"]),
+            present_bar(fill, limit) if directory["capacityBytes"] else "",
+            f"{100 * fill:.1f} %" if directory["capacityBytes"] else "-",
+            size_text(
+                max(0, int(limit * directory["capacityBytes"]) - directory["usedBytesBefore"])
+            ),
             capacity,
-            _state(item),
+            _state(directory),
         )
         rows.append(row)
     head = (
@@ -305,14 +307,14 @@ def _place(broker: int, path: str) -> Markup:
 def _rounds(document: Mapping[str, Any]) -> Markup:
     rounds = document["rounds"]
     total_ms = max(1, document["durationMs"])
-    starts = [0, *accumulate(item["durationMs"] for item in rounds)]
+    starts = [0, *accumulate(round_["durationMs"] for round_ in rounds)]
     shown_moves = _MAX_MOVES // len(rounds)
     lines = [
         folded(
-            _round_line(f"Round {number}", [item], starts[number - 1], total_ms),
-            _moves(item["moves"], shown_moves),
+            _round_line(f"Round {number}", [round_], starts[number - 1], total_ms),
+            _moves(round_["moves"], shown_moves),
         )
-        for number, item in enumerate(rounds[:_MAX_ROUNDS], start=1)
+        for number, round_ in enumerate(rounds[:_MAX_ROUNDS], start=1)
     ]
     size = -(-len(rounds) // _MAX_SHOWN_ROUNDS)
     if size > 1:

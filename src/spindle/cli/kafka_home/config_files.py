@@ -12,7 +12,7 @@ node.id=1
 # The addresses of the controllers.
 controller.quorum.bootstrap.servers=localhost:9093
 
-# The addresses on which the node listens, and those that it tells clients and other nodes.
+# The addresses on which the node listens, and those that it advertises to clients and other nodes.
 listeners=PLAINTEXT://:9092,CONTROLLER://:9093
 inter.broker.listener.name=PLAINTEXT
 advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093

@@ -82,10 +82,10 @@ def run_tool(tool: click.Command, script: str, words: Sequence[str]) -> int:
                 return _show_usage(tool, shown.message)
         return _argparse_refusal(tool, script, error)
     except ExecutionFailed as error:
-        result = failure(error.cause)
+        reason = failure(error.cause)
         if texts.execution is None:
-            return texts.failed(result)
-        return texts.execution(result, error.cause, words)
+            return texts.failed(reason)
+        return texts.execution(reason, error.cause, words)
     except FAILURES as error:
         return texts.failed(failure(error))
 

@@ -69,8 +69,8 @@ def running_nodes(lines: Iterable[str], home: str) -> list[RunningNode]:
     nodes = []
     for line in lines:
         pid, _, command = line.strip().partition(" ")
-        _, result, words = command.partition(mark)
-        if result:
+        _, separator, words = command.partition(mark)
+        if separator:
             nodes.append(RunningNode(int(pid), words.partition(_OVERRIDE)[0].strip()))
     return nodes
 
@@ -86,7 +86,7 @@ def signal_number(name: str) -> int:
     try:
         return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
     except KeyError:
-        raise ValueError(f"SIGNAL is {name!r}, which is no signal") from None
+        raise ValueError(f"SIGNAL is {name!r}, which is not a signal") from None
 
 
 def _is_meant(node: RunningNode, options: Options) -> bool:

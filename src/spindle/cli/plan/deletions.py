@@ -70,8 +70,8 @@ def deleted_bytes_of(client: WireClient, broker: BrokerAddress) -> dict[str, int
     except (UnsupportedByPeer, ApiError):
         return None
     known = {disk.path: disk.deleted_bytes for disk in disks if disk.failure is None}
-    result = {path: size for path, size in known.items() if size is not None}
-    return result if len(result) == len(known) else None
+    sizes = {path: size for path, size in known.items() if size is not None}
+    return sizes if len(sizes) == len(known) else None
 
 
 def deletion_delay_ms(client: WireClient, broker_id: int) -> int:

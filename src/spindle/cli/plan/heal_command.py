@@ -28,7 +28,7 @@ def heal_command(above: float, down_to: float) -> PlanGoal:
 
     def make(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
         directories = enumerate(cluster.directories)
-        failed = [number for number, item in directories if not item.is_online]
+        failed = [number for number, directory in directories if not directory.is_online]
         return heal(cluster, cluster, failed, healing, limits)
 
     goal = f"empty failed directories, and those above {above:g}% down to {down_to:g}%"

@@ -13,7 +13,7 @@ def parse_place(text: str) -> tuple[int, str | None]:
     """Return the broker id, and the part after the colon if there is one.
 
     Raises:
-        click.BadParameter: the broker is no number.
+        click.BadParameter: the broker is not a number.
     """
     broker, colon, rest = text.partition(":")
     if not broker.isdecimal() or (colon and not rest):
@@ -22,10 +22,10 @@ def parse_place(text: str) -> tuple[int, str | None]:
 
 
 def plain_place(place: str) -> str:
-    """Return a place with the path as brokers write it; the completion of shells adds a slash.
+    """Return a place with its path normalized: shell completion appends a slash.
 
     Raises:
-        click.BadParameter: the broker is no number.
+        click.BadParameter: the broker id is not a number.
     """
     broker_id, path = parse_place(place)
     return place if path is None else f"{broker_id}:{posixpath.normpath(path)}"
@@ -74,9 +74,9 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
     paths = {
         directory: posixpath.normpath(cluster.directories[directory].path) for directory in own
     }
-    result = [directory for directory in own if plain is None or paths[directory] == plain]
+    matching = [directory for directory in own if plain is None or paths[directory] == plain]
     if (
-        not result
+        not matching
         and path is not None
         and {cluster.directories[directory].path for directory in own} <= {UNREADABLE}
     ):
@@ -84,13 +84,13 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
             f"broker {broker_id} does not report its log directories, because it does not answer: "
             f"start it, or empty the whole of it, as broker {broker_id} without a directory"
         )
-    if not result and path is not None:
+    if not matching and path is not None:
         shown = [cluster.directories[directory].path for directory in own]
         known = ", ".join(name for name in shown if name != UNREADABLE) or "none"
         raise CommandFailed(f"broker {broker_id} has no log directory {path}; it has {known}")
-    if any(not cluster.directories[number].is_online for number in result):
+    if any(not cluster.directories[number].is_online for number in matching):
         # A broker does not say which replicas a failed directory has.
-        result += [
+        matching += [
             directory for directory in own if cluster.directories[directory].path == UNREADABLE
         ]
-    return sorted(set(result))
+    return sorted(set(matching))

@@ -73,7 +73,7 @@ _LIMITS = (
         default=5,
         show_default=True,
         metavar="N",
-        help="Most moves at the same time that begin or end in one directory.",
+        help="Maximum concurrent moves from or to one directory.",
     ),
     click.option(
         "--fewer-racks",
@@ -198,7 +198,7 @@ def _execution_text(client: WireClient, out: Path, throttle: int) -> str:
 
 
 def _deliver(document: dict[str, Any], as_json: bool, html: Path | None) -> None:
-    """Print a document if programs want it, and draw it if a page is wanted."""
+    """Write a plan as an HTML page, as JSON, or as both, as requested."""
     if html is not None:
         write_page(html, plan_page(document))
     if as_json:

@@ -73,7 +73,7 @@ def _summary(goal: str, plan: PlacementPlan, limits: PlanLimits) -> Iterator[str
 
 
 def _leaders_text(plan: PlacementPlan) -> str:
-    """Return how many partitions the brokers lead that the plan does not empty."""
+    """Return a line with the fewest and most leaders of a broker, before and after the plan."""
     directories = plan.cluster.directories
     stay = {
         directory.broker_id for n, directory in enumerate(directories) if n not in set(plan.leaving)

@@ -22,7 +22,7 @@ from spindle.common.text import count_noun, join_first
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 
 UNREADABLE: Final = "(unreadable)"
-"""The path of replicas whose directory no broker tells."""
+"""The path of replicas whose directory no broker reports."""
 _MAX_NAMED: Final = 5
 _FEW_BYTES: Final = 0.01
 """The share of a directory's capacity that is too small to matter for a plan."""
@@ -98,9 +98,9 @@ def copied_inside(views: Sequence[LogDirView] | str) -> list[TopicPartition]:
     """
     if isinstance(views, str):
         return []
-    result = [item for view in views for item in view.replicas.items()]
-    held = {where for where, replica in result if not replica.is_future}
-    return [where for where, replica in result if replica.is_future and where in held]
+    replicas = [item for view in views for item in view.replicas.items()]
+    held = {where for where, replica in replicas if not replica.is_future}
+    return [where for where, replica in replicas if replica.is_future and where in held]
 
 
 def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
@@ -333,12 +333,12 @@ def _partitions(
                 if broker not in known and broker not in unreadable:
                     unreadable[broker] = len(directories)
                     directories.append(DirectoryModel(broker, UNREADABLE, 0, 0, is_online=False))
-            result = [known.get(b) or (unreadable[b], usual) for b in partition.replicas]
+            placed = [known.get(b) or (unreadable[b], usual) for b in partition.replicas]
             partitions.append(
                 PartitionModel(
                     where,
-                    tuple(place for place, _ in result),
-                    tuple(size for _, size in result),
+                    tuple(place for place, _ in placed),
+                    tuple(size for _, size in placed),
                     leader=partition.leader,
                 )
             )

@@ -67,7 +67,7 @@ def what_if_command(
     ]
     steps = [
         *(["add what is new"] if added or directories else []),
-        *(f"spindle drain {item}" for item in (*removed, *retired)),
+        *(f"spindle drain {removal}" for removal in (*removed, *retired)),
         "spindle balance",
     ]
     return PlanGoal(f"balance the cluster {', '.join(parts)}", make, ", then ".join(steps))

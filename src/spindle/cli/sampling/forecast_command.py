@@ -49,7 +49,7 @@ def forecast_command(client: WireClient, as_json: bool, folder: Path, html: Path
     history = read_history(folder, describe_brokers(client).cluster_id)
     snapshot = read_snapshot(client, None, is_for_plan=False)
     forecasts = Forecasts(history)
-    result = [
+    times_to_full = [
         (directory, _forecast(forecasts, directory)) for directory in snapshot.model.directories
     ]
     remarks = [*history_remarks(history), *snapshot.remarks]
@@ -57,7 +57,7 @@ def forecast_command(client: WireClient, as_json: bool, folder: Path, html: Path
         "timeMs": time.time_ns() // 1_000_000,
         "clusterId": snapshot.cluster_id,
         "remarks": remarks,
-        "directories": [_document(item, full) for item, full in result],
+        "directories": [_document(model, full) for model, full in times_to_full],
         "partitions": _partition_documents(history),
     }
     if html is not None:
@@ -66,7 +66,7 @@ def forecast_command(client: WireClient, as_json: bool, folder: Path, html: Path
         click.echo(json.dumps(document))
         return
     width = get_terminal_size().columns if sys.stdout.isatty() else None
-    show(forecast_lines(result, remarks, width))
+    show(forecast_lines(times_to_full, remarks, width))
     if html is not None:
         click.echo(f"\nDrew {html}")
 

@@ -123,8 +123,8 @@ def read_history(folder: Path, cluster_id: str, most_samples: int = MAX_SAMPLES)
         raise CommandFailed(f"{folder} has no history; spindle history record writes one")
     places, others, bad_lines = _scan(files, cluster_id)
     if not places:
-        result = f" but of {', '.join(sorted(others))}" if others else ""
-        raise CommandFailed(f"{folder} has no sample of cluster {cluster_id}{result}")
+        other_clusters = f" but of {', '.join(sorted(others))}" if others else ""
+        raise CommandFailed(f"{folder} has no sample of cluster {cluster_id}{other_clusters}")
     times_ms = _up_to_now(sorted(places))
     chosen = _spread(
         [time_ms for time_ms in times_ms if time_ms > times_ms[-1] - READ_DAYS * _DAY_MS],
@@ -208,5 +208,5 @@ def _begin_ms(day: str) -> int:
 
 
 def _day_files(folder: Path) -> list[tuple[str, Path]]:
-    result = ((_DAY_FILE.fullmatch(path.name), path) for path in folder.iterdir())
-    return sorted((match[1], path) for match, path in result if match is not None)
+    matches = ((_DAY_FILE.fullmatch(path.name), path) for path in folder.iterdir())
+    return sorted((match[1], path) for match, path in matches if match is not None)

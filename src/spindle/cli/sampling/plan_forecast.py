@@ -116,8 +116,8 @@ class LookAhead:
             (directory.broker_id, directory.path): [] for directory in model.directories
         }
         keys = list(held)
-        for partition, items in zip(model.partitions, places, strict=True):
-            for place in items:
+        for partition, replica_places in zip(model.partitions, places, strict=True):
+            for place in replica_places:
                 held[keys[place]].append(partition.name)
         growths = directory_growths(self._history.samples, held)
         return [
@@ -178,19 +178,19 @@ def plan_with(
     model: ClusterModel,
     make: Callable[[ClusterModel], PlacementPlan],
 ) -> tuple[PlacementPlan, PlanOutlook | None]:
-    """Return a plan, and what comes after it if a history is known.
+    """Return a plan, and with a history the forecast after it (else None).
 
     Raises:
         Infeasible: a replica has no other place.
-        ValueError: the goal does not fit the cluster, which may fill too fast.
+        ValueError: the cluster cannot reach the goal, for example because it fills too fast.
     """
     if ahead is None:
         return make(model), None
-    result = ahead.plan(model, make)
-    plan = result.current
+    plans = ahead.plan(model, make)
+    plan = plans.current
     outlook = PlanOutlook(
         ahead.horizon_ms,
-        result.forecast.used_bytes,
+        plans.forecast.used_bytes,
         ahead.times_to_full(plan, is_after=False),
         ahead.times_to_full(plan, is_after=True),
     )

@@ -22,7 +22,7 @@ _NS_PER_MS: Final = 1_000_000
 
 @click.command("record", epilog=examples("spindle history record sizes --interval 5m"))
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--once", is_flag=True, help="Take one sample and end, as for a cron job.")
+@click.option("--once", is_flag=True, help="Take one sample and exit, as for a cron job.")
 @click.option(
     "--interval",
     "interval_ms",
@@ -30,7 +30,7 @@ _NS_PER_MS: Final = 1_000_000
     default="5m",
     show_default=True,
     metavar="DURATION",
-    help="Time between two samples.",
+    help="Time between samples.",
 )
 @click.option(
     "--retention",
@@ -50,7 +50,7 @@ def record_command(
     interval_ms: int,
     retention_ms: int,
 ) -> None:
-    """Write sizes of replicas, space of directories and offsets into FOLDER, again and again.
+    """Write sizes of replicas, space of directories and offsets into FOLDER at intervals.
 
     Each sample is appended as JSON lines, and on the disk before the next one begins. A broker that
     does not answer has a line with the reason. Ctrl-C ends the command; a kill at any moment leaves

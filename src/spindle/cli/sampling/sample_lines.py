@@ -110,5 +110,5 @@ def broker_sample(document: Any) -> tuple[int, BrokerSample | None]:
             )
         }
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"this is no sample of a broker: {error!r}") from None
+        raise ValueError(f"this is not a sample of a broker: {error!r}") from None
     return number, BrokerSample(directories, led)

@@ -82,10 +82,10 @@ def _complete_words(shell: Shell) -> None:
 
     def complete(prefix: str, number: int) -> str | None:
         if readline.get_begidx() == 0:
-            result = [f"{name} " for name in COMMANDS if name.startswith(prefix)]
+            candidates = [f"{name} " for name in COMMANDS if name.startswith(prefix)]
         else:
-            result = completions(shell.root, prefix, shell.working_directory)
-        return result[number] if number < len(result) else None
+            candidates = completions(shell.root, prefix, shell.working_directory)
+        return candidates[number] if number < len(candidates) else None
 
     readline.set_completer_delims(" ")
     readline.set_completer(complete)

@@ -59,10 +59,10 @@ def run_command(shell: Shell, words: Sequence[str], *, is_interactive: bool) -> 
 
 def _cat(shell: Shell, targets: Sequence[str]) -> Iterator[str]:
     for target in targets:
-        result = matches(shell.root, target, shell.working_directory)
-        if not result:
+        nodes = matches(shell.root, target, shell.working_directory)
+        if not nodes:
             yield f"cat: {target}: No such file or directory."
-        for match in result:
+        for match in nodes:
             if isinstance(match.node, Directory):
                 yield f"cat: {target}: Is a directory"
             else:
@@ -71,10 +71,10 @@ def _cat(shell: Shell, targets: Sequence[str]) -> Iterator[str]:
 
 def _cd(shell: Shell, targets: Sequence[str]) -> Iterator[str]:
     target = targets[0] if targets else "/"
-    result = matches(shell.root, target, shell.working_directory)
-    if not result:
+    nodes = matches(shell.root, target, shell.working_directory)
+    if not nodes:
         yield f"cd: {target}: no such directory."
-    for match in result:
+    for match in nodes:
         if isinstance(match.node, Directory):
             shell.working_directory = match.path
         else:
@@ -88,10 +88,10 @@ def _exit(shell: Shell, targets: Sequence[str]) -> Iterable[str]:
 
 def _find(shell: Shell, targets: Sequence[str]) -> Iterator[str]:
     for target in targets or ["."]:
-        result = matches(shell.root, target, shell.working_directory)
-        if not result:
+        nodes = matches(shell.root, target, shell.working_directory)
+        if not nodes:
             yield f"find: {target}: no such file or directory."
-        for match in result:
+        for match in nodes:
             yield from _below(target, match.node)
 
 
@@ -125,10 +125,10 @@ def _ls(shell: Shell, targets: Sequence[str]) -> Iterator[str]:
     files: list[str] = []
     directories: list[tuple[str, list[str]]] = []
     for target in targets or ["."]:
-        result = matches(shell.root, target, shell.working_directory)
-        if not result:
+        nodes = matches(shell.root, target, shell.working_directory)
+        if not nodes:
             yield f"ls: {target}: no such file or directory."
-        for match in result:
+        for match in nodes:
             if isinstance(match.node, Directory):
                 directories.append((match.last_name, list(match.node.children)))
             else:
@@ -176,10 +176,10 @@ def _pwd(shell: Shell, targets: Sequence[str]) -> Iterator[str]:
 
 def _tree(shell: Shell, targets: Sequence[str]) -> Iterator[str]:
     for target in targets:
-        result = matches(shell.root, target, shell.working_directory)
-        if not result:
+        nodes = matches(shell.root, target, shell.working_directory)
+        if not nodes:
             yield f"tree: {target}: No such file or directory."
-        for match in result:
+        for match in nodes:
             yield from _drawn(match.node, "")
 
 

@@ -89,8 +89,8 @@ def expression(pattern: str) -> re.Pattern[str] | None:
 def completions(root: Directory, prefix: str, working_directory: str) -> list[str]:
     """Return the possible continuations of a path; directories end with a slash."""
     head, slash, last = prefix.rpartition("/")
-    result = matches(root, head + slash or ".", working_directory)
-    node = result[0].node if len(result) == 1 else None
+    directories = matches(root, head + slash or ".", working_directory)
+    node = directories[0].node if len(directories) == 1 else None
     if not isinstance(node, Directory):
         return []
     return [

@@ -46,7 +46,7 @@ def read_image(path: Path) -> MetadataImage:
         return _read_folder(path.parent, int(path.stem))
     if not path.exists():
         raise FileNotFoundError(2, os.strerror(2), str(path))
-    raise ValueError(f"{path} is no snapshot, no segment and no folder of a metadata log")
+    raise ValueError(f"{path} is not a snapshot, segment or folder of a metadata log")
 
 
 def _read_snapshot(path: Path) -> MetadataImage:

@@ -86,21 +86,21 @@ class Status(NamedTuple):
     def leaderless(self) -> list[TopicPartition]:
         """The partitions that no live broker leads."""
         live = {node.node_id for node in self.cluster.nodes if not node.is_fenced}
-        return [where for where, item in self.partitions() if item.leader not in live]
+        return [where for where, partition in self.partitions() if partition.leader not in live]
 
     @property
     def leaderless_on_lost_disks(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The partitions without a leader whose in-sync brokers all run, but lack the replica.
+        """Partitions without a leader whose in-sync brokers all run but have lost the replica.
 
-        Its log directory is offline, or was replaced. The values are those brokers.
+        The log directory is offline or was replaced. The values are the ids of those brokers.
         """
         live = {node.node_id for node in self.cluster.nodes if not node.is_fenced}
         return {
-            where: item.isr
-            for where, item in self.partitions()
-            if item.leader not in live
-            and item.isr
-            and live.intersection(item.offline_replicas).issuperset(item.isr)
+            where: partition.isr
+            for where, partition in self.partitions()
+            if partition.leader not in live
+            and partition.isr
+            and live.intersection(partition.offline_replicas).issuperset(partition.isr)
         }
 
     @property
@@ -108,8 +108,8 @@ class Status(NamedTuple):
         """The partitions with replicas that are not in sync, apart from those that a move adds."""
         return [
             where
-            for where, item in self.partitions()
-            if set(item.replicas).difference(item.isr, self._adding(where))
+            for where, partition in self.partitions()
+            if set(partition.replicas).difference(partition.isr, self._adding(where))
         ]
 
     def _adding(self, where: TopicPartition) -> Collection[int]:

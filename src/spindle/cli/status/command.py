@@ -62,9 +62,11 @@ def status(
                 "--interval, --count, --notify-command and --notify-url need --watch"
             )
         with Survey(client) as survey:
-            result = with_left_throttles(client, take_status(client, survey))
+            cluster_status = with_left_throttles(client, take_status(client, survey))
         click.echo(
-            json.dumps(status_document(result)) if as_json else "\n".join(status_lines(result))
+            json.dumps(status_document(cluster_status))
+            if as_json
+            else "\n".join(status_lines(cluster_status))
         )
-        return NEEDS_ATTENTION if result.problems() else 0
+        return NEEDS_ATTENTION if cluster_status.problems() else 0
     return watch_status(client, targets, interval_s, count, as_json=as_json)

@@ -100,7 +100,7 @@ class Targets:
                 is_right = is_right and (parts.port is None or parts.port > 0)
             except ValueError:
                 is_right = False
-            if not is_right or any(item <= " " or item == "\x7f" for item in url):
+            if not is_right or any(character <= " " or character == "\x7f" for character in url):
                 raise click.UsageError(
                     "--notify-url must be an http:// or https:// URL with a host"
                 )
@@ -177,8 +177,8 @@ class _Sender:
 
     def failures(self) -> list[str]:
         with self._changed:
-            result, self._failures = self._failures, []
-        return result
+            reported, self._failures = self._failures, []
+        return reported
 
     def stop(self) -> None:
         with self._changed:

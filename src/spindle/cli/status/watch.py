@@ -69,5 +69,5 @@ def _print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None
         click.echo(f"{clock}  nothing needs attention")
         return
     for sign, kind in (("+", "raised"), ("-", "cleared")):
-        for item in document[kind]:
-            click.echo(printable(f"{clock}  {sign} {item['text']}"))
+        for problem in document[kind]:
+            click.echo(printable(f"{clock}  {sign} {problem['text']}"))

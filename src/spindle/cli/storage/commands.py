@@ -46,7 +46,7 @@ def random_uuid() -> None:
 @_config_option
 @click.option("-t", "--cluster-id", required=True, metavar="ID", help="The id of the cluster.")
 @click.option(
-    "-g", "--ignore-formatted", is_flag=True, help="Pass over directories that are formatted."
+    "-g", "--ignore-formatted", is_flag=True, help="Skip directories that are already formatted."
 )
 @click.option("-r", "--release-version", metavar="V", help="Start with the features of a release.")
 @click.option(
@@ -68,7 +68,7 @@ def random_uuid() -> None:
     "scram",
     multiple=True,
     metavar="CREDENTIAL",
-    help="A first credential, as SCRAM-SHA-256=[name=alice,password=secret].",
+    help="Initial credential, as SCRAM-SHA-256=[name=alice,password=secret].",
 )
 @click.pass_context
 def format_command(
@@ -191,10 +191,10 @@ def feature_dependencies(features: tuple[str, ...], as_json: bool) -> None:
     """Show what feature levels depend on."""
     from spindle.cli.storage.dependencies import dependencies_of, dependency_lines
 
-    result = [dependencies_of(text) for text in features]
+    dependencies = [dependencies_of(text) for text in features]
     if as_json:
-        click.echo(json.dumps({f"{f.name}={f.level}": dict(f.requires) for f in result}))
+        click.echo(json.dumps({f"{f.name}={f.level}": dict(f.requires) for f in dependencies}))
         return
-    for feature in result:
+    for feature in dependencies:
         for line in dependency_lines(feature):
             click.echo(line)

@@ -60,7 +60,10 @@ def dependency_lines(feature: FeatureDependencies) -> list[str]:
         return [f"{shown} ({metadata_version_name(feature.level)}) has no dependencies."]
     if not feature.requires:
         return [f"{shown} has no dependencies."]
-    return [f"{shown} requires:", *(_required(*item) for item in feature.requires.items())]
+    return [
+        f"{shown} requires:",
+        *(_required(*requirement) for requirement in feature.requires.items()),
+    ]
 
 
 def _required(name: str, level: int) -> str:

@@ -39,7 +39,7 @@ def parse_feature(text: str) -> tuple[str, int]:
     """Return the feature and the level of a `feature=level` argument.
 
     Raises:
-        ConfigError: it has no equals sign, or the level is no number.
+        ConfigError: it has no equals sign, or the level is not a number.
     """
     name, equals, level_text = text.partition("=")
     if not equals:

@@ -81,14 +81,14 @@ def pattern_type(options: Options) -> PatternType:
 def patterns(options: Options) -> list[Pattern]:
     """Return the resources that the options name."""
     kind = pattern_type(options)
-    result = {
+    found_patterns = {
         Pattern(resource_type, name.strip(), kind): None
         for option, resource_type in _RESOURCES
         for name in options.all(option)
     }
     if kind is PatternType.LITERAL and (options.has("cluster") or options.has("idempotent")):
-        result[_CLUSTER] = None
-    return list(result)
+        found_patterns[_CLUSTER] = None
+    return list(found_patterns)
 
 
 def rules_to_add(options: Options) -> RulesByPattern:

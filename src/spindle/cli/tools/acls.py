@@ -184,19 +184,19 @@ def _is_confirmed(options: Options, question: str) -> bool:
 
 def _list(client: WireClient, options: Options) -> None:
     queries = [AclQuery(*pattern) for pattern in patterns(options)] or [AclQuery()]
-    result: RulesByPattern = {}
+    rules: RulesByPattern = {}
     for query in queries:
         for acl in describe_acls(client, query):
-            result.setdefault(_pattern(acl), {})[_rule(acl)] = None
+            rules.setdefault(_pattern(acl), {})[_rule(acl)] = None
     if options.has("json"):
-        click.echo(json.dumps(_document(result, principals(options, "principal"))))
+        click.echo(json.dumps(_document(rules, principals(options, "principal"))))
         return
     wanted = principals(options, "principal")
     if not wanted:
-        _print(result)
+        _print(rules)
     for principal in wanted:
         click.echo(f"ACLs for principal `{principal}`")
-        _print(_of_principal(result, principal))
+        _print(_of_principal(rules, principal))
 
 
 def _of_principal(found: RulesByPattern, principal: str) -> RulesByPattern:

@@ -62,14 +62,16 @@ DECLARATION: Final = Declaration(
 def _run(options: Options) -> int:
     options.require("bootstrap-server")
     with connect_as(options) as client:
-        result = []
+        versions_by_broker = []
         for _, broker in sorted(client.metadata(()).brokers.items()):
             versions = client.retrying(lambda b=broker: client.versions(b))  # type: ignore[misc]
-            result.append((broker, versions))
+            versions_by_broker.append((broker, versions))
     if options.has("json"):
-        click.echo(json.dumps([_document(broker, versions) for broker, versions in result]))
+        click.echo(
+            json.dumps([_document(broker, versions) for broker, versions in versions_by_broker])
+        )
         return 0
-    for broker, versions in result:
+    for broker, versions in versions_by_broker:
         click.echo("\n".join(broker_lines(broker, versions)))
     return 0
 

@@ -15,8 +15,8 @@ def properties_of(file: str | None) -> dict[str, str]:
     """Return the properties in a file; none if `file` is None.
 
     Raises:
-        ToolFailed: the file cannot be read; Kafka's text is its name alone.
-        ConfigError: it is no property file.
+        ToolFailed: the file cannot be read; Kafka's message is only its name.
+        ConfigError: it is not a property file.
     """
     if file is None:
         return {}

@@ -52,15 +52,15 @@ def describe_resources(
         return
     names = _all_names(client, entity_type) if name is None else [name]
     documents = []
-    for item in names:
+    for resource_name in names:
         entries = shown_entries(
-            configs.describe(client, _KINDS[entity_type], item),
-            None if describe_all else _own_source(entity_type, item),
+            configs.describe(client, _KINDS[entity_type], resource_name),
+            None if describe_all else _own_source(entity_type, resource_name),
         )
         if as_json:
-            documents.append(entity_json(entity_type, item, entries))
+            documents.append(entity_json(entity_type, resource_name, entries))
             continue
-        click.echo(title(entity_type, item, describe_all=describe_all))
+        click.echo(title(entity_type, resource_name, describe_all=describe_all))
         for entry in entries:
             click.echo(entry_line(entry))
     if as_json:

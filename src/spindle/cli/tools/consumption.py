@@ -101,10 +101,10 @@ class Consumption:
         try:
             self._fetched.extend(reader.poll())
         except FetchOffsetOutOfRange as lost:
-            result = self._positions([lost.partition], self._start.reset)
-            reader.positions |= result
+            new_positions = self._positions([lost.partition], self._start.reset)
+            reader.positions |= new_positions
             if self._tell is not None:
-                where = ", ".join(map(str, result.values()))
+                where = ", ".join(map(str, new_positions.values()))
                 self._tell(f"{lost}; the consumer goes on at offset {where}")
 
     def _open(self) -> Reader:

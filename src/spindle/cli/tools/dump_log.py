@@ -94,7 +94,7 @@ def _dump(path: Path, options: Options) -> int:
         case _ if options.is_kafka:
             click.echo(f"Ignoring unknown file {path}", err=True)
         case _:
-            click.echo(f"{path} is no file of a log; known are {', '.join(_SUFFIXES)}", err=True)
+            click.echo(f"{path} is not a file of a log; known are {', '.join(_SUFFIXES)}", err=True)
             return _FAILED
     return 0
 

@@ -41,7 +41,8 @@ def remote_log_record(record: Record) -> FormattedRecord:
 def _segment(message: RemoteLogSegmentMetadataRecord) -> str:
     if not 0 <= message.start_offset <= message.end_offset:
         raise CorruptRecords(
-            f"start offset {message.start_offset} and end offset {message.end_offset} are no range"
+            f"start offset {message.start_offset} and end offset {message.end_offset} are not a "
+            "range"
         )
     return (
         f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(message)}, "

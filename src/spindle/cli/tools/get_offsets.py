@@ -165,7 +165,7 @@ def parse_partition_ids(text: str) -> frozenset[int]:
     """Return the partition numbers of a text such as `0,1`.
 
     Raises:
-        ToolFailed: one is no number.
+        ToolFailed: one is not a number.
     """
     try:
         return frozenset(int(part) for part in text.split(",")) if text else frozenset()

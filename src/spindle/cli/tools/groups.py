@@ -388,8 +388,8 @@ def _validate(pattern: str) -> None:
         check_regex(pattern)
     except ApiError as error:
         text = (error.message or "").partition("regular expression: ")[2]
-        result = text.rpartition(": ")[0] or text.rstrip(".")
-        reason = _REGEX_REASONS.get(result, result)
+        message = text.rpartition(": ")[0] or text.rstrip(".")
+        reason = _REGEX_REASONS.get(message, message)
         click.echo(f"The regular expression `{pattern}` is invalid: {reason}.")
         return
     click.echo(f"The regular expression `{pattern}` is valid.")

@@ -238,7 +238,7 @@ def _not_a_time(text: str, message: str) -> ToolFailed:
     return ToolFailed(
         f"java.text.ParseException: {message}",
         "java.lang.RuntimeException",
-        f"{text} is no time of the form YYYY-MM-DDTHH:mm:SS.sss",
+        f"{text} is not a time of the form YYYY-MM-DDTHH:mm:SS.sss",
     )
 
 
@@ -253,7 +253,7 @@ def parse_duration_ms(text: str) -> int:
         raise ToolFailed(
             "Text cannot be parsed to a Duration",
             "java.time.format.DateTimeParseException",
-            f"{text} is no duration of the form PnDTnHnMnS, such as P1D or PT2H30M",
+            f"{text} is not a duration of the form PnDTnHnMnS, such as P1D or PT2H30M",
         )
     days, hours, minutes = (int(match[group] or 0) for group in (2, 4, 5))
     seconds = float(match[6] or 0) + 60 * (minutes + 60 * (hours + 24 * days))

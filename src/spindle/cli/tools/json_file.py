@@ -30,7 +30,7 @@ def parse_document(text: str) -> dict[str, Any]:
     """Return the JSON object in a text, which has format version 1.
 
     Raises:
-        ToolFailed: the text is no JSON object, or has another version.
+        ToolFailed: the text is not a JSON object, or has another version.
     """
     try:
         document = json.loads(text)

@@ -84,8 +84,8 @@ class LineFormat:
         if text == self.null_marker:
             return ()
         for pair in text.split(self.headers_separator):
-            name, result, value = pair.partition(self.headers_key_separator)
-            if result:
+            name, has_separator, value = pair.partition(self.headers_key_separator)
+            if has_separator:
                 headers.append((name, self._bytes(value)))
             elif self.ignore_error:
                 headers.append((name, None))

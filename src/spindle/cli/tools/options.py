@@ -60,7 +60,7 @@ class Option(click.Option):
                 settings |= {"is_flag": False, "flag_value": _WITHOUT_VALUE}
         if variable is not None:
             settings |= {"envvar": variable, "show_envvar": True}
-        words = [f"--{item}" for item in (name, *aliases)]
+        words = [f"--{option_name}" for option_name in (name, *aliases)]
         words += [f"-{short}"] if short else []
         identifier = name.replace("-", "_").replace(".", "_")
         super().__init__([identifier, *words], help=help, **settings)
@@ -117,8 +117,8 @@ def note_words(command: click.Command, context: click.Context, words: Sequence[s
     given = []
     for parameter in order:
         if isinstance(parameter, Option) and parameter.name is not None:
-            result = left[parameter.name].pop(0) if parameter.multiple else None
-            given.append(ParsedOption(parameter.title, result if isinstance(result, str) else None))
+            value = left[parameter.name].pop(0) if parameter.multiple else None
+            given.append(ParsedOption(parameter.title, value if isinstance(value, str) else None))
     context.meta[_GIVEN] = (*context.meta.get(_GIVEN, ()), *given)
     context.meta[_WORDS] = (*context.meta.get(_WORDS, ()), *words)
 
@@ -205,7 +205,7 @@ class Options:
         """Return the value of an option as a number.
 
         Raises:
-            WrongOptions: the value is no number.
+            WrongOptions: the value is not a number.
         """
         return self._number(name, float, "a number")
 

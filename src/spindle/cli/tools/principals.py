@@ -8,14 +8,14 @@ def principals(options: Options, option: str) -> list[str]:
     """Return the principals of an option, each of them once.
 
     Raises:
-        ToolFailed: one of them is no principal.
+        ToolFailed: one of them is not a principal.
     """
-    result = [text.strip() for text in options.all(option)]
-    for text in result:
+    given = [text.strip() for text in options.all(option)]
+    for text in given:
         kind, _, name = text.partition(":")
         if not (kind and name):
             raise ToolFailed(
                 f"expected a string in format principalType:principalName but got {text}",
                 plainly=f"--{option} {text}: write User:NAME",
             )
-    return list(dict.fromkeys(result))
+    return list(dict.fromkeys(given))

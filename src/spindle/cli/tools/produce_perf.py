@@ -173,12 +173,12 @@ def _values(options: Options) -> list[bytes]:
         delimiter = options.text("payload-delimiter", "\\n")
         separator = delimiter.encode().decode("unicode_escape").encode()
         try:
-            result = [value for value in Path(file).read_bytes().split(separator) if value]
+            values = [value for value in Path(file).read_bytes().split(separator) if value]
         except OSError as error:
             raise ToolFailed(f"{file}: {error.strerror}") from None
-        if not result:
+        if not values:
             raise ToolFailed("File does not exist or empty file provided.")
-        return result
+        return values
     if options.has("payload-monotonic"):
         return [b"0"]
     size_bytes = options.integer("record-size") or 0

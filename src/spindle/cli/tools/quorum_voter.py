@@ -70,10 +70,10 @@ def _listeners(properties: Mapping[str, str]) -> tuple[tuple[str, str, int], ...
         protocols = {listener_name(entry.partition("://")[0]): _PLAINTEXT for entry in entries}
         for endpoint in parse_listeners(key, entries, protocols, distinct_ports=False):
             endpoints[endpoint.listener] = endpoint
-    result = []
+    advertised = []
     for name in names.split(","):
         known = endpoints.get(listener_name(name.strip()))
         if known is None:
             raise ToolFailed(f"Cannot find information about controller listener name: {name}")
-        result.append((known.listener, known.host or "localhost", known.port))
-    return tuple(result)
+        advertised.append((known.listener, known.host or "localhost", known.port))
+    return tuple(advertised)

@@ -280,18 +280,18 @@ def _execute(options: Options, client: WireClient, plan: Plan) -> None:
 
 
 def _current(client: WireClient, plan: Plan) -> dict[TopicPartition, tuple[int, ...]]:
-    result = current_replicas(client, sorted({partition.topic for partition in plan.replicas}))
-    missing = [str(partition) for partition in plan.replicas if partition not in result]
+    replicas = current_replicas(client, sorted({partition.topic for partition in plan.replicas}))
+    missing = [str(partition) for partition in plan.replicas if partition not in replicas]
     if missing:
         raise ToolFailed(f"Unable to find partition: {', '.join(missing)}")
-    return {partition: result[partition] for partition in plan.replicas}
+    return {partition: replicas[partition] for partition in plan.replicas}
 
 
 def _verify(options: Options, client: WireClient, plan: Plan) -> None:
     under_way = list_reassignments(client)
     others = sorted({p.topic for p in plan.replicas if p not in under_way})
-    result = current_replicas(client, others, missing_ok=True)
-    click.echo("\n".join(status_lines(plan, under_way, result)))
+    replicas = current_replicas(client, others, missing_ok=True)
+    click.echo("\n".join(status_lines(plan, under_way, replicas)))
     places = places_of(client) if plan.directories else ReplicaPlaces({}, {})
     click.echo("\n".join(move_lines(plan.directories, places)))
     moving = active_moves(plan.directories, places)

@@ -82,10 +82,10 @@ def throttle_brokers(
 
 
 def has_throttle(client: WireClient, broker: int) -> bool:
-    """Return whether a broker has one of the limits, as it knows its configuration now.
+    """Return True if one of the throttles is set for a broker, in the configuration it uses now.
 
     Raises:
-        ApiError: the broker refused, or does not run.
+        ApiError: the broker refused or is not running.
         ClientError: the broker could not be asked.
     """
     keys = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)

@@ -11,7 +11,7 @@ def topic_filter(text: str) -> Callable[[str], bool]:
     """Return a filter that accepts the topics of names or patterns separated by commas.
 
     Raises:
-        ToolFailed: the text is no regular expression.
+        ToolFailed: the text is not a regular expression.
     """
     pattern = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:

@@ -121,7 +121,7 @@ def _list(options: Options) -> None:
             if error.code != ErrorCode.INVALID_REGULAR_EXPRESSION or options.is_kafka:
                 raise
             raise ToolFailed(
-                f"--transactional-id-pattern {pattern}: this is no regular expression (RE2)"
+                f"--transactional-id-pattern {pattern}: this is not a regular expression (RE2)"
             ) from error
     _show(options, listing_table(listed), [listing_json(entry) for entry in listed])
 
@@ -336,11 +336,11 @@ def _doing(what: str, plainly: str | None = None) -> Iterator[None]:
     except ToolFailed:
         raise
     except FAILURES as error:
-        result = failure(error)
+        reason = failure(error)
         raise ToolFailed(
-            f"{what}: {result.text}. Enable debug logging for additional detail.",
-            result.java_class,
-            f"{plainly or what}: {result.plainly}",
+            f"{what}: {reason.text}. Enable debug logging for additional detail.",
+            reason.java_class,
+            f"{plainly or what}: {reason.plainly}",
         ) from error
 
 

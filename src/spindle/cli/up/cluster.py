@@ -174,14 +174,14 @@ def _check_wishes(
         CommandFailed: an option contradicts the folder.
     """
     brokers = [node for node in nodes if node.config.is_broker]
-    result = {
+    wanted_and_real = {
         "nodes": (wishes.nodes, len(brokers)),
         "controllers": (wishes.controllers, sum(not n.config.is_broker for n in nodes)),
         "dirs": (wishes.dirs, len(nodes[0].config.log_dirs)),
         "racks": (wishes.racks, len({n.config.rack for n in brokers if n.config.rack})),
         "port": (port, brokers[0].config.broker_listeners[0].port if brokers else 0),
     }
-    for name, (wish, real) in result.items():
+    for name, (wish, real) in wanted_and_real.items():
         if name in given and wish not in (real, 0 if name == "port" else real):
             raise CommandFailed(
                 f"--{name} {wish}: {folder} holds a cluster with {real}; leave the option out, or "

@@ -54,7 +54,7 @@ class _Folder(click.Path):
     "--controllers",
     type=WholeRange(0, _MAX_NODES),
     default=0,
-    help="Number of further nodes that are controllers only; the brokers are no controllers then.",
+    help="Number of further nodes that are controllers only; the brokers are not controllers then.",
 )
 @click.option(
     "--racks",

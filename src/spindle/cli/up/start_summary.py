@@ -103,8 +103,8 @@ def _users(folder: str) -> dict[str, str]:
 def spindle_command() -> str:
     """Return how a shell calls this installation: `spindle` if that is on the path, or its path."""
     own = Path(sys.executable).with_name("spindle")
-    result = shutil.which("spindle")
-    is_on_path = result is not None and own.exists() and Path(result).samefile(own)
+    on_path = shutil.which("spindle")
+    is_on_path = on_path is not None and own.exists() and Path(on_path).samefile(own)
     return "spindle" if is_on_path or not own.exists() else shlex.quote(str(own))
 
 

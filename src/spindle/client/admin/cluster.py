@@ -66,7 +66,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The metadata quorum. `endpoints` has listener, host and port of each node that told them."""
+    """The metadata quorum. `endpoints` has listener, host and port of nodes that report them."""
 
     leader_id: int
     leader_epoch: int
@@ -265,7 +265,7 @@ def describe_features(
 
 
 def finalized_level(client: WireClient, feature: str) -> int:
-    """Return the level of a feature that is in force; 0 if the broker tells none.
+    """Return the level of a feature that is in force; 0 if the broker reports none.
 
     Raises:
         ApiError: the broker refused.

@@ -226,23 +226,27 @@ def describe_producers(
     """
 
     def attempt() -> dict[TopicPartition, list[ActiveProducer]] | ApiError:
-        attempt: dict[TopicPartition, list[ActiveProducer]] = {}
+        producers: dict[TopicPartition, list[ActiveProducer]] = {}
         view = client.current_view(sorted({partition.topic for partition in partitions}))
         for broker, wanted in _by_broker(view, partitions, broker_id):
             answer = client.ask(
                 _producers_request(wanted), DescribeProducersResponse, broker=broker
             )
             for topic in answer.topics:
-                for item in topic.partitions:
-                    partition = TopicPartition(topic.name, item.partition_index)
-                    error = optional_error(item.error_code, item.error_message)
+                for partition_response in topic.partitions:
+                    partition = TopicPartition(topic.name, partition_response.partition_index)
+                    error = optional_error(
+                        partition_response.error_code, partition_response.error_message
+                    )
                     if error is not None:
                         refused = _about_producers(partition, error, broker_id)
                         if broker_id is None or not _is_no_replica(error):
                             raise refused
                         return refused  # this broker does not get the replica by waiting
-                    attempt[partition] = [_active(state) for state in item.active_producers]
-        return attempt
+                    producers[partition] = [
+                        _active(state) for state in partition_response.active_producers
+                    ]
+        return producers
 
     outcome = client.retrying(attempt)
     if isinstance(outcome, ApiError):

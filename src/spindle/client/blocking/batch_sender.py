@@ -233,8 +233,8 @@ class BatchSender:
         if self._identity is None or not _may_be_sent_again(error):
             raise error
         self._client.forget_metadata()
-        for item in list(self._unanswered.values()):
-            self._client.retrying(lambda batch=item: self._exchange(batch))  # type: ignore[misc]
+        for unanswered in list(self._unanswered.values()):
+            self._client.retrying(lambda batch=unanswered: self._exchange(batch))  # type: ignore[misc]
 
     def _exchange(self, batch: _Batch) -> None:
         view = self._client.current_view([batch.partition.topic])

@@ -223,10 +223,10 @@ def range_assignment(
         members = [member for member in assigned if topic in wanted[member]]
         if not members:
             continue
-        result, longer = divmod(count, len(members))
+        share, longer = divmod(count, len(members))
         start = 0
         for number, member in enumerate(members):
-            end = start + result + (number < longer)
+            end = start + share + (number < longer)
             assigned[member] += [TopicPartition(topic, p) for p in range(start, end)]
             start = end
     return assigned

@@ -138,15 +138,15 @@ class Reader:
         trouble: ApiError | FetchOffsetOutOfRange | None = None
         for topic in answer.responses:
             name = topic.topic or names[topic.topic_id]
-            for item in topic.partitions:
-                partition = TopicPartition(name, item.partition_index)
-                error = optional_error(item.error_code, f"fetch of partition {partition}")
+            for fetched in topic.partitions:
+                partition = TopicPartition(name, fetched.partition_index)
+                error = optional_error(fetched.error_code, f"fetch of partition {partition}")
                 if error is None:
                     aborted = [
                         AbortedProducer(a.producer_id, a.first_offset)
-                        for a in item.aborted_transactions or ()
+                        for a in fetched.aborted_transactions or ()
                     ]
-                    records += self._decoded(partition, item.records or b"", aborted)
+                    records += self._decoded(partition, fetched.records or b"", aborted)
                 elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     trouble = FetchOffsetOutOfRange(partition, self.positions[partition])
                 else:

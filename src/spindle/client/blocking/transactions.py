@@ -223,7 +223,7 @@ def stable_offsets(
         try:
             stored_offsets = offsets(coordinator)
             # Among all offsets the one that is being stored for the first time is missing. The
-            # coordinator tells of its transaction only if it is asked for this offset.
+            # coordinator reports its transaction only if it is asked for this offset.
             if required not in stored_offsets and required in offsets(coordinator, head):
                 stored_offsets = offsets(coordinator)
             return stored_offsets
@@ -242,11 +242,11 @@ def _offsets_of(
     raise_for(group.error_code, f"offsets of group {group_id!r}")
     offsets = {}
     for topic in group.topics:
-        for item in topic.partitions:
-            partition = TopicPartition(topic.name, item.partition_index)
-            if item.error_code and partition != required:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, row.partition_index)
+            if row.error_code and partition != required:
                 continue
-            raise_for(item.error_code, f"offset of {partition} of group {group_id!r}")
-            if item.committed_offset >= 0:
-                offsets[partition] = StoredOffset(item.committed_offset, item.metadata or "")
+            raise_for(row.error_code, f"offset of {partition} of group {group_id!r}")
+            if row.committed_offset >= 0:
+                offsets[partition] = StoredOffset(row.committed_offset, row.metadata or "")
     return offsets

@@ -51,15 +51,15 @@ def sasl_login(mechanism: str, exchange: SaslExchange) -> LoginFlow:
     message: bytes | None = next(exchange)
     while True:
         request = SaslAuthenticateRequest(auth_bytes=message or b"")
-        result = cast(
+        response = cast(
             SaslAuthenticateResponse, (yield LoginRequest(request, SaslAuthenticateResponse))
         )
-        if result.error_code:
-            raise SaslFailed(_refusal(mechanism, result))
+        if response.error_code:
+            raise SaslFailed(_refusal(mechanism, response))
         try:
-            message = exchange.send(bytes(result.auth_bytes))
+            message = exchange.send(bytes(response.auth_bytes))
         except StopIteration:
-            return result.session_lifetime_ms
+            return response.session_lifetime_ms
 
 
 def renewal_due_s(began_s: float, lifetime_ms: int) -> float | None:

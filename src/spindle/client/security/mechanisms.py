@@ -57,7 +57,7 @@ def scram_exchange(login: ScramLogin, new_nonce: Callable[[], str]) -> SaslExcha
 
 
 def token_exchange(token: Secret, extensions: tuple[tuple[str, str], ...]) -> SaslExchange:
-    """Send a token (RFC 7628). A server that refuses it tells why, and wants an empty answer."""
+    """Send a token (RFC 7628). A refusal has the reason and must be acknowledged."""
     pairs = "".join(f"{name}={value}{_SEPARATOR}" for name, value in extensions)
     message = f"n,,{_SEPARATOR}auth=Bearer {token.text}{_SEPARATOR}{pairs}{_SEPARATOR}"
     refusal = yield message.encode()

@@ -179,17 +179,17 @@ def _list_claim(text: str) -> list[str]:
 
 
 def _extensions(options: Mapping[str, str], prefix: str) -> tuple[tuple[str, str], ...]:
-    result = tuple(
+    extensions = tuple(
         (option.removeprefix(prefix), value)
         for option, value in options.items()
         if option.startswith(prefix)
     )
-    for name, value in result:
+    for name, value in extensions:
         if name == "auth" or not _EXTENSION_NAME.fullmatch(name):
             raise ConfigError(f"sasl.jaas.config: {prefix}{name} has a name that is not allowed")
         if not _EXTENSION_VALUE.fullmatch(value):
             raise ConfigError(f"sasl.jaas.config: {prefix}{name} has a value that is not allowed")
-    return result
+    return extensions
 
 
 def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:

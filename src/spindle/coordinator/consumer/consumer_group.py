@@ -236,22 +236,20 @@ class ConsumerGroup:
 
     def replay(self, record: ConsumerGroupRecord) -> None:
         """Apply a committed record of this group, except the tombstone of the group itself."""
-        value, item = record.value, record.item
+        value, key = record.value, record.item
         if record.kind is RecordKind.GROUP:
             stored = cast(ConsumerGroupMetadataValue, value)
             self.epoch, self.topics_hash = stored.epoch, stored.metadata_hash
         elif record.kind is RecordKind.MEMBER:
-            self._replay_member(item, cast(ConsumerGroupMemberMetadataValue | None, value))
+            self._replay_member(key, cast(ConsumerGroupMemberMetadataValue | None, value))
         elif record.kind is RecordKind.CURRENT:
-            self._replay_current(
-                item, cast(ConsumerGroupCurrentMemberAssignmentValue | None, value)
-            )
+            self._replay_current(key, cast(ConsumerGroupCurrentMemberAssignmentValue | None, value))
         elif record.kind is RecordKind.TARGET:
             target = cast(ConsumerGroupTargetAssignmentMemberValue | None, value)
             if target is None:
-                self.targets.pop(item, None)
+                self.targets.pop(key, None)
             else:
-                self.targets[item] = target_of(target)
+                self.targets[key] = target_of(target)
         elif record.kind is RecordKind.TARGET_EPOCH:
             epoch = cast(ConsumerGroupTargetAssignmentMetadataValue | None, value)
             self.assignment_epoch = -1 if epoch is None else epoch.assignment_epoch
@@ -259,9 +257,9 @@ class ConsumerGroup:
         elif record.kind is RecordKind.REGEX:
             topics = cast(ConsumerGroupRegularExpressionValue | None, value)
             if topics is None:
-                self.regexes.pop(item, None)
+                self.regexes.pop(key, None)
             else:
-                self.regexes[item] = frozenset(topics.topics)
+                self.regexes[key] = frozenset(topics.topics)
 
     def _replay_member(
         self, member_id: str, value: ConsumerGroupMemberMetadataValue | None

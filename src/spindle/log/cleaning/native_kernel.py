@@ -141,9 +141,9 @@ def load_library() -> ctypes.CDLL | None:
             [*[number] * 4, _POINTER, ctypes.c_int, _POINTER, number, _POINTER, _POINTER],
         ),
     }
-    for name, (result, arguments) in signatures.items():
+    for name, (return_type, arguments) in signatures.items():
         function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype, function.argtypes = return_type, arguments
     library.spindle_cleaning_begin()
     return library
 

@@ -13,16 +13,16 @@ from spindle.protocol.records.record import decode_bounded
 
 
 class CleanedTransactions:
-    """The transactions around the present position of a walk.
+    """Transactions that are open at the current position of a pass over the batches.
 
-    `still_visible` collects, in order of their markers, the aborted transactions of which something
-    remains: they belong in the transaction index of what is written.
+    `still_visible` collects, in order of their markers, the aborted transactions of which records
+    or markers remain: they belong in the transaction index of the cleaned segment.
     """
 
     __slots__ = ("_aborted", "_next", "_ongoing_aborted", "_ongoing_committed", "still_visible")
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
-        """`aborted`: all aborted transactions that the walk can meet."""
+        """`aborted`: all aborted transactions in the batches of the pass."""
         self._aborted = sorted(aborted, key=lambda transaction: transaction.first_offset)
         self._next = 0
         self._ongoing_aborted: dict[int, tuple[AbortedTransaction, bool]] = {}

@@ -98,7 +98,7 @@ def parse_directory_name(name: str) -> DirectoryName:
     """Return the partition and the purpose of a directory.
 
     Raises:
-        ValueError: this is no name of a partition directory.
+        ValueError: this is not a name of a partition directory.
     """
     kind = DirectoryKind.CURRENT
     plain = name
@@ -118,7 +118,7 @@ def parse_directory_name(name: str) -> DirectoryName:
 
 def _no_partition_directory(name: str) -> ValueError:
     return ValueError(
-        f"{name} is no directory of a topic partition; the log directory may hold only names of "
+        f"{name} is not a directory of a topic partition; the log directory may hold only names of "
         "the form topic-partition or topic-partition.uniqueId-delete, -future or -stray"
     )
 

@@ -8,7 +8,7 @@ from spindle.log.open_files import FileHandles
 
 
 class RangeLost(Exception):
-    """The file range can no longer be read: they were cut from the log, or too many
+    """The file range can no longer be read: its bytes were cut from the log, or too many
     files were open.
     """
 

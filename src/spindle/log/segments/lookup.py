@@ -158,9 +158,9 @@ class TimestampSearch:
                 )
             records = decompress(header.codec, batch.data[HEADER_BYTES:], limit_bytes)
             if self._timestamp_ms is None:
-                result = find_newest(records, header)
+                match = find_newest(records, header)
             else:
-                result = find_by_timestamp(records, header, self._timestamp_ms, self._next_offset)
+                match = find_by_timestamp(records, header, self._timestamp_ms, self._next_offset)
         except RecordsTooLarge as error:
             if limit_bytes > SMALL_BATCH_BYTES:
                 raise self._refusal(ErrorCode.MESSAGE_TOO_LARGE, batch, str(error)) from error
@@ -168,8 +168,8 @@ class TimestampSearch:
         except CorruptRecords as error:
             raise self._refusal(ErrorCode.INVALID_RECORD, batch, str(error)) from error
         self._batch = None
-        if result is not None:
-            self.result = TimestampOffset(*result, header.leader_epoch)
+        if match is not None:
+            self.result = TimestampOffset(*match, header.leader_epoch)
             self.is_over = True
             return
         self._next_offset = header.next_offset

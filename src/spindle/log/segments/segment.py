@@ -193,7 +193,7 @@ class Segment:
         self.give_back_space()
 
     def give_back_space(self) -> None:
-        """Give back what is reserved behind the data, which is counted by the path."""
+        """Release the space reserved behind the data; reservations are counted by path."""
         self._space.give_back(self._handles, self.path, self.size_bytes)
 
     def suspect_reserved_space(self) -> None:
@@ -356,11 +356,12 @@ class Segment:
     def scan(
         self, position: int = 0, end: int | None = None, read_bytes: int = SCAN_BYTES
     ) -> Iterator[ScannedBatch]:
-        """Yield the whole batches from `position`, where one must start, up to `end`.
+        """Yield the complete batches between `position`, where a batch must start, and `end`.
+
+        An incomplete batch at the end is skipped.
 
         Raises:
-            CorruptLog: a header that cannot be one. An incomplete batch at the end is passed over
-                in silence.
+            CorruptLog: a batch header is invalid.
         """
         limit = self.size_bytes if end is None else min(end, self.size_bytes)
         while limit - position >= HEADER_BYTES:
@@ -482,12 +483,12 @@ class Segment:
         self._bytes_since_index_entry = size_bytes
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield positions and headers of whole batches from a position, where a batch must start.
+        """Yield (position, header) of the complete batches from where a batch must start.
 
-        Batches that are large are not read.
+        Only the headers of large batches are read.
 
         Raises:
-            CorruptLog: no batch has such a header.
+            CorruptLog: a batch header is invalid.
         """
         while self.size_bytes - position >= HEADER_BYTES:
             data = self._handles.get(self.path).pread(LOOKUP_BYTES, position)
@@ -504,10 +505,10 @@ class Segment:
             position += at
 
     def header_at(self, data: Bytes, at: int, position: int) -> BatchHeader:
-        """Return the header at `at` of data that was read from `position` of the file.
+        """Return the header at index `at` of data that was read from `position` of the file.
 
         Raises:
-            CorruptLog: no batch has such a header.
+            CorruptLog: the header is invalid.
         """
         try:
             return read_header(data, at)

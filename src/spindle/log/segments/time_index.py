@@ -45,7 +45,7 @@ class TimeIndex:
         self.last = TimestampPosition(NO_TIMESTAMP, self.base_offset)
 
     def open_trimmed(self, size_bytes: int) -> bool:
-        """Open a closed file; return False if its entries cannot be right and must be rebuilt."""
+        """Open a closed file; return False if its entries are invalid and must be rebuilt."""
         if not self.file.open_trimmed(size_bytes):
             return False
         self._read_last()

@@ -142,8 +142,8 @@ def select_partitions(
             return view, sorted(_partitions_of(view.topics.values()))
         case SubscribePattern(pattern):
             view = client.metadata()
-            result = re.compile(pattern)
-            matching = [topic for name, topic in view.topics.items() if result.search(name)]
+            compiled = re.compile(pattern)
+            matching = [topic for name, topic in view.topics.items() if compiled.search(name)]
             return view, sorted(_partitions_of(matching))
 
 

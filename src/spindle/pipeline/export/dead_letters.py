@@ -75,14 +75,14 @@ class DeadLetters:
 
     def _dead_offsets(self, key: PartitionIdentity, topic: str, held: Coverage) -> tuple[int, ...]:
         """Return the offsets of the dead letters of a partition."""
-        result: set[int] = set()
+        dead_offsets: set[int] = set()
         wanted = (pc.field("topic") == topic) & (pc.field("partition") == key.partition)
         for path in self.table.live_files():
             parsed = parse_file_name(path.name)
             if parsed is None or parsed[0] == key:
                 offsets = pq.read_table(path, columns=["offset"], filters=wanted).column(0)
-                result.update(offsets.to_pylist())
-        return tuple(sorted(offset for offset in result if held.start <= offset < held.end))
+                dead_offsets.update(offsets.to_pylist())
+        return tuple(sorted(offset for offset in dead_offsets if held.start <= offset < held.end))
 
 
 def _overlap(piece: PlannedRange, held: Coverage) -> bool:

@@ -46,7 +46,7 @@ class _SmallFile:
 
     @property
     def group(self) -> tuple[str, PartitionIdentity]:
-        """The directory, which tells the values of partition columns, and the partition."""
+        """The directory, whose path has the values of partition columns, and the partition."""
         return self.name.rpartition("/")[0], self.key
 
 

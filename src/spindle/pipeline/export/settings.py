@@ -169,8 +169,8 @@ def _refuse_fields(listed: str | None) -> None:
     for name in [] if listed is None else listed_names(listed):
         if name.lower() not in known:
             raise ValueError(
-                f"option columns: {name!r} is no column of records; with valueSchema=infer, name "
-                "value, which stands for all fields"
+                f"option columns: {name!r} is not a column of records; with valueSchema=infer, "
+                "name value, which stands for all fields"
             )
 
 

@@ -74,7 +74,7 @@ class SegmentsExport:
         return [range_of(partition, start, end) for partition, start, end in resolved]
 
     def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
-        return sum(log_bytes(*item) for item in self._resolved(ranges))
+        return sum(log_bytes(*resolved) for resolved in self._resolved(ranges))
 
     def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
         tasks = plan_tasks(self._options, self._resolved(ranges))

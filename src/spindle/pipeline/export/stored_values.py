@@ -108,7 +108,7 @@ def _year_faults(rows: Rows, column: str, sentence: str) -> Reasons:
 
 
 def _reasons(values: Any, distinct: Any, reason_of: ReasonOf) -> Reasons:
-    result = [None if value is None else reason_of(value) for value in distinct.to_pylist()]
-    if not any(result):
+    reasons = [None if value is None else reason_of(value) for value in distinct.to_pylist()]
+    if not any(reasons):
         return None
-    return pa.array(result, pa.string()).take(pc.index_in(values, distinct))
+    return pa.array(reasons, pa.string()).take(pc.index_in(values, distinct))

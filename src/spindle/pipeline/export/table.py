@@ -235,9 +235,9 @@ def _differences(known: pa.Schema, wanted: pa.Schema) -> list[str]:
         if name in wanted.names and known.field(name) != wanted.field(name)
     ]
     for here, there, place in ((known, wanted, "table"), (wanted, known, "export")):
-        only = [item for item in here if item.name not in there.names]
+        only = [column for column in here if column.name not in there.names]
         if only:
-            columns = ", ".join(f"{item.name} {_kind(item)}" for item in only)
+            columns = ", ".join(f"{column.name} {_kind(column)}" for column in only)
             differences.append(f"only the {place} has {columns}")
     if not differences and known.names != wanted.names:
         pairs = zip(known.names, wanted.names, strict=True)

@@ -86,7 +86,7 @@ def is_read_committed(options: Mapping[str, str]) -> bool:
     """
     names = ("isolationLevel", "kafka.isolation.level")
     given = [name for name in names if name.lower() in options]
-    result = {choice(options, name, _ISOLATION_LEVELS, False) for name in given}
-    if len(result) > 1:
+    answers = {choice(options, name, _ISOLATION_LEVELS, False) for name in given}
+    if len(answers) > 1:
         raise ValueError(f"options {' and '.join(given)} differ, want one of them")
-    return True in result
+    return True in answers

@@ -179,7 +179,7 @@ def no_match_strategy(options: Mapping[str, str]) -> NoMatch:
     Raises:
         ValueError: it is neither `error` nor `latest`.
     """
-    words = {item.value: item for item in NoMatch}
+    words = {strategy.value: strategy for strategy in NoMatch}
     return choice(options, STRATEGY_OPTION, words, NoMatch.ERROR)
 
 
@@ -212,7 +212,7 @@ def _check_partitions(
 
 def _per_partition(option: str, text: str, example: str) -> list[tuple[TopicPartition, Any]]:
     """Return the value that JSON has for each partition; no partition is there twice."""
-    result: dict[TopicPartition, Any] = {}
+    values: dict[TopicPartition, Any] = {}
     for topic, partitions in json_object(option, text, example).items():
         if not isinstance(partitions, dict):
             raise ValueError(f"option {option}: want JSON like {example}, got {text!r}")
@@ -224,10 +224,10 @@ def _per_partition(option: str, text: str, example: str) -> list[tuple[TopicPart
                     f"to {MAX_INT}"
                 )
             partition = TopicPartition(topic, number)
-            if partition in result:
+            if partition in values:
                 raise ValueError(f"option {option}: {partition} is there twice in {text!r}")
-            result[partition] = value
-    return list(result.items())
+            values[partition] = value
+    return list(values.items())
 
 
 def _offset(option: str, partition: TopicPartition, value: Any) -> int:

@@ -62,8 +62,8 @@ def topic_selection(options: Mapping[str, str]) -> Selection:
     """
     present = [name for name in SELECTIONS if name.lower() in options]
     if len(present) != 1:
-        result = " and ".join(present) or "none"
-        raise ValueError(f"want exactly one of the options {', '.join(SELECTIONS)}; got {result}")
+        given = " and ".join(present) or "none"
+        raise ValueError(f"want exactly one of the options {', '.join(SELECTIONS)}; got {given}")
     name = present[0]
     text = options[name.lower()]
     match name:
@@ -79,7 +79,7 @@ def topic_selection(options: Mapping[str, str]) -> Selection:
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
-    result = set()
+    partitions = set()
     for topic, numbers in json_object("assign", text, _EXAMPLE).items():
         if not isinstance(numbers, list):
             raise ValueError(f"option assign: want JSON like {_EXAMPLE}, got {text!r}")
@@ -89,10 +89,10 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
                     f"option assign: {topic} has partition {number!r}, want an integer from 0 to "
                     f"{MAX_INT}"
                 )
-            result.add(TopicPartition(topic, number))
-    if not result:
+            partitions.add(TopicPartition(topic, number))
+    if not partitions:
         raise ValueError(f"option assign: no partition in {text!r}, want JSON like {_EXAMPLE}")
-    return tuple(sorted(result))
+    return tuple(sorted(partitions))
 
 
 def _is_partition(value: Any) -> bool:
@@ -106,6 +106,6 @@ def _pattern(text: str) -> str:
         re.compile(text)
     except re.error as error:
         raise ValueError(
-            f"option subscribePattern: {text!r} is no regular expression: {error}"
+            f"option subscribePattern: {text!r} is not a regular expression: {error}"
         ) from None
     return text

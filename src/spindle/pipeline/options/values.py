@@ -41,7 +41,7 @@ def optional_number(
     """Return the integer of an option, None if it is not given.
 
     Raises:
-        ValueError: it is no integer between the bounds, both inclusive.
+        ValueError: it is not an integer between the bounds, both inclusive.
     """
     text = options.get(name.lower())
     return None if text is None else number_in(name, text, at_least, at_most)
@@ -51,17 +51,17 @@ def number(options: Mapping[str, str], name: str, default: int, at_least: int, a
     """Return the integer of an option.
 
     Raises:
-        ValueError: it is no integer between the bounds, both inclusive.
+        ValueError: it is not an integer between the bounds, both inclusive.
     """
-    result = optional_number(options, name, at_least, at_most)
-    return default if result is None else result
+    value = optional_number(options, name, at_least, at_most)
+    return default if value is None else value
 
 
 def number_in(name: str, text: str, at_least: int, at_most: int) -> int:
     """Return the integer that the text of an option is.
 
     Raises:
-        ValueError: it is no integer between the bounds, both inclusive.
+        ValueError: it is not an integer between the bounds, both inclusive.
     """
     value = integer(text)
     if value is None:
@@ -104,7 +104,7 @@ def json_object(name: str, text: str, example: str) -> dict[str, Any]:
         example: A value that is right, for the error.
 
     Raises:
-        ValueError: it is no JSON object, or a key is there twice.
+        ValueError: it is not a JSON object, or a key is there twice.
     """
     try:
         content = json.loads(text, object_pairs_hook=_without_duplicates)
@@ -118,12 +118,12 @@ def json_object(name: str, text: str, example: str) -> dict[str, Any]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
+    by_name = dict(pairs)
+    if len(by_name) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"key {twice!r} is there twice")
-    return result
+    return by_name
 
 
 def _or(words: list[str]) -> str:

@@ -58,16 +58,16 @@ def varint(position: int, end: int) -> tuple[int, int]:
     byte = byte_at(position)
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
-    result = byte & 0x7F
+    value = byte & 0x7F
     shift = 7
     position += 1
     while position < end and shift < 70:
         byte = byte_at(position)
         position += 1
-        result |= (byte & 0x7F) << shift
+        value |= (byte & 0x7F) << shift
         if byte < 0x80:
             # Zig-zag is defined on unsigned numbers, so the shift must not copy the sign bit.
-            return ((result >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(result & 1), position
+            return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), position
         shift += 7
     return 0, -1
 

@@ -43,19 +43,19 @@ _MIN_LENGTH: Final = 6
 @compiled
 def _hash(start: int, end: int, seed: int) -> int:
     """Return a hash of the bytes at addresses [start, end)."""
-    result = seed ^ ((end - start) * _FACTOR)
+    digest = seed ^ ((end - start) * _FACTOR)
     while end - start >= 8:
-        result = (result ^ big_int64_at(start)) * _FACTOR
-        result ^= (result >> 29) & _LOW_35_BITS
+        digest = (digest ^ big_int64_at(start)) * _FACTOR
+        digest ^= (digest >> 29) & _LOW_35_BITS
         start += 8
     rest = 0
     while start < end:
         rest = (rest << 8) | byte_at(start)
         start += 1
-    result = (result ^ rest) * _FACTOR
-    result ^= (result >> 29) & _LOW_35_BITS
-    result *= _FACTOR
-    return result ^ ((result >> 32) & 0xFFFFFFFF)
+    digest = (digest ^ rest) * _FACTOR
+    digest ^= (digest >> 29) & _LOW_35_BITS
+    digest *= _FACTOR
+    return digest ^ ((digest >> 32) & 0xFFFFFFFF)
 
 
 @compiled

@@ -44,7 +44,7 @@ SCAN_FINDINGS: Final = (
     "the length is below that of a header",
     "the checksum is wrong",
     "the count of records does not fit the size",
-    "the offsets are no range between 0 and 2^63 - 2",
+    "the offsets are not a range between 0 and 2^63 - 2",
 )
 """The base offset is not covered by the checksum, so a damaged one may be any number."""
 

@@ -112,7 +112,7 @@ def _compiled(text: str) -> _Compiled:
     try:
         given = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"the Avro schema is no JSON: {error}") from None
+        raise ValueError(f"the Avro schema is not JSON: {error}") from None
     named: dict[str, Any] = {}
     try:
         schema = parse_schema(given, named)

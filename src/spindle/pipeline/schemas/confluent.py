@@ -77,12 +77,12 @@ def confluent_protobuf(payload: ProtobufDecoder) -> ConfluentDecoder:
 
 def _zigzag(number: int) -> bytes:
     """Return a number that is not negative as Avro and Protobuf write signed varints."""
-    rest, result = number << 1, bytearray()
+    rest, encoded = number << 1, bytearray()
     while rest > 0x7F:
-        result.append(rest & 0x7F | 0x80)
+        encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
-    result.append(rest)
-    return bytes(result)
+    encoded.append(rest)
+    return bytes(encoded)
 
 
 @dataclass(frozen=True)

@@ -94,15 +94,17 @@ def _json_type(schema: Any, depth: int) -> Any:
         case {"type": "map", "keyType": key, "valueType": value}:
             return pa.map_(_json_type(key, depth + 1), _json_type(value, depth + 1))
         case {"type": "struct", "fields": list(fields)}:
-            result: list[Any] = []
+            columns: list[Any] = []
             for field in fields:
                 match field:
                     case {"name": str(name), "type": kind}:
-                        _check_new(name, result)
-                        result.append(pa.field(name, _json_type(kind, depth + 1)))
+                        _check_new(name, columns)
+                        columns.append(pa.field(name, _json_type(kind, depth + 1)))
                     case _:
-                        raise ValueError(f"schema: {shown(field)} is no field with name and type")
-            return pa.struct(result)
+                        raise ValueError(
+                            f"schema: {shown(field)} is not a field with name and type"
+                        )
+            return pa.struct(columns)
     raise ValueError(f"schema: {shown(schema)} is not a type of Spark that records can have")
 
 
@@ -182,16 +184,16 @@ class _Parser:
         match word:
             case "array":
                 self._take("<")
-                item = self._type(depth + 1)
+                element = self._type(depth + 1)
                 self._take(">")
-                return pa.list_(item)
+                return pa.list_(element)
             case "map":
                 self._take("<")
                 key = self._type(depth + 1)
                 self._take(",")
-                item = self._type(depth + 1)
+                element = self._type(depth + 1)
                 self._take(">")
-                return pa.map_(key, item)
+                return pa.map_(key, element)
             case "struct":
                 self._take("<")
                 return pa.struct(self.fields(">", depth + 1))
@@ -242,16 +244,16 @@ class _Parser:
 
     def _take(self, token: str) -> None:
         if self._peek() != token:
-            result = repr(self._peek()) if self._peek() else "the end"
+            present = repr(self._peek()) if self._peek() else "the end"
             wanted = repr(token) if token else "the end"
-            raise ValueError(f"schema: want {wanted} and found {result} in {self._text!r}")
+            raise ValueError(f"schema: want {wanted} and found {present} in {self._text!r}")
         self._next += 1
 
     def _word(self) -> str:
         word = self._peek()
         if not re.fullmatch(r"\w+", word):
-            result = repr(word) if word else "the end"
-            raise ValueError(f"schema: want a type and found {result} in {self._text!r}")
+            present = repr(word) if word else "the end"
+            raise ValueError(f"schema: want a type and found {present} in {self._text!r}")
         self._next += 1
         return word
 
@@ -267,7 +269,7 @@ class _Parser:
             self._next += 1
             return token[1:-1].replace("``", "`")
         if not re.fullmatch(r"\w+", token):
-            result = repr(token) if token else "the end"
-            raise ValueError(f"schema: want a column name and found {result} in {self._text!r}")
+            present = repr(token) if token else "the end"
+            raise ValueError(f"schema: want a column name and found {present} in {self._text!r}")
         self._next += 1
         return token

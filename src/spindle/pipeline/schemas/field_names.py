@@ -16,7 +16,7 @@ def name_fault(name: str) -> str | None:
     try:
         size_bytes = len(name.encode())
     except UnicodeEncodeError:
-        return f"the field name {shown_name(name)} is no UTF-8"
+        return f"the field name {shown_name(name)} is not UTF-8"
     if size_bytes > MAX_NAME_BYTES:
         return (
             f"the field name {shown_name(name)} has {size_bytes} bytes, more than {MAX_NAME_BYTES}"

@@ -27,7 +27,7 @@ def inferred_type(
     Whole numbers are `int64` and fractions `float64`. Numbers that do not fit, fields whose types
     contradict each other, and fields of which only nulls and empty objects or arrays were seen are
     text. Values that are no JSON objects count as bad and do not matter, nor do objects with a
-    field that cannot be a column: one with a taken or an empty name, or a name that is no UTF-8,
+    field that cannot be a column: one with a taken or an empty name, or a name that is not UTF-8,
     has the character U+0000 or more than 1,000 bytes, or differs from another one in case only; one
     nested deeper than 40; and one with which there would be more than 2,000 fields.
 
@@ -39,22 +39,22 @@ def inferred_type(
     Raises:
         ValueError: no object with a field is among the values, and nothing is held.
     """
-    result, refusal = pa.null(), None
+    inferred, refusal = pa.null(), None
     kept = pa.struct([]) if held is None else held
     for value in values:
         try:
             parsed = None if value is None else parse_json(value)
             if not isinstance(parsed, dict):
                 continue
-            grown = widened(result, _type_of(parsed))
-            if grown != result:
+            grown = widened(inferred, _type_of(parsed))
+            if grown != inferred:
                 _check_fields(with_new_fields(kept, grown), taken, fault_of)
-            result = grown
+            inferred = grown
         except BadValue as error:
             refusal = refusal or str(error)
         except RecursionError:
             refusal = refusal or "nested too deep"
-    settled = _settled(result)
+    settled = _settled(inferred)
     kind = with_new_fields(kept, settled) if pa.types.is_struct(settled) else kept
     if not kind.num_fields:
         first = f"; the first refusal: {refusal}" if refusal else ""
@@ -108,7 +108,7 @@ def _type_of(value: Any) -> Any:
     if isinstance(value, dict):
         if len(value) > _MAX_FIELDS:
             raise BadValue(f"more than {_MAX_FIELDS} fields")
-        return pa.struct([(_field_name(name), _type_of(item)) for name, item in value.items()])
+        return pa.struct([(_field_name(name), _type_of(member)) for name, member in value.items()])
     if isinstance(value, list):
         return pa.list_(merged_types(map(_type_of, value)))
     return pa.string()

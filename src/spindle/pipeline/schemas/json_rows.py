@@ -62,12 +62,12 @@ def parse_json(value: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) == len(pairs):
-        return result
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
     names = [name for name, _ in pairs]
-    repeating = _Repeating(result)
-    repeating.repeated = frozenset(name for name in result if names.count(name) > 1)
+    repeating = _Repeating(members)
+    repeating.repeated = frozenset(name for name in members if names.count(name) > 1)
     return repeating
 
 
@@ -126,7 +126,7 @@ def _text(value: Any) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadValue("half of a surrogate pair is no text") from None
+        raise BadValue("half of a surrogate pair is not text") from None
     return text
 
 
@@ -141,7 +141,7 @@ def _integer(bits: int) -> Convert:
 
     def convert(value: Any) -> int:
         if not isinstance(value, Number) or not _INTEGER.fullmatch(value):
-            raise BadValue(f"{shown(json_text(value))} is no integer")
+            raise BadValue(f"{shown(json_text(value))} is not an integer")
         if len(value) > bits or not -end <= (number := int(value)) < end:
             raise BadValue(f"{shown(value)} does not fit into {bits} bits")
         return number
@@ -151,10 +151,10 @@ def _integer(bits: int) -> Convert:
 
 def _double(value: Any) -> float:
     if not isinstance(value, Number):
-        raise BadValue(f"{shown(json_text(value))} is no number")
+        raise BadValue(f"{shown(json_text(value))} is not a number")
     number = float(value)
     if not math.isfinite(number):
-        raise BadValue(f"{shown(value)} is no finite number")
+        raise BadValue(f"{shown(value)} is not a finite number")
     return number
 
 
@@ -163,13 +163,13 @@ def _cast_number(kind: Any) -> Convert:
 
     def convert(value: Any) -> Any:
         if not isinstance(value, Number) and not (takes_text and isinstance(value, str)):
-            raise BadValue(f"{shown(json_text(value))} is no number")
+            raise BadValue(f"{shown(json_text(value))} is not a number")
         try:
             number = pa.scalar(str(value)).cast(kind).as_py()
         except (pa.ArrowInvalid, UnicodeEncodeError):
             raise BadValue(f"{shown(value)} does not fit into {kind}") from None
         if not takes_text and not math.isfinite(number):
-            raise BadValue(f"{shown(value)} is no finite number that fits into {kind}")
+            raise BadValue(f"{shown(value)} is not a finite number that fits into {kind}")
         return number
 
     return convert
@@ -186,7 +186,7 @@ def _cast_time(kind: Any) -> Convert:
                     return pa.scalar(text).cast(form).value
                 except (pa.ArrowInvalid, UnicodeEncodeError):
                     continue
-        raise BadValue(f"{shown(json_text(value))} is no ISO 8601 text for {kind}")
+        raise BadValue(f"{shown(json_text(value))} is not an ISO 8601 text for {kind}")
 
     return convert
 
@@ -204,22 +204,22 @@ def _base64(value: Any) -> bytes:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):
             pass
-    raise BadValue(f"{shown(json_text(value))} is no base64 text")
+    raise BadValue(f"{shown(json_text(value))} is not base64 text")
 
 
 def _list(kind: Any, refuse_unknown: bool) -> Convert:
-    item = _converter(kind.value_type, refuse_unknown)
+    convert_element = _converter(kind.value_type, refuse_unknown)
 
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise BadValue(f"{shown(json_text(value))} is no array")
-        result = []
+            raise BadValue(f"{shown(json_text(value))} is not an array")
+        converted = []
         for index, entry in enumerate(value):
             try:
-                result.append(None if entry is None else item(entry))
+                converted.append(None if entry is None else convert_element(entry))
             except BadValue as error:
                 raise error.inside(f"[{index}]") from None
-        return result
+        return converted
 
     return convert
 
@@ -227,19 +227,19 @@ def _list(kind: Any, refuse_unknown: bool) -> Convert:
 def _map(kind: Any, refuse_unknown: bool) -> Convert:
     if not pa.types.is_string(kind.key_type):
         raise ValueError(f"JSON cannot be read into {kind}: keys of JSON objects are text")
-    item = _converter(kind.item_type, refuse_unknown)
+    convert_value = _converter(kind.item_type, refuse_unknown)
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         _check_object(value)
         if isinstance(value, _Repeating):
             raise BadValue(f"the key {shown(min(value.repeated))!r} occurs twice")
-        result = []
+        converted = []
         for name, entry in value.items():
             try:
-                result.append((_text(name), None if entry is None else item(entry)))
+                converted.append((_text(name), None if entry is None else convert_value(entry)))
             except BadValue as error:
                 raise error.inside(shown(name)) from None
-        return result
+        return converted
 
     return convert
 
@@ -256,10 +256,10 @@ def _struct(kind: Any, refuse_unknown: bool) -> Convert:
             raise BadValue(f"the field {shown(min(unknown))!r} is not in the schema")
         row = {}
         for name, field in fields:
-            result = value.get(name)
-            if result is not None:
+            member = value.get(name)
+            if member is not None:
                 try:
-                    row[name] = field(result)
+                    row[name] = field(member)
                 except BadValue as error:
                     raise error.inside(name) from None
         return row
@@ -269,4 +269,4 @@ def _struct(kind: Any, refuse_unknown: bool) -> Convert:
 
 def _check_object(value: Any) -> None:
     if not isinstance(value, dict):
-        raise BadValue(f"{shown(json_text(value))} is no object")
+        raise BadValue(f"{shown(json_text(value))} is not an object")

@@ -27,7 +27,7 @@ def json_schema_type(schema: Mapping[str, Any]) -> Any:
     Other keywords limit values and are not checked.
 
     Raises:
-        ValueError: the root is no object with properties, or a reference leads nowhere or in a
+        ValueError: the root is not an object with properties, or a reference leads nowhere or in a
             circle.
     """
     kind = _type(schema, schema, 0)
@@ -68,7 +68,10 @@ def _object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> A
             if fault is not None:
                 raise ValueError(f"the JSON schema: {fault}")
         return pa.struct(
-            [(name, _known(_type(item, root, depth + 1))) for name, item in properties.items()]
+            [
+                (name, _known(_type(property_schema, root, depth + 1)))
+                for name, property_schema in properties.items()
+            ]
         )
     values = schema.get("additionalProperties")
     if isinstance(values, Mapping):
@@ -81,12 +84,12 @@ def _known(kind: Any) -> Any:
 
 
 def _referred(reference: str, root: Mapping[str, Any]) -> Any:
-    result: Any = root
+    schema: Any = root
     if not reference.startswith("#"):
         raise ValueError(f"the JSON schema refers to {reference!r}, which is another document")
     for step in reference.removeprefix("#").strip("/").split("/"):
         if step:
-            if not isinstance(result, Mapping) or step not in result:
+            if not isinstance(schema, Mapping) or step not in schema:
                 raise ValueError(f"the JSON schema refers to {reference!r}, which it does not have")
-            result = result[step]
-    return result
+            schema = schema[step]
+    return schema

@@ -185,8 +185,8 @@ def _finished(column: Any, kind: Any) -> Any:
         fields = [_finished(column.field(index), field.type) for index, field in enumerate(kind)]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=column.is_null())
     if pa.types.is_list(kind):
-        items = _finished(column.values, kind.value_type)
-        return pa.ListArray.from_arrays(column.offsets, items, kind, mask=column.is_null())
+        elements = _finished(column.values, kind.value_type)
+        return pa.ListArray.from_arrays(column.offsets, elements, kind, mask=column.is_null())
     return column
 
 

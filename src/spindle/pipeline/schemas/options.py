@@ -94,7 +94,7 @@ def row_decoding(given: Mapping[str, str], reactions: tuple[str, ...] = BAD_RECO
     reaction = _choice(options, "badRecords", reactions)
     if not parts:
         for name in _OF_ALL:
-            # Dead letters take what is no text or cannot be stored, too.
+            # Dead letters take what is not text or cannot be stored, too.
             if name.lower() in options and not (name == "badRecords" and reaction == DEAD_LETTERS):
                 raise ValueError(f"option {name} has no use without keyFormat or valueFormat")
     return RowDecoding(tuple(parts), reaction == "permissive")
@@ -260,7 +260,7 @@ def json_type(text: str) -> Any:
     try:
         schema = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"the JSON schema is no JSON: {error}") from None
+        raise ValueError(f"the JSON schema is not JSON: {error}") from None
     if schema.get("type") == "struct":
         return spark_json_type(schema)
     return json_schema_type(schema)

@@ -90,16 +90,18 @@ class ProtobufDecoder:
 
     def message_indexes(self) -> tuple[int, ...]:
         """Return the place of the message in its file: an index for each level of nesting."""
-        result = _compiled(self.descriptor_set, self.message).message_class.DESCRIPTOR
+        descriptor = _compiled(self.descriptor_set, self.message).message_class.DESCRIPTOR
         indexes: list[int] = []
-        while result is not None:
-            parent = result.containing_type
+        while descriptor is not None:
+            parent = descriptor.containing_type
             if parent is None:
-                siblings = list(result.file.message_types_by_name.values())
+                siblings = list(descriptor.file.message_types_by_name.values())
             else:
                 siblings = list(parent.nested_types)
-            indexes.insert(0, [sibling.full_name for sibling in siblings].index(result.full_name))
-            result = parent
+            indexes.insert(
+                0, [sibling.full_name for sibling in siblings].index(descriptor.full_name)
+            )
+            descriptor = parent
         return tuple(indexes)
 
 
@@ -122,9 +124,9 @@ def _compiled(descriptor_set: bytes, message: str) -> _Compiled:
         descriptor = pool.FindMessageTypeByName(message)
     except KeyError:
         names = sorted(
-            f"{file.package}.{item.name}".lstrip(".")
+            f"{file.package}.{message_type.name}".lstrip(".")
             for file in files.file
-            for item in file.message_type
+            for message_type in file.message_type
         )
         raise ValueError(
             f"the descriptor set has no message {message!r}, but {shown(', '.join(names))}"
@@ -159,13 +161,13 @@ def _field(field: Any, inside: tuple[str, ...]) -> _Column:
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         return _map(entry, inside)
-    item = _single(field, inside)
+    column = _single(field, inside)
     if not field.is_repeated:
-        return item
-    kind, convert = item
+        return column
+    kind, convert = column
     if convert is None:
         return _Column(pa.list_(kind), list)
-    return _Column(pa.list_(kind), lambda items: [convert(item) for item in items])
+    return _Column(pa.list_(kind), lambda items: [convert(column) for column in items])
 
 
 def _map(entry: Any, inside: tuple[str, ...]) -> _Column:

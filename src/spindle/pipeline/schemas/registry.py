@@ -108,4 +108,4 @@ def _get(settings: RegistrySettings, path: str) -> Any:
     try:
         return json.loads(body)
     except ValueError:
-        raise RegistryError(f"{url}: the answer is no JSON") from None
+        raise RegistryError(f"{url}: the answer is not JSON") from None

@@ -108,8 +108,9 @@ class RowDecoding:
             column = records.get(name.lower())
             if column is None and name.lower() not in fields:
                 raise ValueError(
-                    f"option columns: {name!r} is no column of records and no field of the key or "
-                    f"value; want some of {', '.join((*ALL_COLUMNS, *_shown_fields(fields)))}"
+                    f"option columns: {name!r} is neither a column of records nor a field of the "
+                    "key or value; want some of "
+                    f"{', '.join((*ALL_COLUMNS, *_shown_fields(fields)))}"
                 )
             if column is None:
                 part, column = fields[name.lower()]
@@ -156,8 +157,8 @@ class RowDecoding:
                 [ColumnPlace(field.name, None, field)]
                 if field.name not in parts
                 else [
-                    ColumnPlace(field.name, index, item)
-                    for index, item in enumerate(parts[field.name].fields)
+                    ColumnPlace(field.name, index, field_name)
+                    for index, field_name in enumerate(parts[field.name].fields)
                 ]
             )
             for field in arrow_schema(columns)

@@ -50,7 +50,7 @@ def with_new_fields(held: Any, found: Any) -> Any:
 
 def merged_types(kinds: Iterable[Any]) -> Any:
     """Return the type that holds the values of all types; null for none."""
-    result = pa.null()
+    merged = pa.null()
     for kind in kinds:
-        result = widened(result, kind)
-    return result
+        merged = widened(merged, kind)
+    return merged

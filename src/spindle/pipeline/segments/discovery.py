@@ -37,8 +37,8 @@ class ListedDirectory(NamedTuple):
 
     @property
     def identity(self) -> DirectoryIdentity:
-        result = self.properties
-        return DirectoryIdentity(result.cluster_id, result.node_id, result.directory_id)
+        properties = self.properties
+        return DirectoryIdentity(properties.cluster_id, properties.node_id, properties.directory_id)
 
 
 class ReplicaDirectory(NamedTuple):
@@ -75,10 +75,10 @@ def expand_log_directories(text: str) -> list[ListedDirectory]:
     directories: list[ListedDirectory] = []
     for part in (part.strip() for part in text.split(",")):
         paths = sorted(glob.glob(part)) if glob.has_magic(part) else [part]
-        result = [Path(path) for path in paths if Path(path).is_dir()]
-        if not result:
+        folders = [Path(path) for path in paths if Path(path).is_dir()]
+        if not folders:
             raise ValueError(f"option logDirs: {part!r} names no directory")
-        directories += [_identified(path) for path in result]
+        directories += [_identified(path) for path in folders]
     if not directories:
         raise ValueError("option logDirs is empty; want log directories or a glob of them")
     _check_one_cluster(directories)

@@ -8,8 +8,8 @@ the `kafka` source are `startingOffsetsByTimestampStrategy`, `failOnDataLoss`, `
 Options that the `kafka` source does not have:
     logDirs         comma list of log directories or globs
     kafka.bootstrap.servers      optional: brokers to ask for current ends, topic ids and, without
-                    logDirs, for their directories (see `live`); further kafka.* options secure
-                    the connection
+                    logDirs, for their directories (see `broker_state`); further kafka.* options
+                    secure the connection
     columns         comma list of the columns to return
     minTimestamp, maxTimestamp   only rows with a time in these bounds, in ms, both inclusive
     isolationLevel  read_uncommitted (default) or read_committed

@@ -101,7 +101,7 @@ def readable_partitions(
     by_topic: dict[str, list[ReplicaDirectory]] = {}
     for replica in wanted:
         by_topic.setdefault(replica.partition.topic, []).append(replica)
-    # Ask before reading the logs: a log then reaches at least the end that the cluster told.
+    # Ask before reading the logs: a log then reaches at least the end that the cluster reported.
     ends: Mapping[TopicPartition, int] = {}
     leaders: Mapping[TopicPartition, int] = {}
     if cluster is not None:
@@ -140,11 +140,11 @@ def _check_cluster(
     replicas: Sequence[ReplicaDirectory], view: ClusterView, cluster: LiveCluster
 ) -> None:
     for replica in replicas:
-        result = replica.directory.identity.cluster_id
-        if None not in (result, view.cluster_id) and result != view.cluster_id:
+        cluster_id = replica.directory.identity.cluster_id
+        if None not in (cluster_id, view.cluster_id) and cluster_id != view.cluster_id:
             raise ValueError(
-                f"option logDirs: {replica.directory.path} belongs to cluster {result}, but the "
-                f"brokers at {cluster} are cluster {view.cluster_id}"
+                f"option logDirs: {replica.directory.path} belongs to cluster {cluster_id}, "
+                f"but the brokers at {cluster} are cluster {view.cluster_id}"
             )
 
 

@@ -43,11 +43,16 @@ def narrow(
         columns: The columns of records that are read. A filter on `timestamp` is about a field of
             the decoded key or value if the record's own timestamp is not among them.
     """
-    for item in pushed:
-        attribute: tuple[str, ...] = getattr(item, "attribute", ())
+    for pushed_filter in pushed:
+        attribute: tuple[str, ...] = getattr(pushed_filter, "attribute", ())
         if len(attribute) != 1 or attribute[0] not in _COLUMNS.intersection(columns):
             continue
-        filters = _narrow(filters, attribute[0], type(item).__name__, getattr(item, "value", None))
+        filters = _narrow(
+            filters,
+            attribute[0],
+            type(pushed_filter).__name__,
+            getattr(pushed_filter, "value", None),
+        )
     return filters
 
 

@@ -102,11 +102,11 @@ def plan_tasks(
     """Cut and pack the ranges into tasks. Small partitions share one, large ones get several."""
     for partition, start, end in resolved:
         partition.log.check_formats(start, end)
-    result = [_located(partition, start, end) for partition, start, end in resolved]
-    total_bytes = sum(whole.size_bytes for _, whole in result)
+    located = [_located(partition, start, end) for partition, start, end in resolved]
+    total_bytes = sum(whole.size_bytes for _, whole in located)
     target_bytes = options.task_bytes or _target_bytes(options, total_bytes)
     ranges: list[SegmentRange] = []
-    for (partition, _, _), (first, whole) in zip(resolved, result, strict=True):
+    for (partition, _, _), (first, whole) in zip(resolved, located, strict=True):
         cuts = _cuts(partition, first, whole, target_bytes, options.max_records_per_partition)
         pieces = list(_pieces(whole, cuts))
         ranges += _with_aborted(options, partition, pieces)
@@ -129,8 +129,8 @@ def locate_pieces(
             for first, last in pieces[partition.partition]
             if first < end and last > start
         ]
-        result = [_located(partition, first, last)[1] for first, last in inside]
-        located[partition.partition] = _with_aborted(options, partition, result)
+        segment_ranges = [_located(partition, first, last)[1] for first, last in inside]
+        located[partition.partition] = _with_aborted(options, partition, segment_ranges)
     return located
 
 
@@ -166,9 +166,9 @@ def _start(options: SegmentOptions, partition: ReadablePartition) -> int:
     place = options.start.of(partition.partition)
     if not isinstance(options.start, AtTime | AtTimes):
         return partition.log_start_offset if place == EARLIEST else place
-    result = _at_timestamp(partition, place)
-    if result is not None:
-        return result
+    offset = _at_timestamp(partition, place)
+    if offset is not None:
+        return offset
     if options.no_match is NoMatch.LATEST:
         return partition.end_offset
     raise ValueError(
@@ -181,8 +181,8 @@ def _end(options: SegmentOptions, partition: ReadablePartition) -> int:
     place = options.stop.of(partition.partition)
     if not isinstance(options.stop, AtTime | AtTimes):
         return partition.end_offset if place == LATEST else place
-    result = _at_timestamp(partition, place)
-    return partition.end_offset if result is None else result
+    offset = _at_timestamp(partition, place)
+    return partition.end_offset if offset is None else offset
 
 
 def _at_timestamp(partition: ReadablePartition, timestamp_ms: int) -> int | None:

@@ -114,7 +114,7 @@ class _RangeReader:
         following = SegmentLog(self._log.path).boundary_after(opened.segment, position)
         lost_bytes = left_bytes if following is None else following - position
         data = bytes(self._buffer[:size_bytes]).ljust(HEADER_BYTES, b"\0")
-        finding = f"{lost_bytes} bytes before the next one are no whole batch"
+        finding = f"{lost_bytes} bytes before the next one are not a whole batch"
         self._torn = self._decoder.torn(data, finding).of_size(lost_bytes)
         return following
 
@@ -134,8 +134,8 @@ class _RangeReader:
     def _next_boundary(self, opened: OpenSegment, position: int) -> int:
         """Return the first known batch boundary behind a corrupt batch, else the file's end."""
         current = SegmentLog(self._log.path)
-        result = current.boundary_after(opened.segment, position)
-        return os.fstat(opened.file.fileno()).st_size if result is None else result
+        boundary = current.boundary_after(opened.segment, position)
+        return os.fstat(opened.file.fileno()).st_size if boundary is None else boundary
 
     def _grow(self, opened: OpenSegment, position: int, size_bytes: int) -> bool:
         """Make room for a batch that is larger than the buffer.

@@ -40,22 +40,22 @@ def list_segments(path: Path) -> list[SegmentFile]:
     Raises:
         FileNotFoundError: there is no such directory.
     """
-    result: dict[str, list[SegmentFile]] = {"log": [], "log.swap": [], "log.cleaned": []}
+    files: dict[str, list[SegmentFile]] = {"log": [], "log.swap": [], "log.cleaned": []}
     with os.scandir(path) as entries:
         for entry in entries:
             stem, _, suffix = entry.name.partition(".")
-            if suffix not in result or not _is_base_offset(stem):
+            if suffix not in files or not _is_base_offset(stem):
                 continue
             try:
                 size_bytes = entry.stat().st_size
             except FileNotFoundError:
                 continue
-            result[suffix].append(SegmentFile(int(stem), size_bytes, Path(entry.path)))
-    segments = result["log"]
-    swaps = sorted(result["log.swap"])
-    if result["log.cleaned"]:
+            files[suffix].append(SegmentFile(int(stem), size_bytes, Path(entry.path)))
+    segments = files["log"]
+    swaps = sorted(files["log.swap"])
+    if files["log.cleaned"]:
         # A group of which a part is still being written has replaced nothing yet.
-        first_cleaned = min(result["log.cleaned"]).base_offset
+        first_cleaned = min(files["log.cleaned"]).base_offset
         swaps = [swap for swap in swaps if swap.base_offset < first_cleaned]
     if swaps:
         start, end = swaps[0].base_offset, max(map(_end_of_batches, swaps))

@@ -183,9 +183,9 @@ class SegmentLog:
         first = int(np.searchsorted(positions, position, side="right"))
         with open_segment(segment) as file:
             for index in range(first, positions.size):
-                result = _boundary(file, segment, int(positions[index]), int(offsets[index]))
-                if result is not None:
-                    return result.position
+                boundary = _boundary(file, segment, int(positions[index]), int(offsets[index]))
+                if boundary is not None:
+                    return boundary.position
         return None
 
     def check_formats(self, start: int, end: int) -> None:

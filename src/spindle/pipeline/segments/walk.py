@@ -44,8 +44,8 @@ class SegmentWalk:
 
     The reader of the bytes keeps three attributes up to date: `next_offset` (the offset after the
     last batch it has read), `is_finished` (the end of the range was reached) and `left_bytes`
-    (bytes at the end of the current segment that are no whole batch). A reader that goes on behind
-    corrupt batches sets `passes_torn_ends`, and `has_damage` when it has passed one.
+    (bytes at the end of the current segment that are not a whole batch). A reader that skips
+    corrupt batches sets `passes_torn_ends`, and `has_damage` when it has skipped one.
     """
 
     def __init__(self, piece: SegmentRange, log: SegmentLog, *, fail_on_data_loss: bool) -> None:
@@ -103,7 +103,7 @@ class SegmentWalk:
                     raise CorruptLog(
                         str(segment.path),
                         os.fstat(file.fileno()).st_size - self.left_bytes,
-                        f"{self.left_bytes} bytes before the next segment are no whole batch",
+                        f"{self.left_bytes} bytes before the next segment are not a whole batch",
                     )
             segment, position = following, 0
 

@@ -150,13 +150,13 @@ class BatchGatherer:
         self._sticky_bytes[name] += rows.value_bytes
 
     def _slot(self, place: TopicPartition) -> int:
-        result = self._slot_of.get(place)
-        if result is None:
-            result = self._slot_of[place] = len(self._places)
+        slot = self._slot_of.get(place)
+        if slot is None:
+            slot = self._slot_of[place] = len(self._places)
             self._places.append(place)
-            if result == len(self._table):
+            if slot == len(self._table):
                 self._table = np.concatenate([self._table, np.zeros_like(self._table)])
-        return result
+        return slot
 
     def _make_room(self, slot: int, needed_bytes: int) -> None:
         """Give a slot an empty buffer with room for a record."""

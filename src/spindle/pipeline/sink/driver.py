@@ -26,7 +26,7 @@ def commit_batch(options: SinkOptions, results: Sequence[WrittenRows | None]) ->
         ApiError: the cluster refused.
         ClientError: a broker could not be asked.
     """
-    known = [result for result in results if result is not None and result.place is not None]
+    known = [rows for rows in results if rows is not None and rows.place is not None]
     places = [written.place for written in known if written.place is not None]
     written = tuple(written.transaction for written in known if written.transaction is not None)
     if not places or not (written or any(written.replays for written in known)):
@@ -47,9 +47,7 @@ def abort_batch(options: SinkOptions, results: Sequence[WrittenRows | None]) -> 
         ApiError: the cluster refused.
         ClientError: a broker could not be asked.
     """
-    written = [
-        result.place for result in results if result is not None and result.identity is not None
-    ]
+    written = [rows.place for rows in results if rows is not None and rows.identity is not None]
     places = [place for place in written if place is not None]
     if not places:
         return

@@ -40,8 +40,8 @@ def check_columns(columns: Mapping[str, str], topic: str | None) -> None:
         ValueError: a column is missing or has a type that cannot be written.
     """
     if "value" not in columns:
-        result = ", ".join(columns) or "none"
-        raise ValueError(f"column value is missing, the rows have the columns {result}")
+        present = ", ".join(columns) or "none"
+        raise ValueError(f"column value is missing, the rows have the columns {present}")
     if topic is None and "topic" not in columns:
         raise ValueError("no topic: give the option topic, or a column of this name")
     for name, wanted in COLUMN_TYPES.items():

@@ -127,8 +127,8 @@ def _checked(home: Path, origin: str) -> Java:
     if version is None:
         raise NoJava(f"{origin} names {home}, where bin/java does not run")
     if version[0] < OLDEST_JAVA:
-        result = ".".join(map(str, version))
-        raise NoJava(f"{origin} names Java {result} in {home}; want {OLDEST_JAVA} or newer")
+        version_text = ".".join(map(str, version))
+        raise NoJava(f"{origin} names Java {version_text} in {home}; want {OLDEST_JAVA} or newer")
     java = Java(home, version, origin)
     if java.options:
         warnings.warn(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
-"""The variable that tells a program of `spark-submit` where its JVM listens."""
+"""The variable with the address of the JVM of a program under `spark-submit`."""
 _LOG_LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 
 

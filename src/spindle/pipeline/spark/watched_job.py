@@ -46,10 +46,10 @@ def run_watched(
     def run() -> list[Any]:
         context.setJobGroup(group_id, title, interruptOnCancel=True)
         if any(hosts):
-            result = _placed(context, tasks, hosts)
+            dataset = _placed(context, tasks, hosts)
         else:
-            result = context.parallelize(tasks, len(tasks))
-        return list(result.map(plainly(function)).collect())
+            dataset = context.parallelize(tasks, len(tasks))
+        return list(dataset.map(plainly(function)).collect())
 
     with ThreadPoolExecutor(1, "spindle-job") as pool:
         job = pool.submit(run)

@@ -42,7 +42,7 @@ class Backlog:
 
     @property
     def sizes(self) -> dict[TopicPartition, int]:
-        return {item: end - self.start[item] for item, end in self.end.items()}
+        return {partition: end - self.start[partition] for partition, end in self.end.items()}
 
     @property
     def offset_count(self) -> int:

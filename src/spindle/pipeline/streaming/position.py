@@ -100,8 +100,8 @@ def position_from_json(content: object) -> StreamPosition:
         return _parse(content)
     except (TypeError, ValueError, AttributeError, KeyError):
         raise ValueError(
-            f"the checkpoint holds {json.dumps(content)}, which is no offset of this source, want "
-            '{"topic": {"0": 123}}. It belongs to a stream of another source: choose another '
+            f"the checkpoint holds {json.dumps(content)}, which is not an offset of this source; "
+            'want {"topic": {"0": 123}}. It belongs to a stream of another source: choose another '
             "checkpointLocation"
         ) from None
 

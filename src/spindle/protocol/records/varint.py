@@ -33,15 +33,15 @@ def _read(data: Bytes, position: int, max_bytes: int) -> tuple[int, int]:
             return (byte >> 1) ^ -(byte & 1), position + 1
         # Most numbers that have more than one byte have two.
         second = data[position + 1]
-        result = byte & 0x7F | second << 7
+        value = byte & 0x7F | second << 7
         if second < 0x80:
-            return (result >> 1) ^ -(result & 1), position + 2
-        result &= 0x3FFF
+            return (value >> 1) ^ -(value & 1), position + 2
+        value &= 0x3FFF
         for index in range(2, max_bytes):
             byte = data[position + index]
-            result |= (byte & 0x7F) << (7 * index)
+            value |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
-                return (result >> 1) ^ -(result & 1), position + index + 1
+                return (value >> 1) ^ -(value & 1), position + index + 1
     except IndexError:
         raise CorruptRecords(f"the records end within the number at byte {position}") from None
     raise CorruptRecords(f"the number at byte {position} has more than {max_bytes} bytes")

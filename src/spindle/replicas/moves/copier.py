@@ -78,9 +78,9 @@ class ReplicaCopy:
             await move.target.executor.submit(_truncate, move.target, move.future, end_offset)
 
     async def copy_chunk(self) -> Copied:
-        """Copy the next batches; read those after them at the same time.
+        """Append the next batches to the future log while the batches after them are read.
 
-        When `has_all` is True, no batch has been read ahead.
+        When `has_all` is True, no batch was read ahead.
         """
         move = self._move
         chunk = await self._next_chunk()
@@ -207,10 +207,10 @@ class ReplicaCopy:
         )
 
     async def promote(self) -> None:
-        """Give the future log the name that the current one has given up.
+        """Rename the future log to the name of the current log, which was renamed before.
 
         Raises:
-            LogDirectoryFailed: the target failed. The current log has got its name back, unless its
+            LogDirectoryFailed: the target failed. The current log has its name back, unless its
                 directory failed, too.
         """
         move = self._move

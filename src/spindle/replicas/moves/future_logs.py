@@ -89,7 +89,7 @@ class FutureLogs:
         self._found.setdefault(where, []).append((move.future, move.target))
 
     def _keep_source(self, move: Move) -> None:
-        """Keep the log that a move has replaced a short while ago, because the copy is lost."""
+        """Keep the log that a recent move replaced: its copy is lost."""
 
         def kept(deleted: DeletedLog | None, error: BaseException | None) -> None:
             if deleted is not None:
@@ -98,7 +98,7 @@ class FutureLogs:
         move.source.executor.call(kept, move.source.store.keep_replaced, move.current)
 
     def forget(self, directory: LogDirectory) -> None:
-        """Forget what was found in a directory that is used no longer."""
+        """Forget the logs found in a directory that is no longer in use."""
         for where, places in list(self._found.items()):
             self._found[where] = [place for place in places if place[1] is not directory]
         self._deleted = [place for place in self._deleted if place[1] is not directory]
@@ -143,8 +143,8 @@ class FutureLogs:
 
     def is_in(self, where: TopicPartition, recorded: Uuid) -> bool:
         """Return True if a future log is in the recorded directory: its move is about to go on."""
-        result = self._found.get(where, ())
-        return any(at.directory_id == recorded and not at.is_offline for _, at in result)
+        places = self._found.get(where, ())
+        return any(at.directory_id == recorded and not at.is_offline for _, at in places)
 
     async def resolve(
         self, hosted: Callable[[TopicPartition], Partition | None], *, needs_assignment: bool
@@ -153,8 +153,8 @@ class FutureLogs:
 
         Keep those of replicas that stay offline. Remove the `-delete` logs that are not needed.
         """
-        result, self._found = self._found, {}
-        for where, places in result.items():
+        unresolved, self._found = self._found, {}
+        for where, places in unresolved.items():
             partition = hosted(where)
             chosen = None if partition is None else self._to_resume(partition, places)
             for future, directory in places:
@@ -180,7 +180,7 @@ class FutureLogs:
         )
 
     def _to_resume(self, partition: Partition, places: Sequence[Place]) -> Log | None:
-        """Return the future log of this replica; of several the one where it is recorded."""
+        """Return this replica's future log, preferably the one in the recorded directory."""
         if partition.is_offline or partition.registration is None:
             return None
         recorded = partition.registration.directory(self._broker_id)
@@ -399,7 +399,7 @@ class FutureLogs:
         )
 
     def _replica_of(self, deleted: DeletedLog) -> TopicPartition | None:
-        """Return the replica of this broker whose log it was; None if the metadata has none."""
+        """Return the partition of a deleted log; None if this broker has no replica of it."""
         topics = self._metadata.image.topics
         cut, index = deleted.topic_partition
         if deleted.topic_id is not None:

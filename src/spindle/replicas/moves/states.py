@@ -1,8 +1,8 @@
 """The steps of a move of a replica to another log directory of its broker (KIP-113, KIP-858).
 
-A future log is copied into the target directory until it has everything that the current log has.
-Then the digests of both are compared, and the controller gets the new directory. When the metadata
-has it, the future log replaces the current one. Pure: no clock, no files.
+A future log is copied into the target directory until it is equal to the current log.
+Then the digests of both are compared, and the new directory is reported to the controller. When
+the metadata names it, the future log replaces the current one. Pure: no clock, no files.
 """
 
 from enum import Enum
@@ -139,7 +139,7 @@ class ReplicaMove:
         return (MoveAction.ASSIGN_TARGET,)
 
     def _differ(self) -> tuple[MoveAction, ...]:
-        """Copy everything once more, or end the move as failed."""
+        """Copy everything again because the logs differ, or end the move as failed."""
         self._differences += 1
         self.verified_end_offset = -1
         if self._differences < _COPIES:

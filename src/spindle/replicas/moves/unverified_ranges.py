@@ -1,4 +1,4 @@
-"""The stretches of a copy under way: each is synced and read back while the copying goes on.
+"""Copied ranges of a running copy: each is synced and read back while copying continues.
 
 This keeps the final comparison short and bounds unsynced data.
 """
@@ -11,7 +11,7 @@ from spindle.disks.copied_range import COPIED_RANGE_BYTES, CopiedRange, read_bac
 from spindle.replicas.moves.move import Move
 
 MIN_BYTES: Final = 1024 * 1024
-"""A shorter stretch is forgotten: it is cheaper to compare the two logs there than to sync it."""
+"""A shorter range is dropped: comparing the two logs there is cheaper than syncing it."""
 
 _MAX_UNSYNCED: Final = 2
 
@@ -41,11 +41,11 @@ class UnverifiedRanges:
         assert self._open is not None, "there is nothing to read back"
         stretch, self._open = self._open, None
         target = self._move.target
-        result = asyncio.ensure_future(
+        verification = asyncio.ensure_future(
             target.executor.submit_beside(read_back, target.store.storage.file_system, stretch)
         )
-        result.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._closed.append((stretch, result))
+        verification.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._closed.append((stretch, verification))
 
     def clear(self) -> None:
         """Forget everything."""
@@ -53,14 +53,14 @@ class UnverifiedRanges:
         self._closed.clear()
 
     def truncated_to(self, offset: int) -> None:
-        """Forget the stretches that have records from this offset on."""
+        """Drop the ranges with records at or after this offset."""
         while self._closed and self._closed[-1][0].end_offset > offset:
             self._closed.pop()
         if self._open is not None and self._open.end_offset > offset:
             self._open = None
 
     def first_from(self, offset: int) -> CopiedRange | None:
-        """Forget what ends at or below this offset; return the next stretch, if there is one."""
+        """Drop the ranges that end at or below this offset; return the next one, if any."""
         while self._closed and self._closed[0][0].end_offset <= offset:
             self._closed.popleft()
         if not self._closed and self._open is not None:
@@ -71,8 +71,8 @@ class UnverifiedRanges:
         return self._closed[0][0] if self._closed else None
 
     async def read_back(self) -> int | None:
-        """Return the checksum of the next stretch on the device, and forget the stretch.
+        """Read the next range back from the device; return its checksum and drop the range.
 
-        None if a file of it is gone.
+        Return None if a file of the range was removed.
         """
         return await self._closed.popleft()[1]

@@ -373,8 +373,8 @@ class BrokerServer:
 
     async def _load_logs(self) -> None:
         env = self._env
-        result = await load_logs(env.directories, self._log_config_of, env.now_ms())
-        for directory, logs in result:
+        loaded = await load_logs(env.directories, self._log_config_of, env.now_ms())
+        for directory, logs in loaded:
             self.replicas.add_loaded(logs, directory)
             self.replicas.futures.add(directory)
 

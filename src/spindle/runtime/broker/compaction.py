@@ -115,9 +115,9 @@ class Compaction:
         if cleaning is None:
             return False
         try:
-            result = await self._run(cleaning, directory)
+            cleaned = await self._run(cleaning, directory)
             now_ms = self._now_ms()
-            is_done = await executor.submit(cleaner.finish, result, now_ms, now_ms - began_ms)
+            is_done = await executor.submit(cleaner.finish, cleaned, now_ms, now_ms - began_ms)
         except CleaningAborted as aborted:
             log.info("%s", aborted)
             await executor.submit(cleaner.cancel, cleaning.plan)
@@ -132,11 +132,11 @@ class Compaction:
             log.info(
                 "%s is compacted below offset %d: %s of %s are left, %d of %d records, in %.1f s",
                 cleaning.plan.path,
-                result.end_offset,
-                size_text(result.stats.written_bytes),
-                size_text(result.stats.read_bytes),
-                result.stats.records_kept,
-                result.stats.records_read,
+                cleaned.end_offset,
+                size_text(cleaned.stats.written_bytes),
+                size_text(cleaned.stats.read_bytes),
+                cleaned.stats.records_kept,
+                cleaned.stats.records_read,
                 (now_ms - began_ms) / 1000,
             )
         return is_done

@@ -96,7 +96,7 @@ class CordonController:
         self.follow(image)
 
     def follow(self, image: MetadataImage) -> None:
-        """Apply the configuration in the image, if it differs from the one before."""
+        """Apply the configuration in the image if it has changed."""
         own = image.configs.broker(self._config.node_id)
         values = BrokerValues(self._config, own)
         followed = (
@@ -143,11 +143,11 @@ class CordonController:
             self._on_change({})
 
     def _warn_of_unknown_entries(self) -> None:
-        result = match_paths(self._entries, self._paths)
-        unknown = [e for e, path in result.items() if path is None and e != EVERY_DIRECTORY]
+        matched = match_paths(self._entries, self._paths)
+        unknown = [e for e, path in matched.items() if path is None and e != EVERY_DIRECTORY]
         if unknown:
             log.warning(
-                "%s names %s, which is no log directory of this broker; the entry has no effect",
+                "%s names %s, which is not a log directory of this broker; the entry has no effect",
                 CORDONED_LOG_DIRS,
                 ", ".join(unknown),
             )

@@ -1,4 +1,4 @@
-"""Tells the controller in which directory each replica is, and which directories fail (KIP-858)."""
+"""Reports replicas' directories and failed directories to the controller (KIP-858)."""
 
 import logging
 from collections.abc import Callable, Sequence

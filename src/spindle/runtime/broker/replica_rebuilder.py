@@ -247,7 +247,7 @@ class ReplicaRebuilder:
             await self._replicas.while_held(partition, partial(self._replace_held, rebuild))
 
     async def _replace_held(self, rebuild: Rebuild) -> None:
-        """Put the log aside if the others have all that it has; nothing changes it meanwhile."""
+        """Rename the log, unchanged meanwhile, if the other replicas have all its records."""
         partition, where = rebuild.partition, rebuild.partition.topic_partition
         registration = self._metadata.newest.topics.partition(partition.topic_id, where.partition)
         if registration is None or self._broker_id not in registration.replicas:

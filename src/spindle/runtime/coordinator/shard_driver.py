@@ -179,8 +179,8 @@ class ShardDriver(Generic[ShardT]):
         if self._alarm is not None:
             self._alarm.cancel()
         self._fail_waiting()
-        for result in self._writer.close():
-            self._fail_answers(result.answers_after_commit, ErrorCode.NOT_COORDINATOR)
+        for unwritten in self._writer.close():
+            self._fail_answers(unwritten.answers_after_commit, ErrorCode.NOT_COORDINATOR)
         if was_active:
             out = self._result()
             self.shard.unloaded(out)

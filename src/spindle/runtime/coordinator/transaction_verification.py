@@ -92,7 +92,7 @@ class _Coordinator:
         self._task: asyncio.Task[None] | None = None
 
     def ask(self, question: _Question) -> _Question:
-        """Put a question into the next request; return the one that gets the answer."""
+        """Add a question to the next request; return the queued question that gets the answer."""
         waiting = self._waiting.get(question.transactional_id)
         if waiting is not None and waiting.is_like(question):
             waiting.partitions |= question.partitions

@@ -129,10 +129,10 @@ def smartctl(name: str) -> dict[str, Any]:
             stderr=subprocess.DEVNULL,
             timeout=_SMARTCTL_S,
         )
-        result = json.loads(done.stdout)
+        document = json.loads(done.stdout)
     except (OSError, ValueError, RecursionError, subprocess.SubprocessError):
         return {}
-    return result if isinstance(result, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _smart_passed(answer: Mapping[str, Any]) -> bool | None:
@@ -153,10 +153,10 @@ def _media_errors(answer: Mapping[str, Any]) -> int | None:
 
 
 def _inside(document: Mapping[str, Any], *keys: str) -> Any:
-    result: Any = document
+    value: Any = document
     for key in keys:
-        result = result.get(key) if isinstance(result, dict) else None
-    return result
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _is_count(value: object) -> bool:

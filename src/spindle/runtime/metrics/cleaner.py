@@ -18,9 +18,9 @@ Found: TypeAlias = Sequence[tuple[dict[str, str], CleanerCounts]]
 
 def cleaner_metrics(compaction: Compaction, now_ms: int) -> Iterator[Metric]:
     """Yield the numbers of the last searches and passes, and the sums over all passes."""
-    result = [({"log_dir": path}, counts) for path, counts in compaction.counts().items()]
-    yield from _search_metrics(result, now_ms)
-    yield from _pass_metrics(result)
+    labelled_counts = [({"log_dir": path}, counts) for path, counts in compaction.counts().items()]
+    yield from _search_metrics(labelled_counts, now_ms)
+    yield from _pass_metrics(labelled_counts)
     yield gauge(
         f"{_CLEANER}_dead_thread_count",
         "Online directories whose cleaner task has died.",

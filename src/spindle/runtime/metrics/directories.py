@@ -24,21 +24,21 @@ _OCTAVES: Final = range(14, 35)
 def disk_metrics(disks: Iterable[DirectoryExecutor]) -> Iterator[Metric]:
     """Yield what the threads of all directories do, including that of the metadata log."""
     threads = list(disks)
-    result = [({"log_dir": thread.io.path}, thread.io) for thread in threads]
-    yield from _flush_metrics(result)
+    labelled_io = [({"log_dir": thread.io.path}, thread.io) for thread in threads]
+    yield from _flush_metrics(labelled_io)
     yield counters(
         f"{_DIRECTORY}_read_bytes",
         "Bytes read from files of the directory.",
-        [(labels, io.reads.size_bytes) for labels, io in result],
+        [(labels, io.reads.size_bytes) for labels, io in labelled_io],
     )
     yield counters(
         f"{_DIRECTORY}_written_bytes",
         "Bytes written to files of the directory.",
-        [(labels, io.writes.size_bytes) for labels, io in result],
+        [(labels, io.writes.size_bytes) for labels, io in labelled_io],
     )
     by_operation = [
         ({**labels, "operation": name}, counts)
-        for labels, io in result
+        for labels, io in labelled_io
         for name, counts in (("read", io.reads), ("write", io.writes), ("sync", io.syncs))
     ]
     yield histograms(

@@ -238,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, frame: Bytes, is_produce: bool) -> None:
         try:
-            result = self._dispatcher.dispatch(self, frame)
+            answer = self._dispatcher.dispatch(self, frame)
         except ProtocolViolation as violation:
             self._limits.release(len(frame))
             self._dispatcher.on_protocol_violation(self, violation)
@@ -248,23 +248,23 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("request of %s failed", self.client_address)
             self.close()
             return
-        if not isinstance(result, Deferred):
+        if not isinstance(answer, Deferred):
             self._limits.release(len(frame))
             if not self._pending:
-                self._send(result)
+                self._send(answer)
                 return
             done = PendingAnswer(is_produce, 0)
-            done.is_done, done.answer = True, result
+            done.is_done, done.answer = True, answer
             self._pending.append(done)
             return
-        pending = PendingAnswer(is_produce and not result.is_alone, len(frame))
+        pending = PendingAnswer(is_produce and not answer.is_alone, len(frame))
         self._pending_bytes += pending.size_bytes
         self._pending.append(pending)
-        promise = result.result
+        promise = answer.result
         if not isinstance(promise, Promise):
             promise = promise_of(promise)
         pending.promise = promise
-        promise.on_done(partial(self._finished, pending, result.finish))
+        promise.on_done(partial(self._finished, pending, answer.finish))
 
     def _finished(
         self,

@@ -124,7 +124,7 @@ class ResponseTail:
         return self._loan
 
     def end_loan(self) -> None:
-        """Forget the loan: its job is done."""
+        """Drop the borrowed socket: its job is done."""
         self._loan = None
 
     def start(self, sent: PartialResponse) -> list[Bytes]:
@@ -171,7 +171,7 @@ class ResponseTail:
         self._unsent.note(self, 0)
 
     def _end_loan(self, transport: asyncio.Transport | None) -> None:
-        """Take the loan back; if a thread has its duplicate, end the connection for the client."""
+        """Take the socket back; if a thread still uses its duplicate, shut the connection down."""
         loan, self._loan = self._loan, None
         if loan is not None and not loan.take_back():
             shut_down(transport)  # an abandoned thread may keep its duplicate

@@ -21,7 +21,7 @@ class Sender(Protocol):
 
 
 class SendBacklog:
-    """Counts the bytes. See `serving.fetch_memory.UnsentMemory`.
+    """Counts the bytes. See `serving.fetch.fetch_memory.UnsentMemory`.
 
     Args:
         clock_s: the time of the event loop.

@@ -22,11 +22,11 @@ and connections. A thread that has to wait for a descriptor must not wait for lo
 _permits: Final = [None] * _MAX_LOANS
 """One for each loan that may still be made; `pop` and `append` are safe in any thread."""
 _RESERVED: Final = 16
-"""Sockets reserved for clients that are not blocked."""
+"""Duplicates kept free for clients that read what they are sent."""
 
 
 class SendfileSocket:
-    """See `serving.direct_answers.BorrowedSocket`.
+    """See `serving.fetch.sendfile_response.BorrowedSocket`.
 
     Args:
         may_wait: the loan goes on after a `send` that finds the socket full.
@@ -78,9 +78,9 @@ class SendfileSocket:
 
 
 class SocketUnavailable:
-    """Stands for a loan while none can be made: the next piece of the answer is then read.
+    """Stands for a borrowed socket while none can be lent: the next piece is then read instead.
 
-    See `serving.direct_answers.BorrowedSocket`.
+    See `serving.fetch.sendfile_response.BorrowedSocket`.
     """
 
     __slots__ = ("_uses", "descriptor")

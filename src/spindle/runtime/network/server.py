@@ -282,7 +282,7 @@ class RequestServer:
                 connection.client_software_version = request.client_software_version
         context = self._context(connection, header)
         quotas, frame_bytes, times = self._quotas, len(frame), self._times[api_key]
-        result = handler(context, request)
+        handled = handler(context, request)
         if quotas.is_active:
             quotas.charge_time(context, perf_counter() - started_s)
 
@@ -298,9 +298,9 @@ class RequestServer:
             times.observe(perf_counter() - started_s)
             return frame
 
-        if result is None or isinstance(result, Message):
-            return finish(result)
-        return Deferred(result, finish)
+        if handled is None or isinstance(handled, Message):
+            return finish(handled)
+        return Deferred(handled, finish)
 
     def _context(self, connection: Connection, header: RequestHeader) -> RequestContext:
         return RequestContext(
@@ -329,14 +329,14 @@ class RequestServer:
             request = await large.on_thread(
                 lambda: read_request(api_key, version, frame, body, max_elements(api_key))
             )
-            result = self._listener.handlers[api_key](context, request)
+            handled = self._listener.handlers[api_key](context, request)
             if self._quotas.is_active:
                 self._quotas.charge_time(context, perf_counter() - started_s)
             response: Response
-            if result is None or isinstance(result, Message):
-                response = result
+            if handled is None or isinstance(handled, Message):
+                response = handled
             else:
-                response = await result
+                response = await handled
             if self._quotas.is_active:
                 self._throttle(connection, context, len(frame), response)
             parts = await large.on_thread(lambda: answer(context, response))

@@ -71,14 +71,16 @@ class PeerCredentials:
         self._source, self._loaded = self._read(None)
 
     def present(self) -> Credentials:
-        """Return the credentials. Those from before stay if changed ones cannot be used."""
+        """Return the current credentials; the previous ones if changed ones cannot be used."""
         with self._turn:
             try:
                 self._source, self._loaded = self._read((self._source, self._loaded))
             except ConfigError as error:
                 if str(error) != self._refusal:
                     self._refusal = str(error)
-                    log.error("the changed credentials are not used, those before stay: %s", error)
+                    log.error(
+                        "the changed credentials are not used, the previous ones stay: %s", error
+                    )
             else:
                 self._refusal = ""
             return self._loaded

@@ -186,9 +186,11 @@ async def open_link(
         one of `LINK_ERRORS`: there is no connection.
     """
     loop = asyncio.get_running_loop()
-    result = await loop.getaddrinfo(destination.host, destination.port, type=socket.SOCK_STREAM)
+    addresses = await loop.getaddrinfo(destination.host, destination.port, type=socket.SOCK_STREAM)
     with security.watching(destination):
-        stream = await _connect(destination, [str(address[0]) for *_, address in result], security)
+        stream = await _connect(
+            destination, [str(address[0]) for *_, address in addresses], security
+        )
         link = PeerLink(stream, client_id, destination, security)
         try:
             await link.prepare()

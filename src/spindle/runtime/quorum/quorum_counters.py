@@ -39,8 +39,8 @@ _MEANINGS: Final[dict[int, str]] = {
         " - it is another voter than the request names: by its id or its metadata directory"
     ),
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
-        " - there this node's principal is no super user: its log names the principal; add it to "
-        "super.users of every node"
+        " - there this node's principal is not a super user: its log names the principal; add it "
+        "to super.users of every node"
     ),
 }
 

@@ -101,9 +101,9 @@ def _token(message: bytes) -> tuple[str, str]:
     auth = pairs.get(_FIRST_KEY)
     if auth is None:
         raise LoginRefused(f"{_MALFORMED}: 'auth' not specified")
-    result = _AUTH.fullmatch(auth)
-    if result is None:
+    authorization = _AUTH.fullmatch(auth)
+    if authorization is None:
         raise LoginRefused(f"{_MALFORMED}: invalid 'auth' format")
-    if result[1].lower() != "bearer":
-        raise LoginRefused(f"{_MALFORMED}: invalid scheme {result[1][:_SHOWN_CHARACTERS]!r}")
-    return result[2], match[1] or ""
+    if authorization[1].lower() != "bearer":
+        raise LoginRefused(f"{_MALFORMED}: invalid scheme {authorization[1][:_SHOWN_CHARACTERS]!r}")
+    return authorization[2], match[1] or ""

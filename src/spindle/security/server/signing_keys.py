@@ -133,7 +133,7 @@ def parse_signing_keys(data: bytes) -> SigningKeys:
 def _header(token: str) -> dict[str, Any]:
     parts = token.split(".")
     if len(parts) != 3 or not all(parts):
-        raise TokenRefused("the token is no signed JWT of three parts")
+        raise TokenRefused("the token is not a signed JWT of three parts")
     try:
         header = json_object(from_base64url(parts[0]))
     except ValueError as error:
@@ -142,5 +142,5 @@ def _header(token: str) -> dict[str, Any]:
     if not isinstance(algorithm, str) or algorithm not in _KEY_TYPES:
         raise TokenRefused(f"the token's algorithm {algorithm!r:.40} is not accepted")
     if key_id is not None and not isinstance(key_id, str):
-        raise TokenRefused("the token's kid is no text")
+        raise TokenRefused("the token's kid is not text")
     return header

@@ -53,7 +53,7 @@ def bearer_token(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> B
     _check_scope(claims, rules)
     principal = claims.get(rules.sub_claim)
     if not isinstance(principal, str) or not principal.strip():
-        raise TokenRefused(f"the token's claim {rules.sub_claim} is no name")
+        raise TokenRefused(f"the token's claim {rules.sub_claim} is not a name")
     return BearerToken(principal.strip(), min(int(expires_s * 1000), LATEST_MS))
 
 
@@ -62,23 +62,23 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise TokenRefused(f"the token's claim {name} is no time")
+        raise TokenRefused(f"the token's claim {name} is not a time")
     return min(value, LATEST_MS)
 
 
 def _check_issuer(claims: Mapping[str, Any], rules: TokenRules) -> None:
     issuer = claims.get("iss")
     if issuer is not None and not isinstance(issuer, str):
-        raise TokenRefused("the token's claim iss is no text")
+        raise TokenRefused("the token's claim iss is not text")
     if rules.issuer is not None and issuer != rules.issuer:
         raise TokenRefused(f"the token's issuer {issuer!r:.200} is not {rules.issuer!r}")
 
 
 def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
-    result = claims.get("aud")
-    if result is None and not rules.audiences:
+    claim = claims.get("aud")
+    if claim is None and not rules.audiences:
         return
-    audiences = [result] if isinstance(result, str) else result
+    audiences = [claim] if isinstance(claim, str) else claim
     if not isinstance(audiences, list) or not all(
         isinstance(audience, str) for audience in audiences
     ):
@@ -90,8 +90,8 @@ def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 def _check_scope(claims: Mapping[str, Any], rules: TokenRules) -> None:
     """Check the form of a scope. Rights come from ACLs, as in Kafka."""
-    result = claims.get(rules.scope_claim)
-    scopes = result if isinstance(result, list) else [result] if isinstance(result, str) else []
+    claim = claims.get(rules.scope_claim)
+    scopes = claim if isinstance(claim, list) else [claim] if isinstance(claim, str) else []
     if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
         raise TokenRefused(f"the token's claim {rules.scope_claim} has an empty scope")
     if len({scope.strip() for scope in scopes}) != len(scopes):

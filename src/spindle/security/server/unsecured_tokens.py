@@ -27,7 +27,7 @@ def unsecured_rules(options: Mapping[str, str]) -> UnsecuredRules:
     """Return the rules of a login module.
 
     Raises:
-        ConfigError: the clock skew is no number of milliseconds.
+        ConfigError: the clock skew is not a number of milliseconds.
     """
     prefix = "unsecuredValidator"
     skew = options.get(f"{prefix}AllowableClockSkewMs", "").strip() or "0"
@@ -53,7 +53,7 @@ def unsecured_token(token: str, rules: UnsecuredRules, now_ms: int) -> BearerTok
     claims = _claims(token)
     principal = claims.get(rules.principal_claim)
     if not isinstance(principal, str) or not principal:
-        raise TokenRefused(f"the token's claim {rules.principal_claim} is no name")
+        raise TokenRefused(f"the token's claim {rules.principal_claim} is not a name")
     issued_s, expires_s = _seconds(claims, "iat"), _seconds(claims, "exp")
     if issued_s is not None and issued_s * 1000 > now_ms + rules.clock_skew_ms:
         raise TokenRefused("the token is issued later than now")
@@ -61,8 +61,8 @@ def unsecured_token(token: str, rules: UnsecuredRules, now_ms: int) -> BearerTok
         raise TokenRefused("the token is expired, or has no claim exp")
     if issued_s is not None and expires_s <= issued_s:
         raise TokenRefused("the token ends before it is issued")
-    result = claims.get(rules.scope_claim)
-    scope = result.split() if isinstance(result, str) else result
+    claim = claims.get(rules.scope_claim)
+    scope = claim.split() if isinstance(claim, str) else claim
     if not all(isinstance(scope, list) and name in scope for name in rules.required_scope):
         wanted = f"[{', '.join(rules.required_scope)}]"
         raise TokenRefused(f"the token lacks a scope of {wanted}", scope=wanted)
@@ -87,5 +87,5 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TokenRefused(f"the token's claim {name} is no time")
+        raise TokenRefused(f"the token's claim {name} is not a time")
     return max(-LATEST_MS, min(value, LATEST_MS))

@@ -115,7 +115,7 @@ def count_consumed(services: BrokerServices, shown: Iterable[PartitionRead]) -> 
 
 
 def count_replicated(services: BrokerServices, shown: Iterable[PartitionRead]) -> None:
-    """Add what a follower is told to the replicated bytes and to the leader's throttle."""
+    """Count a follower's records as replicated bytes and in the leader's throttle."""
     for read in shown:
         size = len(read.data.records or b"")
         services.traffic.replicated_bytes += size
@@ -125,10 +125,10 @@ def count_replicated(services: BrokerServices, shown: Iterable[PartitionRead]) -
 
 def found_bytes(reads: Mapping[PartitionKey, PartitionRead]) -> int:
     """Return the size of the records that were read."""
-    result = 0
+    size_bytes = 0
     for read in reads.values():
-        result += len(read.data.records or b"")
-    return result
+        size_bytes += len(read.data.records or b"")
+    return size_bytes
 
 
 def has_bytes(reads: Mapping[PartitionKey, PartitionRead], min_bytes: int) -> bool:

@@ -16,7 +16,7 @@ class ReadState(Enum):
     READABLE = (True, False, True)
     """Read what is there, wait if nothing is."""
     POSITIONS_CHANGED = (True, True, True)
-    """The same, but the high watermark or log start must be told at once."""
+    """The same, but the high watermark or log start must be sent at once."""
     THROTTLED = (False, False, True)
     """A throttle keeps the records for later (KIP-73)."""
     AHEAD = (False, False, False)

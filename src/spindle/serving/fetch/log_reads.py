@@ -102,7 +102,7 @@ class ReadAndSend(NamedTuple):
         has_any: bool,
         is_committed: bool,
     ) -> list[ReadResult] | PartialResponse | PendingResponse | None:
-        """Return the results of the read, or the answer; None if the loan was taken back."""
+        """Return the results of the read, or the answer; None if the socket was taken back."""
         may_read = self.may_read
         results = read_logs(items, room, has_any, is_committed, may_locate=True, may_read=may_read)
         found_bytes, has_range = 0, False

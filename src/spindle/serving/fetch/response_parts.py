@@ -57,7 +57,7 @@ class AnswerParts:
         return part.send(socket_descriptor, self._done_bytes)
 
     def took(self, count: int) -> None:
-        """Note that so many bytes were sent."""
+        """Record that `count` bytes were sent."""
         self.size_bytes -= count
         self._done_bytes += count
         while self._parts and self._done_bytes >= len(self._parts[0]):
@@ -67,7 +67,7 @@ class AnswerParts:
                 part.unpin()
 
     def take(self, most_bytes: int) -> list[Bytes]:
-        """Take the next bytes, at most so many; read what is in a file.
+        """Take at most `most_bytes` of the next bytes; read those that are in a file.
 
         Raises:
             OSError: of the disk.

@@ -63,7 +63,7 @@ class BorrowedSocket(Protocol):
         ...
 
     def take_back(self) -> bool:
-        """End the loan, if it was not used or ended before; return False if it was."""
+        """Return the socket if it was neither used nor returned; else return False."""
         ...
 
 
@@ -111,7 +111,7 @@ class PartialResponse(NamedTuple):
 
 
 class StreamedResponse:
-    """An answer that jobs of a directory's thread send; at first the whole answer.
+    """The unsent part of a response that jobs on a directory's thread send in pieces.
 
     Args:
         compose: makes the frame, on the directory's thread.
@@ -139,7 +139,7 @@ class StreamedResponse:
         self._executor.call(done, self.send_on, loan)
 
     def send_on(self, loan: BorrowedSocket | None) -> "PartialResponse | PendingResponse | None":
-        """Send as much as the socket takes; None if the loan was taken back before.
+        """Send as much as the socket accepts; None if the socket was taken back before.
 
         Raises:
             OSError: of the disk.
@@ -179,12 +179,12 @@ class StreamedResponse:
         return parts
 
     def let_go(self) -> None:
-        """Let the files go, on the directory's thread: nothing more is sent."""
+        """Unpin the files; nothing more is sent. Runs on the directory's thread."""
         if self._parts is not None:
             self._parts.unpin_files()
 
     def give_up(self) -> None:
-        """Let the files go, because the client has gone. Call it between two jobs."""
+        """Unpin the files because the client disconnected. Call it between two jobs."""
         self._executor.let_go(self.let_go)
 
 

@@ -49,7 +49,7 @@ async def request_topics(
 ) -> dict[str, ErrorCode]:
     """Ask the controller to create topics with the settings of this broker's property file.
 
-    Internal topics have keys of their own there.
+    Internal topics have their own keys in that file.
     """
     request = CreateTopicsRequest(
         timeout_ms=_TIMEOUT_MS, topics=[_shape(services, name) for name in names]

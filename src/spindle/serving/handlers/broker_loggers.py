@@ -86,9 +86,9 @@ def _logger(name: str) -> logging.Logger:
 
 def _logger_names() -> list[str]:
     below = f"{_ROOT_LOGGER}."
-    result = [
+    names = [
         name
         for name, logger in logging.Logger.manager.loggerDict.items()
         if name.startswith(below) and isinstance(logger, logging.Logger)
     ]
-    return [ROOT, *sorted(result)]
+    return [ROOT, *sorted(names)]

@@ -50,13 +50,13 @@ def describe_cluster(
     ]
     if request.include_fenced_brokers:
         for broker_id, broker in sorted(image.cluster.brokers.items()):
-            result = broker.endpoint(context.listener)
-            if broker.is_fenced and result is not None:
+            broker_endpoint = broker.endpoint(context.listener)
+            if broker.is_fenced and broker_endpoint is not None:
                 rows.append(
                     DescribeClusterResponse.DescribeClusterBroker(
                         broker_id=broker_id,
-                        host=result.host,
-                        port=result.port,
+                        host=broker_endpoint.host,
+                        port=broker_endpoint.port,
                         rack=broker.rack,
                         is_fenced=True,
                     )

@@ -41,12 +41,12 @@ async def describe_producers(
     response = DescribeProducersResponse()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:
-        result = Topic(name=topic.name)
-        response.topics.append(result)
+        topic_response = Topic(name=topic.name)
+        response.topics.append(topic_response)
         topic_code, topic_text = _topic_error(services, context, topic.name)
         for index in topic.partition_indexes:
             answer = Answer(partition_index=index)
-            result.partitions.append(answer)
+            topic_response.partitions.append(answer)
             if (topic.name, index) in seen:
                 # A partition may have many producers, so it is described only once.
                 answer.error_code = ErrorCode.INVALID_REQUEST

@@ -143,7 +143,7 @@ class _Fetch:
         return False
 
     def _try(self) -> None:
-        """Read if there is reason to; stay parked otherwise."""
+        """Read if an event requires it; otherwise stay parked."""
         has_data = False
         for read in self.reads.values():
             if read.state.must_answer:
@@ -252,7 +252,7 @@ class _Fetch:
         if loan is None and self.memory.is_refused:
             self._read_logs(rest, room, has_any)
             return
-        items = [
+        requests = [
             (r.partition.log, r.wanted.fetch_offset, r.wanted.max_bytes, r.end_offset)
             for r in group
             if r.partition is not None
@@ -280,7 +280,7 @@ class _Fetch:
 
         is_committed = self.fetcher.is_committed
         if loan is None:
-            directory.executor.call(done, read_logs, items, room, has_any, is_committed)
+            directory.executor.call(done, read_logs, requests, room, has_any, is_committed)
             return
         missing_bytes = 0 if self._must_answer() else self._min_bytes() - found_bytes(self.reads)
         executor = directory.executor
@@ -291,13 +291,13 @@ class _Fetch:
             lambda results: self._compose(group, results),
             not self.memory.is_refused,
         )
-        executor.call(done, work.run, items, room, has_any, is_committed)
+        executor.call(done, work.run, requests, room, has_any, is_committed)
 
     def _borrow(self) -> BorrowedSocket | None:
         """Return the connection's socket if records may go straight from a file to the client.
 
-        A follower may be sent records that a truncation replaces, and the answer to a client with a
-        quota is charged before it is sent: both are answered from memory.
+        Followers get records from memory, because a truncation may replace those in the file; so
+        do clients with a quota, which is charged before the response is sent.
         """
         owner = self.context.socket_owner
         if owner is None or self.fetcher.is_replica:
@@ -327,7 +327,7 @@ class _Fetch:
         """Go on after the directory's thread has sent the answer, as far as the socket took it."""
         self.memory.give_back()
         if self.state is FetchState.ANSWERED:
-            # If the loan was taken back, the result may be that of a read.
+            # If the socket was taken back, the result may be that of a read.
             if isinstance(sent, PartialResponse) and sent.rest is not None:
                 sent.rest.give_up()
             return
@@ -382,7 +382,7 @@ class _Fetch:
         self.promise.settle(answer)
 
     def _note_shown(self, shown: list[PartitionRead]) -> None:
-        """Take notice of what the fetcher is told."""
+        """Record what the response contains."""
         if self.fetcher.is_replica:
             count_replicated(self.services, shown)
         else:

@@ -141,7 +141,7 @@ async def _offset(
 
 
 def _is_too_early(partition: Partition, request: ListOffsetsRequest) -> bool:
-    """Return True if the previous leader may have shown the consumer a higher watermark."""
+    """Return True if the previous leader may have returned a higher high watermark."""
     leader = partition.leader
     return request.replica_id == _CONSUMER and leader is not None and leader.is_new
 
@@ -195,8 +195,8 @@ async def offset_for_leader_epoch(
     # Followers may ask for any topic, consumers for those that they may describe.
     is_follower = may_use_cluster(services, context, Operation.CLUSTER_ACTION, is_logged=False)
     async for topic in cooperatively(request.topics):
-        result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
-        response.topics.append(result)
+        topic_response = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(topic_response)
         is_denied = not is_follower and not may_use_topic(
             services, context, Operation.DESCRIBE, topic.topic
         )
@@ -204,7 +204,7 @@ async def offset_for_leader_epoch(
             answer = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset(
                 partition=asked.partition
             )
-            result.partitions.append(answer)
+            topic_response.partitions.append(answer)
             if is_denied:
                 answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 continue

@@ -91,9 +91,9 @@ async def _describe(
 async def alter_replica_log_dirs(
     services: BrokerServices, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Begin to move replicas to other directories; a replica that is to come is created there.
+    """Start moves of replicas to other directories; a replica not yet created is created there.
 
-    The answer does not wait for the end of a move: DescribeLogDirs shows how far it is.
+    The response does not wait for the moves: DescribeLogDirs shows their progress.
     """
     response = AlterReplicaLogDirsResponse()
     answers: dict[str, TopicAnswer] = {}

@@ -26,7 +26,7 @@ async def rebuild_replicas(
     for topic in request.topics:
         results = _Topic(name=topic.name)
         for index in topic.partitions:
-            result = _Topic.PartitionResult(partition_index=index)
+            partition_result = _Topic.PartitionResult(partition_index=index)
             where = TopicPartition(topic.name, index)
             try:
                 if request.is_cancellation:
@@ -34,8 +34,8 @@ async def rebuild_replicas(
                 else:
                     await services.begin_rebuild(where)
             except ApiError as error:
-                result.error_code = error.code
-                result.error_message = error.message
-            results.partitions.append(result)
+                partition_result.error_code = error.code
+                partition_result.error_message = error.message
+            results.partitions.append(partition_result)
         response.topics.append(results)
     return response

@@ -1,7 +1,7 @@
 """SASL requests on connections that do not (or no longer) authenticate.
 
-A connection that authenticates does not come here: see `runtime.network.sasl_state`. These answers
-are for listeners without SASL, and for sessions that need not be renewed.
+A connection that is authenticating is handled in `runtime.network.sasl_state`. These responses are
+for listeners without SASL, and for sessions that need not be renewed.
 """
 
 from spindle.common.errors import ErrorCode

@@ -9,11 +9,11 @@ def check_count(name: str, value: int, least: int) -> None:
     """Refuse a number of nodes, directories or racks that no cluster can have.
 
     Raises:
-        TypeError: it is no integer.
+        TypeError: it is not an integer.
         ValueError: it is less than `least`, or more than 64.
     """
     if not isinstance(value, int):
-        raise TypeError(f"{name} {value!r} is no integer")
+        raise TypeError(f"{name} {value!r} is not an integer")
     if not least <= value <= _MAX_NODES:
         raise ValueError(f"{name} {value} is not in {least} to {_MAX_NODES}")
 

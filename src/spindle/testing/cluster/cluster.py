@@ -407,17 +407,17 @@ class Cluster:
         """
         ids = [node.node_id for node in nodes]
         try:
-            result = self._keeper.ask("await-ready", self._start_timeout_s, nodes=ids)
+            reply = self._keeper.ask("await-ready", self._start_timeout_s, nodes=ids)
         except TimeoutError:
             tails = "\n".join(f"node {n.node_id}: {n.log_file}\n{n.log_tail()}" for n in nodes)
             raise ClusterError(
                 f"after {self._start_timeout_s:g} s the cluster does not serve; the logs end "
                 f"with:\n{tails}"
             ) from None
-        if "ended" in result:
-            node = self.node(result["ended"])
+        if "ended" in reply:
+            node = self.node(reply["ended"])
             raise ClusterError(
-                f"node {node.node_id} did not start ({_ending(result['code'])}); the end of its "
+                f"node {node.node_id} did not start ({_ending(reply['code'])}); the end of its "
                 "log "
                 f"{node.log_file}:\n{node.log_tail()}"
             )
@@ -440,8 +440,8 @@ class Cluster:
         Raises:
             TimeoutError: it has not ended in that time.
         """
-        result = self._keeper.ask("await-end", timeout_s, node=node.node_id)
-        return int(result["code"] or 0)
+        reply = self._keeper.ask("await-end", timeout_s, node=node.node_id)
+        return int(reply["code"] or 0)
 
     def _check_ids(self, node_properties: Mapping[int, Mapping[str, object]]) -> None:
         for number in node_properties:

@@ -242,5 +242,5 @@ class Disk:
     def refresh_faults(self) -> None:
         """Ask the running node for its faults: a torn write may have ended in a failure."""
         if self._faults.tear is AfterTear.FAIL:
-            result = self.node.ask("disk", path=str(self.path))
-            self._faults = DiskFaults.from_json(result)
+            faults = self.node.ask("disk", path=str(self.path))
+            self._faults = DiskFaults.from_json(faults)

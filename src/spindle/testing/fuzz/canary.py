@@ -1,4 +1,4 @@
-"""An ordinary client next to the attackers: what it is told must stay right and come in time.
+"""An ordinary client beside the attackers: its responses must stay correct and in time.
 
 It produces, reads back, commits and asks for its topic and configuration, and knows every answer
 beforehand, because nobody else uses its topic and its group.
@@ -55,11 +55,11 @@ class Canary:
         )
         await self._client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]))
         for _ in range(_COORDINATOR_TRIES):
-            result = await self._client.ask(
+            response = await self._client.ask(
                 FindCoordinatorRequest(key_type=0, coordinator_keys=[_GROUP])
             )
             ready = await self._committed()
-            if result.coordinators[0].error_code == 0 and ready[0] == 0:
+            if response.coordinators[0].error_code == 0 and ready[0] == 0:
                 break
             await asyncio.sleep(0.1)
         self._topic = (await self._metadata()).topics
@@ -117,12 +117,12 @@ class Canary:
         response = await self._ask(request, _FETCH_VERSION)
         data = response.responses[0].partitions[0]
         records = data.records or b""
-        result = [
+        numbered = [
             (record.offset, bytes(record.value or b""))
             for at, header in batches(records)
             for record in decode_records(records, at, header)
         ]
-        return data.error_code, result
+        return data.error_code, numbered
 
     async def _latest(self) -> int:
         wanted = ListOffsetsRequest.ListOffsetsTopic

@@ -61,9 +61,9 @@ class HostileProducers:
         """Keep the producer id and epoch of an answer, and the former ones as well."""
         producer_id = getattr(response, "producer_id", -1)
         if producer_id >= 0:
-            result = (producer_id, response.producer_epoch)
-            known = [one for one in self._identities[name] if one != result]
-            self._identities[name] = [result, *known][:_MAX_KNOWN]
+            identity = (producer_id, response.producer_epoch)
+            known = [one for one in self._identities[name] if one != identity]
+            self._identities[name] = [identity, *known][:_MAX_KNOWN]
 
     def _request(self, name: str) -> tuple[Message, int | None]:
         """Return a request and its version, or None for the newest one."""

@@ -233,10 +233,10 @@ async def outcome_of(whole: FuzzRun) -> FuzzOutcome:
 
 def _first(findings: BaseExceptionGroup[Finding]) -> BaseException:
     """Return the first exception of a group of tasks."""
-    result: BaseException = findings
-    while isinstance(result, BaseExceptionGroup):
-        result = result.exceptions[0]
-    return result
+    error: BaseException = findings
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def write_cases(outcome: FuzzOutcome, path: Path) -> None:

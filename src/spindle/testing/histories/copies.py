@@ -52,9 +52,9 @@ class CopyCheck:
             if partition.topic != self._copy.source:
                 continue
             for offset, record in sorted(log.items()):
-                result = self._copy.transform(record)
-                if result is not None:
-                    expected.setdefault(result, _Source(partition, offset, record))
+                copied = self._copy.transform(record)
+                if copied is not None:
+                    expected.setdefault(copied, _Source(partition, offset, record))
         return expected
 
     def _compare(self, partition: TopicPartition, log: dict[int, NumberedRecord]) -> None:

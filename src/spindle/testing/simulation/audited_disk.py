@@ -115,13 +115,13 @@ def readable_batches(root: Path, now_ms: int) -> Batches:
 
 
 def _batches_in(root: Path, starts: dict[str, int]) -> Batches:
-    result = set()
+    headers = set()
     for path in root.glob("*/*.log"):
         with suppress(CorruptRecords):
             for _, header in batches(path.read_bytes()):
                 if header.base_offset >= starts.get(path.parent.name, 0):
-                    result.add((path.parent.name, header.base_offset, header.crc))
-    return frozenset(result)
+                    headers.add((path.parent.name, header.base_offset, header.crc))
+    return frozenset(headers)
 
 
 def _damage(root: Path, random: Random) -> str:

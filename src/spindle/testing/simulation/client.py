@@ -91,8 +91,8 @@ class SimulatedClient:
                 if leader is not None and partition.leader_epoch >= self._newest_epochs.get(key, 0):
                     self._newest_epochs[key] = partition.leader_epoch
                     self._leaders[key] = PartitionLeader(leader, partition.leader_epoch)
-            result: Uuid = row.topic_id
-            return result
+            topic_id: Uuid = row.topic_id
+            return topic_id
         return None
 
     def close(self) -> None:

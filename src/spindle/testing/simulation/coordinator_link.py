@@ -30,10 +30,10 @@ class CoordinatorLink:
         """Return the answer, or None if there is none."""
         try:
             if self._coordinator is None:
-                result = await self._client.ask_any(
+                response = await self._client.ask_any(
                     FindCoordinatorRequest(coordinator_keys=[self._key], key_type=self._key_type)
                 )
-                row = result.coordinators[0]
+                row = response.coordinators[0]
                 if row.error_code:
                     return None
                 self._coordinator = Destination(row.node_id, row.host, row.port)

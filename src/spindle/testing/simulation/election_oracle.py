@@ -97,12 +97,12 @@ class ElectionOracle:
 
 def _changing(records: Sequence[Message]) -> set[int]:
     """Return the brokers that the same records fence, unfence or remove."""
-    result = set()
+    broker_ids = set()
     for record in records:
         if isinstance(
             record, BrokerRegistrationChangeRecord | RegisterBrokerRecord | UnregisterBrokerRecord
         ):
-            result.add(record.broker_id)
+            broker_ids.add(record.broker_id)
         elif isinstance(record, FenceBrokerRecord):
-            result.add(record.id)
-    return result
+            broker_ids.add(record.id)
+    return broker_ids

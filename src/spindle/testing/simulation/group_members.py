@@ -101,10 +101,10 @@ class GroupLink:
         return None if self._life_of is None else self._life_of(node.id)
 
     async def _find(self) -> Destination | None:
-        result = await self._finder.ask_any(
+        response = await self._finder.ask_any(
             FindCoordinatorRequest(coordinator_keys=[self._group_id], key_type=0)
         )
-        row = result.coordinators[0]
+        row = response.coordinators[0]
         return None if row.error_code else Destination(row.node_id, row.host, row.port)
 
 

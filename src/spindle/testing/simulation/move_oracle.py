@@ -40,7 +40,7 @@ class MoveOracle:
     def look_for_cut_swaps(self, simulated: SimulatedNode) -> int:
         """Note the swaps of a killed node between their two renames; return how many."""
         disks = simulated.machine.disks
-        result = []
+        cut_swaps = []
         with disks.observed():
             for directory in disks.directories:
                 for name in disks.list_directory(directory):
@@ -50,7 +50,7 @@ class MoveOracle:
                     deleted = replaced_directory(where, name)
                     path = f"{directory}/{name}"
                     topic_id = read_partition_metadata(disks, path)
-                    result += [
+                    cut_swaps += [
                         CutSwap(
                             f"{other}/{deleted}",
                             f"{other}/{current_directory(where)}",
@@ -61,8 +61,8 @@ class MoveOracle:
                         for other in disks.directories
                         if disks.exists(f"{other}/{deleted}")
                     ]
-        self._cut[simulated] = result
-        return len(result)
+        self._cut[simulated] = cut_swaps
+        return len(cut_swaps)
 
     def forget(self, simulated: SimulatedNode) -> None:
         """Expect nothing of the cut swaps of a node whose disks lose or change their content."""

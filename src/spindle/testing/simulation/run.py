@@ -311,10 +311,14 @@ class Simulation:
 
     def _ends(self, broker_id: int, topic: str, index: int) -> tuple[int, int]:
         node = self.cluster.nodes[broker_id].node
-        result = None
+        partition = None
         if node is not None and node.broker is not None:
-            result = node.broker.replicas.lookup(topic, index)
-        return (-1, -1) if result is None else (result.log.log_end_offset, result.high_watermark)
+            partition = node.broker.replicas.lookup(topic, index)
+        return (
+            (-1, -1)
+            if partition is None
+            else (partition.log.log_end_offset, partition.high_watermark)
+        )
 
 
 def simulate(scenario: Scenario) -> SimulationOutcome:

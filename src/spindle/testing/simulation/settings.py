@@ -136,10 +136,10 @@ class SettingsAdmin:
         if answer is None or answer.error_code:
             return
         self._history.note(f"{name} is {level}")
-        result = self._metadata.newest.features.levels.get(name, 0)
+        committed = self._metadata.newest.features.levels.get(name, 0)
         self._verdict.check(
-            name == KRAFT_VERSION or result == level,
-            f"{name} {level} was acknowledged, but {result} is committed",
+            name == KRAFT_VERSION or committed == level,
+            f"{name} {level} was acknowledged, but {committed} is committed",
         )
 
     async def change_config(self, brokers: list[int], topics: list[Topic]) -> None:
@@ -181,10 +181,10 @@ class SettingsAdmin:
         if answer is None or answer.responses[0].error_code != ErrorCode.NONE:
             return False
         self._history.note(f"{name} of {resource} is {value}")
-        result = self._metadata.newest.configs.of(resource).get(name)
+        committed = self._metadata.newest.configs.of(resource).get(name)
         self._verdict.check(
-            result == value,
-            f"{name}={value} of {resource} was acknowledged, but {result} is committed",
+            committed == value,
+            f"{name}={value} of {resource} was acknowledged, but {committed} is committed",
         )
         return True
 

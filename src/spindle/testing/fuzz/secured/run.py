@@ -76,9 +76,9 @@ class SecuredRun(FuzzRun):
         for client in self._left_open:
             client.writer.transport.abort()
         await self._check_after(admin)
-        if result := differences(before, await take_snapshot(admin)):
-            shown = "\n".join(result[:_MAX_SHOWN])
-            raise Finding(f"{len(result)} things were changed without a right:\n{shown}")
+        if changes := differences(before, await take_snapshot(admin)):
+            shown = "\n".join(changes[:_MAX_SHOWN])
+            raise Finding(f"{len(changes)} things were changed without a right:\n{shown}")
         admin.close()
 
     def _maker(self) -> CaseMaker:

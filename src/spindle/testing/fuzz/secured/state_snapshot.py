@@ -128,8 +128,10 @@ async def _groups(admin: RawConnection) -> dict[str, Any]:
         for row in transactions.transaction_states
         if row.transactional_id != CANARY
     ]
-    result = await admin.ask(DescribeTransactionsRequest(transactional_ids=names))
-    stock |= {f"transactional id {row.transactional_id}": row for row in result.transaction_states}
+    response = await admin.ask(DescribeTransactionsRequest(transactional_ids=names))
+    stock |= {
+        f"transactional id {row.transactional_id}": row for row in response.transaction_states
+    }
     return stock
 
 

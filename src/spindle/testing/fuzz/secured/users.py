@@ -1,4 +1,4 @@
-"""The users of a secured node: an administrator, the canary, and the stranger without a right."""
+"""The users of a secured node: an administrator, the canary, and a user without rights."""
 
 import secrets
 from dataclasses import dataclass, field
