@@ -461,7 +461,7 @@ class DirectoryStore:
     def end_of_deleted(self, deleted: DeletedLog) -> OffsetAndEpoch | None:
         """Return the end offset of a `-delete` directory and the epoch of its last batch.
 
-        None if it has no batch. What follows a damaged batch does not count: a load cuts it off.
+        None if it has no batch. Bytes behind a damaged batch do not count: a load cuts it off.
         """
         path, files = f"{self.path}/{deleted.name}", self.storage.file_system
         end = None
