@@ -55,6 +55,15 @@ class NodePlan:
     clock_rate: float = 1.0
     clock_offset_ms: int = 0
 
+    @property
+    def is_clock_right(self) -> bool:
+        return self.clock_rate == 1.0 and self.clock_offset_ms == 0
+
+    @property
+    def text(self) -> str:
+        clock = f" (clock {self.clock_offset_ms:+d} ms, rate {self.clock_rate:.3f})"
+        return f"{self.node_id}: {'+'.join(self.roles)}{'' if self.is_clock_right else clock}"
+
 
 @dataclass(frozen=True, slots=True)
 class FaultRates:
@@ -205,12 +214,12 @@ class Scenario:
 
     @property
     def are_clocks_right(self) -> bool:
-        """True if all clocks go at the right speed and none is set."""
-        return not self.chances.clock and all(plan.clock_rate == 1.0 for plan in self.nodes)
+        """True if all clocks show the true time, and none is set."""
+        return not self.chances.clock and all(plan.is_clock_right for plan in self.nodes)
 
     @property
     def text(self) -> str:
-        roles = ", ".join(f"{p.node_id}: {'+'.join(p.roles)}" for p in self.nodes)
+        nodes = ", ".join(plan.text for plan in self.nodes)
         rough = ", ".join(
             f"{name} {getattr(self.chances, name):.3f}"
             for name in FaultRates.__slots__
@@ -218,7 +227,7 @@ class Scenario:
         )
         deeds = ", ".join(name for name in Workload.__slots__ if getattr(self.deeds, name))
         levels = "".join(f"; {feature}" for feature in self.features)
-        return f"seed {self.seed}: {roles}; {rough or 'nothing goes wrong'}; {deeds}{levels}"
+        return f"seed {self.seed}: {nodes}; {rough or 'nothing goes wrong'}; {deeds}{levels}"
 
 
 def draw(seed: int) -> Scenario:

@@ -219,8 +219,9 @@ class TransactionTraffic:
                 await asyncio.sleep(random.uniform(0.0, 0.3))
             if random.random() < 0.3:
                 await asyncio.sleep(random.uniform(0.0, 6.0))
-        if self._scenario.chances.clock:
-            # After a clock was set back, a transaction takes long to time out.
+        if not self._scenario.are_clocks_right:
+            # A transaction takes long to time out if its coordinator's clock was set back, or is
+            # behind that of the coordinator under which it began.
             producer = self._working[name] = self._new_producer(name)
             await producer.start()
 
