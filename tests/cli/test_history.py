@@ -144,7 +144,7 @@ def test_histories_that_say_nothing_about_the_cluster_are_refused(tmp_path: Path
     "wrong", ["[]", "{}", '{"broker": 1, "directories": 7}', '"x"', '{"broker": 1e999}']
 )
 def test_a_line_of_another_form_is_refused(wrong: str) -> None:
-    with pytest.raises(ValueError, match="no sample of a broker"):
+    with pytest.raises(ValueError, match="not a sample of a broker"):
         broker_sample(json.loads(wrong))
 
 

@@ -50,7 +50,7 @@ async def test_directories_that_must_not_be_used_are_refused_and_left_as_they_we
     (full / "photos").mkdir()
     (tmp_path / "alias").symlink_to(home.directories[1])
     cases = {
-        "relative": "no absolute path",
+        "relative": "not an absolute path",
         tmp_path / "a,b": "has a comma",
         tmp_path / "a\nb": "has a control character",
         f"{tmp_path}/a ": "ends with a space",
