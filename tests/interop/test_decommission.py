@@ -68,7 +68,7 @@ def partitions(trio: Trio) -> list[tuple[str, int, list[int]]]:
     for line in trio.run("topics", "--describe").check().stdout.splitlines():
         fields = dict(part.split(": ", 1) for part in line.strip().split("\t") if ": " in part)
         if "Partition" in fields:
-            replicas = [int(number) for number in fields["ReplicaManager"].split(",")]
+            replicas = [int(number) for number in fields["Replicas"].split(",")]
             partitions.append((fields["Topic"], int(fields["Partition"]), replicas))
     return partitions
 

@@ -142,7 +142,7 @@ def _disk_table(caption: str, rows: Sequence[tuple[Markup, Document]]) -> Markup
         ("Findings", "wide"),
         ("Errors", _NUMBER),
         ("Warnings", _NUMBER),
-        ("ReplicaManager", _NUMBER),
+        ("Replicas", _NUMBER),
         ("Size", _NUMBER),
         ("State", ""),
     )

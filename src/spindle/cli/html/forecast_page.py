@@ -82,7 +82,7 @@ def _directories(directories: Sequence[Mapping[str, Any]]) -> Markup:
         ("Directory", "name"),
         ("Fill", _NUMBER),
         ("Capacity", _NUMBER),
-        ("CoverageChange", _NUMBER),
+        ("Growth", _NUMBER),
         ("From the earliest time to the latest", "wide"),
         ("Full", ""),
     )
@@ -139,5 +139,5 @@ def _partitions(partitions: Sequence[Mapping[str, Any]]) -> Markup:
         )
         for partition in partitions
     ]
-    head = (("Partition", "name"), ("CoverageChange", "wide"), ("Of each replica", _NUMBER))
+    head = (("Partition", "name"), ("Growth", "wide"), ("Of each replica", _NUMBER))
     return section("Partitions that grow most", table("Growth of partitions", head, rows))
