@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from disk_reports import MIB, disk, move, report, silent
-from tools import failure_code
 
 from spindle.cli import topic as topic_module
 from spindle.cli.main import run
@@ -31,6 +30,7 @@ from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from tools import failure_code
 
 Say = Callable[..., str]
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools import failure_code
 
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
@@ -34,6 +33,7 @@ from spindle.cli.up.start_summary import greet, ready_event
 from spindle.common.filesystem import OsFileSystem
 from spindle.disks.identity import load_ensemble
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs, write_changed_log_dirs
+from tools import failure_code
 
 SMALL = ClusterSpec(nodes=3, dirs=2)
 PORTS = range(1, 100)

@@ -1,6 +1,6 @@
 """Compacted logs with gaps between segments, through kills, power failures and lost checkpoints.
 
-The brokers load their logs before they know the topics. `python -m spindle.testing.simulation
+The brokers load their logs before they know the topics. `python -m verification.simulation
 --cleaning` runs more of these clusters.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from spindle.testing.simulation.pool import run_seed
-from spindle.testing.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks
+from verification.simulation.pool import run_seed
+from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks
 
 FIRST = {
     "gaps not verified": 78,

@@ -1,6 +1,6 @@
 """Clusters for tests: `from spindle.testing import Cluster`; checks in `spindle.testing.histories`.
 
-The packages besides `cluster`, `faults` and `histories` are for Spindle's own tests.
+`faults` has the faults of disks and networks, and `filesystem` a file system in memory.
 """
 
 from typing import TYPE_CHECKING, Any, Final
