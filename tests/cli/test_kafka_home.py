@@ -17,7 +17,7 @@ from spindle.cli.kafka_home.layout import write_home
 from spindle.cli.kafka_home.stop import RunningNode, running_nodes, signal_number
 from spindle.cli.main import run
 from spindle.cli.tools.kafka_names import KAFKA_TOOLS, KafkaTool
-from spindle.cli.up.ports import free_ports
+from spindle.local.tcp_ports import free_ports
 
 START_LIMIT_S = 30.0
 SCRIPTS = {f"{tool.script}.sh" for tool in KAFKA_TOOLS} | {

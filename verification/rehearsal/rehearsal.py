@@ -9,8 +9,8 @@ from typing import Final
 from spindle.client.errors import ClientError
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
+from spindle.local.errors import ClusterError
 from spindle.testing.cluster.cluster import Cluster
-from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.histories.checker import check
 from spindle.testing.histories.client_history import Copy
 from spindle.testing.histories.findings import Findings

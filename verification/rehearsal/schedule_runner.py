@@ -18,13 +18,13 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
 from spindle.client.errors import ClientError
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.local.errors import ClusterError
 from spindle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
 )
 from spindle.testing.cluster.cluster import Cluster
 from spindle.testing.cluster.disk import Disk
-from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.cluster.node import NodeHandle
 from verification.rehearsal.schedule import Episode, FaultStep, PlannedFault
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.cli.storage.format_options import FormatOptions, format_request
-from spindle.cli.storage.formatting import format_directories
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
 from spindle.common.uuids import uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
 from spindle.disks.executor import DirectoryExecutor
+from spindle.local.formatting.directories import format_directories
+from spindle.local.formatting.format_options import FormatOptions, format_request
 from spindle.raft.core import QuorumCore
 from spindle.runtime.node import Node
 from verification.simulation.clock import SkewedClock

@@ -14,6 +14,7 @@ from spindle.cli.lazy import LazyGroup
 from spindle.cli.output_mode import Dialect
 from spindle.common.errors import ConfigError
 from spindle.common.printable import printable
+from spindle.local.errors import LocalError
 
 FAILED = 1
 MISUSED = 2
@@ -72,7 +73,7 @@ def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPIND
         return _failed(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except (CommandFailed, ConfigError) as error:
+    except (CommandFailed, ConfigError, LocalError) as error:
         return _failed(str(error))
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))

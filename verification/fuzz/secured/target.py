@@ -7,8 +7,8 @@ from typing import Final
 
 from cryptography.hazmat.primitives import serialization
 
-from spindle.cli.up.security import new_certificates
 from spindle.config.authorizer import STANDARD_AUTHORIZER
+from spindle.local.security import new_certificates
 from spindle.security.mechanism_names import LOGIN_MODULES, MECHANISMS, OAUTHBEARER, PLAIN
 from spindle.security.scram import SCRAM_MECHANISMS
 from verification.fuzz.secured.login_messages import WRONG_PASSWORD

@@ -1,4 +1,4 @@
-"""The keeper of a cluster, seen from the process that wants the cluster."""
+"""The supervisor of a cluster, seen from the process that owns the cluster."""
 
 import os
 import shutil
@@ -8,32 +8,40 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from spindle.testing.cluster.control import NoReply, Refused, ask, listen
-from spindle.testing.cluster.errors import ClusterError
+from spindle.local.control_socket import NoReply, Refused, ask, listen
+from spindle.local.errors import ClusterError
 
-_COMMAND: Final = "from spindle.testing.cluster.supervisor import main; main()"
+_COMMAND: Final = "from spindle.local.supervisor_server import main; main()"
 _END_S: Final = 30.0
 
 
-class KeeperProcess:
-    """A running keeper. Its home is a folder of its own, which only this user may enter.
+class SupervisorProcess:
+    """A running `spindle.local.supervisor_server`.
+
+    Its home is a folder of its own, which only this user may enter.
 
     Attributes:
-        home: the folder; the keeper removes it.
+        home: the folder; the supervisor removes it.
+
+    Args:
+        runner: name of the `NodeRunner`, `module:function`.
+
+    Raises:
+        ClusterError: the folder or the process cannot be made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, runner: str) -> None:
         try:
             self.home = Path(tempfile.mkdtemp(prefix="spindle-"))
         except OSError as error:
             raise ClusterError(f"cannot make a folder for the cluster: {error}") from error
-        self._control_path = str(self.home / "keeper.sock")
+        self._control_path = str(self.home / "supervisor.sock")
         self._owner = os.getpid()
-        package = str(Path(__file__).parents[3])
+        package = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         try:
             with listen(self._control_path) as control, self._log_file.open("wb") as log:
-                words = (str(control.fileno()), str(self.home), str(self._owner))
+                words = (str(control.fileno()), str(self.home), str(self._owner), runner)
                 # `-P` keeps modules of the working directory from taking the place of others.
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", "-c", _COMMAND, *words],
@@ -53,10 +61,10 @@ class KeeperProcess:
 
     @property
     def _log_file(self) -> Path:
-        return self.home / "keeper.log"
+        return self.home / "supervisor.log"
 
     def ask(self, what: str, timeout_s: float, **fields: Any) -> Any:
-        """Ask the keeper for something and return the result.
+        """Ask the supervisor for something and return the result.
 
         Raises:
             ClusterError: it could not do that, or has ended.
@@ -73,7 +81,7 @@ class KeeperProcess:
 
     @property
     def _log_text(self) -> str:
-        """The log of a keeper that has ended, as the end of an error message."""
+        """The log of a supervisor that has ended, as the end of an error message."""
         try:
             text = self._log_file.read_text(errors="replace").strip()
         except OSError:
@@ -81,7 +89,10 @@ class KeeperProcess:
         return f":\n{text}" if text else ""
 
     def close(self) -> None:
-        """End all nodes and the keeper, and remove the home. In a forked process, do nothing."""
+        """Kill all nodes and the supervisor, and remove the home.
+
+        In a process that was forked from the owner, do nothing.
+        """
         if os.getpid() != self._owner or self._process.stdin is None:
             return
         self._process.stdin.close()

@@ -18,6 +18,23 @@ def free_ports(count: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
+def reserve_ports(count: int) -> list[socket.socket]:
+    """Return sockets that are bound to free ports and do not listen.
+
+    While they are open, the system gives their ports to no one, and a node can listen there,
+    because both sides reuse the address. So clusters that start at the same time never meet.
+    """
+    with ExitStack() as stack:
+        sockets = []
+        for _ in range(count):
+            reserved = stack.enter_context(socket.socket())
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind((HOST, 0))
+            sockets.append(reserved)
+        stack.pop_all()
+        return sockets
+
+
 def obstacle(port: int) -> str | None:
     """Return why nobody can listen on a port now, to follow its number; None if one can."""
     with socket.socket() as probe:

@@ -3,10 +3,12 @@
 Two pipes connect it with its parent. The child reports its progress through the first; when that
 pipe closes, the child has ended. The parent allows the child to leave the quorum through the
 second; when that pipe closes, the parent has ended, and the child stops as well.
+`spindle.local.supervisor` is the parent's side.
 """
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -30,6 +32,10 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that end the parent; a child ignores them until it has its own handlers."""
 
 RunNode = Callable[[NodeConfig, Callable[["Node"], None]], int]
+"""Runs a node in this process until it ends, calls the function when it serves, and returns the
+exit code."""
+
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class NodeProcess:
@@ -37,9 +43,9 @@ class NodeProcess:
 
     Attributes:
         pid: of the child.
-        status_fd: becomes readable with READY, with LEFT or BROKER_STOPPED_WAS_LEADER when its
-            broker has left the cluster and only the quorum still has the node, with nothing when it
-            has ended.
+        status_fd: becomes readable with READY, with BROKER_STOPPED or BROKER_STOPPED_WAS_LEADER
+            when its broker has left the cluster and only the quorum still has the node, with
+            nothing when it has ended.
     """
 
     def __init__(
@@ -95,6 +101,15 @@ class NodeProcess:
         for fd in self.fds:
             os.close(fd)
         return os.waitstatus_to_exitcode(status)
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies, even if this process is paused."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _run_child(

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spindle.cli.failure import CommandFailed
-from spindle.cli.up.ports import HOST
 from spindle.common.filesystem import OsFileSystem
 from spindle.config.authorizer import STANDARD_AUTHORIZER
 from spindle.config.properties import format_properties
+from spindle.local.errors import ClusterError
+from spindle.local.tcp_ports import HOST
 from spindle.security.mechanism_names import LOGIN_MODULES
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Security:
         """Write the certificate of the authority, and key and certificate of the nodes.
 
         Raises:
-            CommandFailed: the package for it is not installed, or the files cannot be written.
+            ClusterError: the package for it is not installed, or the files cannot be written.
         """
         for name, text in new_certificates().items():
             self._write(self._path(name), text)
@@ -114,7 +114,7 @@ class Security:
             path.parent.mkdir(exist_ok=True)
             OsFileSystem().write_atomically(str(path), text.encode())
         except OSError as error:
-            raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
+            raise ClusterError(f"cannot write {path}: {error.strerror}") from None
 
     def _python_settings(self, bootstrap_servers: str, user: str) -> dict[str, dict[str, str]]:
         """Return the settings of a user, by the name of the client package."""
@@ -158,13 +158,13 @@ def new_certificates() -> dict[str, str]:
     of nodes on this machine.
 
     Raises:
-        CommandFailed: the package for it is not installed.
+        ClusterError: the package for it is not installed.
     """
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
-        raise CommandFailed(
+        raise ClusterError(
             "--secure needs the package cryptography to make certificates: pip install cryptography"
         ) from None
     pem = serialization.Encoding.PEM

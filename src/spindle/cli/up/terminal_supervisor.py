@@ -1,4 +1,4 @@
-"""Start the nodes of a cluster as child processes, watch them, and stop them in order."""
+"""The nodes of `spindle up`, watched until a signal of the user or their end."""
 
 import os
 import select
@@ -8,15 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Final
 
-from spindle.cli.up.folder import NodeFolder
-from spindle.cli.up.node_process import (
-    BROKER_STOPPED,
-    BROKER_STOPPED_WAS_LEADER,
-    READY,
-    SIGNALS,
-    NodeProcess,
-    RunNode,
-)
+from spindle.local.node_folder import NodeFolder
+from spindle.local.node_process import SIGNALS, RunNode
+from spindle.local.supervisor import Supervisor
 
 _STOP_S: Final = 60.0
 _WAIT_S: Final = 1.0
@@ -36,8 +30,8 @@ class Stopped(Exception):
     """The user has asked the cluster to end."""
 
 
-class Supervisor:
-    """The children of this process, and the signals that say they should stop.
+class TerminalSupervisor:
+    """The children of this process, and the signals by which the user stops them.
 
     Args:
         on_ready: called with each node that serves and knows all brokers.
@@ -52,10 +46,7 @@ class Supervisor:
     ) -> None:
         self._on_ready = on_ready
         self._on_end = on_end
-        self._running: dict[int, tuple[NodeFolder, NodeProcess]] = {}
-        self._ready: set[int] = set()
-        self._left: set[int] = set()
-        self._leading: set[int] = set()
+        self._supervisor = Supervisor()
         self._is_stopping = False
         self._signals = 0
         self._wake_fd, self._signal_fd = os.pipe()
@@ -70,7 +61,7 @@ class Supervisor:
     @property
     def pids(self) -> Mapping[int, int]:
         """Process ids of the running nodes, by node id."""
-        return {node_id: process.pid for node_id, (_, process) in self._running.items()}
+        return self._supervisor.pids
 
     def start(self, nodes: Sequence[NodeFolder], run_node: RunNode) -> None:
         """Fork one child for each node.
@@ -80,10 +71,7 @@ class Supervisor:
         """
         brokers = [node.node_id for node in nodes if node.config.is_broker]
         for node in nodes:
-            fds = [fd for _, process in self._running.values() for fd in process.fds]
-            own_fds = [self._wake_fd, self._signal_fd, *fds]
-            process = NodeProcess(node.config, brokers, node.log_file, run_node, own_fds)
-            self._running[node.node_id] = (node, process)
+            self._supervisor.start(node, brokers, run_node, [self._wake_fd, self._signal_fd])
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
@@ -94,8 +82,8 @@ class Supervisor:
         Raises:
             Stopped: the user does not want to wait any longer.
         """
-        count = len(self._running)
-        while len(self._running) == count and self._running.keys() - self._ready:
+        runs = self._supervisor.runs.values()
+        while all(run.exit_code is None for run in runs) and not all(run.is_ready for run in runs):
             self._watch()
 
     def wait_end(self) -> None:
@@ -104,30 +92,24 @@ class Supervisor:
         Raises:
             Stopped: the user wants the cluster to end.
         """
-        while self._running:
+        while self._supervisor.running:
             self._watch()
 
     def stop(self) -> bool:
         """Stop first all brokers, then the quorum; return False if a node had to be killed.
 
-        The leader of the quorum comes last, as it would wait for another to lead. One more signal
-        kills them at once.
+        One more signal kills them at once.
         """
         self._is_stopping = True
         self._signals = 0
         deadline_s = time.monotonic() + _STOP_S
-        for _, process in self._running.values():
-            process.kill(signal.SIGTERM)
+        self._supervisor.request_stop()
         is_clean = True
-        while self._running:
-            if self._running.keys() <= self._left:
-                for node_id in self._left - self._leading or self._leading:
-                    self._allow_exit(node_id)
+        while self._supervisor.running:
             self._read_events()
             if is_clean and (self._signals or time.monotonic() > deadline_s):
                 is_clean = False
-                for _, process in self._running.values():
-                    process.kill(signal.SIGKILL)
+                self._supervisor.send_signal(signal.SIGKILL)
         return is_clean
 
     def close(self) -> None:
@@ -142,33 +124,17 @@ class Supervisor:
             raise Stopped
 
     def _read_events(self) -> None:
-        by_fd = {process.status_fd: node_id for node_id, (_, process) in self._running.items()}
-        readable, _, _ = select.select([self._wake_fd, *by_fd], [], [], _WAIT_S)
+        nodes = self._supervisor.status_fds
+        readable, _, _ = select.select([self._wake_fd, *nodes], [], [], _WAIT_S)
         for fd in readable:
-            news = os.read(fd, 64)
             if fd == self._wake_fd:
+                os.read(fd, 64)
                 continue
-            node_id = by_fd[fd]
-            if READY in news:
-                self._ready.add(node_id)
-                self._on_ready(self._running[node_id][0])
-            if BROKER_STOPPED in news or BROKER_STOPPED_WAS_LEADER in news:
-                self._left.add(node_id)
-                if BROKER_STOPPED_WAS_LEADER in news:
-                    self._leading.add(node_id)
-                if not self._is_stopping:
-                    # A node that is stopped alone waits for no other node.
-                    self._allow_exit(node_id)
-            if not news:
-                self._reap(node_id)
-
-    def _allow_exit(self, node_id: int) -> None:
-        self._running[node_id][1].allow_exit()
-
-    def _reap(self, node_id: int) -> None:
-        node, process = self._running.pop(node_id)
-        for names in (self._ready, self._left, self._leading):
-            names.discard(node_id)
-        code = process.wait()
-        if not self._is_stopping or code not in _ORDERLY_ENDS:
-            self._on_end(node, code)
+            was_ready = self._supervisor.runs[nodes[fd]].is_ready
+            run = self._supervisor.read(nodes[fd])
+            if run.is_ready and not was_ready:
+                self._on_ready(run.folder)
+            if run.exit_code is not None and not (
+                self._is_stopping and run.exit_code in _ORDERLY_ENDS
+            ):
+                self._on_end(run.folder, run.exit_code)

@@ -14,20 +14,20 @@ from typing import Final
 import click
 
 from spindle.cli.failure import CommandFailed
-from spindle.cli.up.folder import (
+from spindle.cli.up.start_summary import event, greet, ready_event, spindle_command
+from spindle.cli.up.terminal_supervisor import (
+    STOPPED_BY_INTERRUPT,
+    STOPPED_BY_TERMINATION,
+    Stopped,
+    TerminalSupervisor,
+)
+from spindle.local.cluster_spec import ClusterSpec
+from spindle.local.node_folder import (
     NodeFolder,
     check_can_start,
     find_cluster,
     make_cluster,
     nodes_in_use,
-)
-from spindle.cli.up.layout import ClusterSpec
-from spindle.cli.up.start_summary import event, greet, ready_event, spindle_command
-from spindle.cli.up.supervisor import (
-    STOPPED_BY_INTERRUPT,
-    STOPPED_BY_TERMINATION,
-    Stopped,
-    Supervisor,
 )
 
 _LOG_LINES: Final = 12
@@ -40,7 +40,7 @@ _ONLY_NEW: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class LocalCluster:
+class ForegroundCluster:
     """The cluster that `spindle up` starts. If `data` is None, it lives in a temporary folder."""
 
     data: Path | None
@@ -121,7 +121,7 @@ class LocalCluster:
 
         is_serving = False
         log_starts = {node.node_id: _size_bytes(node.log_file) for node in nodes}
-        supervisor = Supervisor(on_ready, on_end)
+        supervisor = TerminalSupervisor(on_ready, on_end)
         is_clean = True
         try:
             from spindle.runtime.process import run_node

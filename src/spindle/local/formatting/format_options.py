@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spindle.cli.failure import CommandFailed
-from spindle.cli.storage.feature_flags import parse_feature, parse_release, starting_levels
-from spindle.cli.storage.formatting import FormatRequest
-from spindle.cli.storage.scram import parse_scram
-from spindle.cli.storage.voters import (
+from spindle.common.uuids import UuidSource
+from spindle.config.node_config import NodeConfig
+from spindle.local.errors import FormatError
+from spindle.local.formatting.directories import FormatRequest
+from spindle.local.formatting.feature_levels import parse_feature, parse_release, starting_levels
+from spindle.local.formatting.initial_controllers import (
     InitialController,
     parse_initial_controllers,
     standalone_controller,
 )
-from spindle.common.uuids import UuidSource
-from spindle.config.node_config import NodeConfig
+from spindle.local.formatting.scram_credentials import parse_scram
 from spindle.metadata.features import SCRAM_LEVEL, metadata_version_name
 
 
@@ -41,7 +41,7 @@ def format_request(
 
     Raises:
         ConfigError: a flag's value cannot be used.
-        CommandFailed: flags and configuration contradict each other.
+        FormatError: flags and configuration contradict each other.
     """
     text = options.release_version
     release = None if text is None else parse_release(text)
@@ -49,7 +49,7 @@ def format_request(
     controllers = _controllers(config, options, new_uuid)
     levels = starting_levels(release, features, has_dynamic_quorum=not config.quorum_voters)
     if options.scram and levels.metadata_version < SCRAM_LEVEL:
-        raise CommandFailed(
+        raise FormatError(
             f"SCRAM is only supported in metadata.version {metadata_version_name(SCRAM_LEVEL)} or "
             "later."
         )
@@ -71,7 +71,7 @@ def _controllers(
 ) -> tuple[InitialController, ...]:
     is_given = options.standalone or options.initial_controllers is not None
     if config.quorum_voters and is_given:
-        raise CommandFailed(
+        raise FormatError(
             "You cannot specify controller.quorum.voters and format the node with "
             "--initial-controllers or --standalone. If you want to use dynamic quorum, please "
             "remove controller.quorum.voters and specify controller.quorum.bootstrap.servers "
@@ -82,7 +82,7 @@ def _controllers(
     if options.standalone:
         return (standalone_controller(config, new_uuid),)
     if config.is_controller and not config.quorum_voters and not options.no_initial_controllers:
-        raise CommandFailed(
+        raise FormatError(
             "Because controller.quorum.voters is not set on this controller, you must specify one "
             "of the following: --standalone, --initial-controllers, or --no-initial-controllers."
         )

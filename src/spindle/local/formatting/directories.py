@@ -7,15 +7,6 @@ was cut short is not taken for a formatted one. The metadata directory comes aft
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spindle.cli.failure import CommandFailed
-from spindle.cli.storage.checkpoints import (
-    BOOTSTRAP_CHECKPOINT,
-    FIRST_SNAPSHOT,
-    bootstrap_checkpoint,
-    voters_snapshot,
-)
-from spindle.cli.storage.feature_flags import StartingLevels
-from spindle.cli.storage.voters import InitialController, voter_set
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
@@ -25,6 +16,15 @@ from spindle.disks.identity import (
     load_ensemble,
     new_directory_id,
 )
+from spindle.local.errors import FormatError
+from spindle.local.formatting.checkpoints import (
+    BOOTSTRAP_CHECKPOINT,
+    FIRST_SNAPSHOT,
+    bootstrap_checkpoint,
+    voters_snapshot,
+)
+from spindle.local.formatting.feature_levels import StartingLevels
+from spindle.local.formatting.initial_controllers import InitialController, voter_set
 from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
 from spindle.metadata.features import metadata_version_name
 from spindle.protocol.message import Message
@@ -73,7 +73,7 @@ def format_directories(
 
     Raises:
         ConfigError: the directories belong to another cluster or node.
-        CommandFailed: a directory is formatted already, none can be used, or one cannot be written.
+        FormatError: a directory is formatted already, none can be used, or one cannot be written.
     """
     data_dirs = sorted({*request.log_dirs} - {request.metadata_log_dir})
     ensemble = load_ensemble(file_system, (*data_dirs, request.metadata_log_dir))
@@ -81,7 +81,7 @@ def format_directories(
     order = [*data_dirs, request.metadata_log_dir]
     formatted = [directory for directory in order if directory in ensemble.formatted]
     if formatted and not request.ignore_formatted:
-        raise CommandFailed(
+        raise FormatError(
             f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore "
             "this directory and format the others."
         )
@@ -89,7 +89,7 @@ def format_directories(
         tell(f"I/O error trying to read log directory {directory}. Ignoring...")
     if not ensemble.unformatted and not ensemble.formatted:
         reasons = "; ".join(ensemble.failed.values())
-        raise CommandFailed(f"No available log directories to format. {reasons}")
+        raise FormatError(f"No available log directories to format. {reasons}")
     if not ensemble.unformatted:
         tell("All of the log directories are already formatted.")
         return
@@ -163,7 +163,7 @@ def _format_one(
             _write_voters(request, file_system, now_ms)
         write_meta_properties(file_system, directory, properties, now_ms)
     except OSError as error:
-        raise CommandFailed(f"Error while writing to log directory {directory}: {error}") from None
+        raise FormatError(f"Error while writing to log directory {directory}: {error}") from None
 
 
 def _write_voters(request: FormatRequest, file_system: FileSystem, now_ms: int) -> None:

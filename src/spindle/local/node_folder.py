@@ -1,26 +1,25 @@
 """The folder of a cluster on disk: made and formatted once, found again later."""
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spindle.cli.failure import CommandFailed
-from spindle.cli.property_file import load_node_config
-from spindle.cli.storage.format_options import FormatOptions, format_request
-from spindle.cli.storage.formatting import format_directories
-from spindle.cli.up.layout import LOG_FILE, PROPERTY_FILE, ClusterSpec, node_properties
-from spindle.cli.up.ports import taken_ports
-from spindle.cli.up.security import new_security
 from spindle.common.errors import ConfigError
 from spindle.common.filesystem import OsFileSystem
-from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
+from spindle.common.uuids import uuid_text
 from spindle.config.node_config import NodeConfig
 from spindle.config.properties import format_properties
+from spindle.config.property_file import load_node_config
 from spindle.disks.admission import plain_path
 from spindle.disks.identity import load_ensemble
+from spindle.local.cluster_spec import LOG_FILE, PROPERTY_FILE, ClusterSpec, node_properties
+from spindle.local.errors import ClusterError
+from spindle.local.formatting.format_node import format_node, random_uuid
+from spindle.local.formatting.format_options import FormatOptions
+from spindle.local.security import new_security
+from spindle.local.tcp_ports import taken_ports
 from spindle.log.formats.changed_log_dirs import read_changed_log_dirs
 from spindle.runtime.disks.directory_lock import LOCK_FILE, DirectoryLock
 
@@ -73,7 +72,8 @@ def make_cluster(wishes: ClusterSpec, folder: Path, ports: list[int]) -> list[No
     The first node's file comes last: without it the folder holds no cluster.
 
     Raises:
-        CommandFailed: the folder holds remains of a cluster, or cannot be written.
+        ClusterError: the folder holds remains of a cluster, or cannot be written.
+        FormatError: a directory cannot be written.
         ConfigError: an override cannot be used.
     """
     with _private_files() if wishes.is_secure else nullcontext():
@@ -95,7 +95,7 @@ def _make_cluster(wishes: ClusterSpec, folder: Path, ports: list[int]) -> list[N
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CommandFailed(f"cannot make {folder}: {error.strerror}") from None
+        raise ClusterError(f"cannot make {folder}: {error.strerror}") from None
     security = new_security(folder) if wishes.is_secure else None
     if security is not None:
         security.write_certificates()
@@ -108,7 +108,7 @@ def _make_cluster(wishes: ClusterSpec, folder: Path, ports: list[int]) -> list[N
     for config in configs.values():
         ensemble = load_ensemble(OsFileSystem(), config.log_dirs)
         if ensemble.formatted:
-            raise CommandFailed(
+            raise ClusterError(
                 f"{next(iter(ensemble.formatted))} is formatted, but {folder} holds no cluster "
                 "that "
                 "was made to the end; remove it, or take another folder"
@@ -122,7 +122,7 @@ def _make_cluster(wishes: ClusterSpec, folder: Path, ports: list[int]) -> list[N
             path.parent.mkdir(parents=True, exist_ok=True)
             OsFileSystem().write_atomically(str(path), format_properties(files[path]).encode())
         except OSError as error:
-            raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
+            raise ClusterError(f"cannot write {path}: {error.strerror}") from None
     return nodes
 
 
@@ -130,12 +130,12 @@ def _check_path(folder: Path) -> None:
     """Refuse a folder whose directories log.dirs cannot name.
 
     Raises:
-        CommandFailed: its path has a comma or a control character.
+        ClusterError: its path has a comma or a control character.
     """
     try:
         plain_path(os.path.join(os.path.abspath(folder), "disk-1"))
     except ConfigError as error:
-        raise CommandFailed(f"cannot use the folder {folder}: {error}") from None
+        raise ClusterError(f"cannot use the folder {folder}: {error}") from None
 
 
 def bootstrap_servers(nodes: Sequence[NodeFolder]) -> str:
@@ -148,28 +148,22 @@ def _format(configs: Mapping[Path, NodeConfig], scram: tuple[str, ...]) -> None:
     of a dynamic quorum (KIP-853).
     """
     voters = ",".join(
-        f"{config.node_id}@{endpoint.host}:{endpoint.port}:{uuid_text(_new_uuid())}"
+        f"{config.node_id}@{endpoint.host}:{endpoint.port}:{uuid_text(random_uuid())}"
         for config in configs.values()
         for endpoint in config.controller_listeners[:1]
     )
     options = FormatOptions(
-        cluster_id=uuid_text(_new_uuid()), initial_controllers=voters, scram=scram
+        cluster_id=uuid_text(random_uuid()), initial_controllers=voters, scram=scram
     )
     for config in configs.values():
-        request = format_request(config, options, _new_uuid, os.urandom)
-        now_ms = time.time_ns() // 1_000_000
-        format_directories(request, OsFileSystem(), _new_uuid, now_ms, lambda line: None)
-
-
-def _new_uuid() -> Uuid:
-    return uuid_from_random(os.urandom)
+        format_node(config, options)
 
 
 def find_cluster(folder: Path) -> list[NodeFolder]:
     """Return the nodes of an earlier run, ascending by node id; none for a new folder.
 
     Raises:
-        CommandFailed: a property file cannot be used, or the directories belong to different
+        ClusterError: a property file cannot be used, or the directories belong to different
             clusters.
     """
     paths = [folder / PROPERTY_FILE]
@@ -187,7 +181,8 @@ def _node_folder(property_file: Path) -> NodeFolder:
     try:
         return NodeFolder(property_file, load_node_config(str(property_file), must_run=True))
     except ConfigError as error:
-        raise CommandFailed(f"{property_file}: {error}") from None
+        named = "" if str(property_file) in str(error) else f"{property_file}: "
+        raise ClusterError(f"{named}{error}") from None
 
 
 def _check_ids(nodes: list[NodeFolder]) -> None:
@@ -202,25 +197,25 @@ def _check_ids(nodes: list[NodeFolder]) -> None:
                 owners.setdefault(identity.cluster_id, path)
     if len(owners) > 1:
         where = ", ".join(f"{path} to {cluster_id}" for cluster_id, path in owners.items())
-        raise CommandFailed(f"the directories belong to different clusters: {where}")
+        raise ClusterError(f"the directories belong to different clusters: {where}")
 
 
 def check_can_start(nodes: list[NodeFolder]) -> None:
     """Refuse to start if a node runs, or a port is taken: clients know the ports of the cluster.
 
     Raises:
-        CommandFailed: a node runs already, or somebody listens on a port of it.
+        ClusterError: a node runs already, or somebody listens on a port of it.
     """
     for node_id in nodes_in_use(nodes):
         node = next(node for node in nodes if node.node_id == node_id)
         where = node.client_address or node.controller_address
-        raise CommandFailed(
+        raise ClusterError(
             f"{node.property_file.parent}: node {node_id} of this cluster is running already, at "
             f"{where}; stop it, or take another folder"
         )
     for node in nodes:
         for port in taken_ports([e.port for e in node.config.listeners if e.port]):
-            raise CommandFailed(
+            raise ClusterError(
                 f"node {node.node_id} needs port {port}, which is in use; change listeners in "
                 f"{node.property_file}, or stop the program that listens there"
             )
@@ -247,10 +242,10 @@ def cluster_id(nodes: Sequence[NodeFolder]) -> str:
     """Return the cluster id of the first readable directory.
 
     Raises:
-        CommandFailed: no directory of any node is formatted.
+        ClusterError: no directory of any node is formatted.
     """
     for node in nodes:
         properties = load_ensemble(OsFileSystem(), node.config.log_dirs).formatted.values()
         for identity in properties:
             return str(identity.cluster_id)
-    raise CommandFailed(f"no log directory below {nodes[0].property_file.parent} is formatted")
+    raise ClusterError(f"no log directory below {nodes[0].property_file.parent} is formatted")

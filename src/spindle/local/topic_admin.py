@@ -7,8 +7,8 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
 from spindle.client.cluster_metadata import cluster_view, metadata_request
 from spindle.common.ids import TopicPartition
+from spindle.local.cluster_spec import property_texts
 from spindle.protocol.messages.metadata import MetadataResponse
-from spindle.testing.cluster.properties import property_texts
 
 
 def connected(bootstrap_servers: str) -> WireClient:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from spindle.cli.up.ports import HOST
-from spindle.cli.up.security import CLIENT_LISTENER
+from spindle.local.security import CLIENT_LISTENER
+from spindle.local.tcp_ports import HOST
 
 FIRST_CONTROLLER_ID: Final = 101
 PROPERTY_FILE: Final = "server.properties"
@@ -60,6 +60,14 @@ class ClusterSpec:
         """The number of ports that the cluster needs, for brokers, controllers and metrics."""
         metrics = len(self.node_ids) if self.with_metrics else 0
         return len(self.broker_ids) + len(self.controller_ids) + metrics
+
+
+def property_texts(properties: Mapping[str, object]) -> dict[str, str]:
+    """Return values of Python as they stand in a property file: `true` for True, 5 for 5."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in properties.items()
+    }
 
 
 def node_properties(
