@@ -219,4 +219,4 @@ def test_the_missing_extra_is_named() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 1
-    assert "not installed: deltalake. They belong to the extra spindle-log[spark]" in ended.stderr
+    assert "not installed: deltalake. It belongs to the extra spindle-log[spark]" in ended.stderr

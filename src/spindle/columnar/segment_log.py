@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spindle.common.errors import CorruptLog, CorruptRecords
-from spindle.pipeline.segments.index_files import read_offset_index, read_time_index
-from spindle.pipeline.segments.segment_files import (
+from spindle.columnar.index_files import read_offset_index, read_time_index
+from spindle.columnar.segment_files import (
     SegmentFile,
     list_segments,
     open_segment,
     walk_headers,
 )
+from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.protocol.records.batch import (
     HEADER,
     HEADER_BYTES,

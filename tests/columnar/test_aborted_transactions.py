@@ -6,9 +6,9 @@ import pytest
 from log_directory_files import marker
 
 from spindle.client.fetching import AbortedProducer
+from spindle.columnar.decoder import BatchDecoder, RowFilter
+from spindle.columnar.transactions import AbortedTransactions
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
-from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.protocol.records.batch import read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch, empty_batch
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from spindle.pipeline.records.memory import (
+from spindle.columnar.memory import (
     byte_at,
     compiled,
     copy,

@@ -15,14 +15,14 @@ from log_directory_files import (
 )
 
 from spindle.client.fetching import AbortedProducer
-from spindle.common.errors import CorruptLog
-from spindle.common.ids import TopicPartition
-from spindle.pipeline.segments.segment_log import SegmentLog
-from spindle.pipeline.segments.transaction_state import (
+from spindle.columnar.segment_log import SegmentLog
+from spindle.columnar.transaction_state import (
     aborted_transactions,
     last_stable_offset,
     overlapping,
 )
+from spindle.common.errors import CorruptLog
+from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 PARTITION = TopicPartition("topic", 0)

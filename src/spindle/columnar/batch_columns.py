@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from spindle.pipeline.records.columns import ColumnTypes
+from spindle.columnar.columns import ColumnTypes
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 

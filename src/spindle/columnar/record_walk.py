@@ -1,21 +1,20 @@
 """The compiled walk over the records of batches: check them, and make digests of keys and values.
 
-It writes no columns, so it runs at about the rate at which the bytes come from memory. Every read
+It writes no columns, so it runs at about the rate at which the bytes come from memory. `kernel.c`
+has the same in C (`unpacked_records`); this one serves where Spindle was installed without a
+compiler. Every read
 is checked against the end of its batch, as in the kernel that decodes.
 """
 
 from typing import Any, Final
 
-from spindle.pipeline.records.kernel import varint
-from spindle.pipeline.records.memory import big_int64_at, byte_at, compiled
-from spindle.pipeline.records.tables import (
+from spindle.columnar.kernel import varint
+from spindle.columnar.memory import big_int64_at, byte_at, compiled
+from spindle.columnar.tables import (
     ADDRESS,
     BASE_OFFSET,
     CONTENT,
     COUNT,
-    DIGEST_COUNT,
-    FAILED_BATCH,
-    FAILED_POSITION,
     KEY_HIGH,
     KEY_LOW,
     LAST_DELTA,
@@ -29,7 +28,6 @@ from spindle.pipeline.records.tables import (
     RECORD_WRONG_OFFSET,
     RECORD_WRONG_ORDER,
     TOMBSTONE,
-    WALK_STATUS,
 )
 
 _HIGH_SEED: Final = 0x1B873593CC9E2D51
@@ -166,18 +164,16 @@ def walk_batch(
 
 
 @compiled
-def walk_records(table: Any, digests: Any, result: Any) -> None:
-    """Check the records of the batches in a batch table of `scan`.
+def digest_records(table: Any, digests: Any) -> int:
+    """Make the digests of the records of the batches in a batch table of `scan`.
 
-    `digests` gets a row for each record that has a key; with no rows in it, none is made. It needs
-    room for all records. For a batch that contradicts itself, WALK_STATUS is an index into
-    RECORD_FINDINGS, FAILED_BATCH the row of the table and FAILED_POSITION the byte within its
-    records.
+    `digests` gets a row for each record that has a key, and needs room for all records. A batch
+    that contradicts itself has none. Return how many there are.
     """
     made = 0
     for index in range(table.shape[0]):
         start = table[index, ADDRESS]
-        status, position, made = walk_batch(
+        status, _, made_then = walk_batch(
             start,
             start + table[index, LENGTH],
             table[index, COUNT],
@@ -186,9 +182,6 @@ def walk_records(table: Any, digests: Any, result: Any) -> None:
             digests,
             made,
         )
-        if status != 0:
-            result[WALK_STATUS] = status
-            result[FAILED_BATCH] = index
-            result[FAILED_POSITION] = position
-            return
-    result[DIGEST_COUNT] = made
+        if status == 0:
+            made = made_then
+    return made

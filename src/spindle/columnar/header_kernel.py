@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from spindle.pipeline.records.headers import (
+from spindle.columnar.headers import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_SEQUENCE,
@@ -27,7 +27,7 @@ from spindle.pipeline.records.headers import (
     WALK_STATUS,
     WALK_TORN,
 )
-from spindle.pipeline.records.memory import (
+from spindle.columnar.memory import (
     big_int16_at,
     big_int32_at,
     big_int64_at,
@@ -35,8 +35,8 @@ from spindle.pipeline.records.memory import (
     compiled,
     crc32c_at,
 )
-from spindle.pipeline.records.record_walk import walk_batch
-from spindle.pipeline.records.tables import (
+from spindle.columnar.record_walk import walk_batch
+from spindle.columnar.tables import (
     OLD_FORMAT,
     UNKNOWN_FORMAT,
     WRONG_COUNT,

@@ -6,14 +6,14 @@ Python code between this walk and the kernel, so a log of one-record batches is 
 
 from typing import Any, Final
 
-from spindle.pipeline.records.memory import (
+from spindle.columnar.memory import (
     big_int32_at,
     big_int64_at,
     byte_at,
     compiled,
     crc32c_at,
 )
-from spindle.pipeline.records.tables import (
+from spindle.columnar.tables import (
     ADDRESS,
     APPEND_TIMESTAMP,
     ATTRIBUTES,

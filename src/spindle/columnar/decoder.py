@@ -10,18 +10,18 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from spindle.common.errors import CorruptRecords
-from spindle.common.ids import TopicPartition
-from spindle.common.ports import Bytes
-from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS
-from spindle.pipeline.records.corruption import (
+from spindle.columnar.columns import ALL_COLUMNS, KAFKA_COLUMNS
+from spindle.columnar.corruption import (
     MAX_DATA_BYTES,
     CorruptBatch,
     CorruptHeader,
     CorruptionLog,
     Place,
 )
-from spindle.pipeline.records.transactions import AbortedTransactions
+from spindle.columnar.transactions import AbortedTransactions
+from spindle.common.errors import CorruptRecords
+from spindle.common.ids import TopicPartition
+from spindle.common.ports import Bytes
 from spindle.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -86,7 +86,7 @@ class BatchDecoder:
         # Import numba only in processes that decode.
         import numpy as np
 
-        from spindle.pipeline.records import chunk, tables
+        from spindle.columnar import chunk, tables
 
         self._source = source
         self._aborted = aborted
@@ -121,8 +121,8 @@ class BatchDecoder:
                 records do not parse. With `corruption`, only for a batch after which the next one
                 cannot be found; `consumed_bytes` is its position then.
         """
-        from spindle.pipeline.records import tables
-        from spindle.pipeline.records.tables import address_of
+        from spindle.columnar import tables
+        from spindle.columnar.tables import address_of
 
         view = memoryview(buffer)
         limit = len(view) if size_bytes is None else size_bytes
@@ -164,7 +164,7 @@ class BatchDecoder:
     def _scan(self, address: int, position: int, limit: int) -> Any:
         import numpy as np
 
-        from spindle.pipeline.records import scan, tables
+        from spindle.columnar import scan, tables
 
         result = np.zeros(tables.SCAN_WIDTH, np.int64)
         scan.scan_batches(
@@ -182,7 +182,7 @@ class BatchDecoder:
 
     def _chunk_rows(self, view: memoryview, table: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of scanned batches, decompressed and without aborted transactions."""
-        from spindle.pipeline.records.tables import ATTRIBUTES, LENGTH, POSITION
+        from spindle.columnar.tables import ATTRIBUTES, LENGTH, POSITION
 
         special = CODEC_MASK
         if self._aborted is not None:
@@ -214,8 +214,8 @@ class BatchDecoder:
 
     def _decoded(self, view: memoryview, table: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of batches; one at a time if there is a corrupt one among them."""
-        from spindle.pipeline.records.chunk import UndecodableChunk
-        from spindle.pipeline.records.tables import POSITION
+        from spindle.columnar.chunk import UndecodableChunk
+        from spindle.columnar.tables import POSITION
 
         try:
             result = self._chunks.decode(view, table)
@@ -248,7 +248,7 @@ class BatchDecoder:
 
     def _unpack(self, view: memoryview, position: int, row: Any) -> Bytes:
         """Return the decompressed records of a batch, and point its row of the table to them."""
-        from spindle.pipeline.records.tables import ADDRESS, ATTRIBUTES, COUNT, LENGTH, address_of
+        from spindle.columnar.tables import ADDRESS, ATTRIBUTES, COUNT, LENGTH, address_of
 
         payload = view[position + HEADER_BYTES : position + HEADER_BYTES + int(row[LENGTH])]
         records = decompress(int(row[ATTRIBUTES]) & CODEC_MASK, payload)
@@ -258,7 +258,7 @@ class BatchDecoder:
         return records
 
     def _corrupt(self, view: memoryview, position: int, scanned: Any) -> CorruptBatch:
-        from spindle.pipeline.records import tables
+        from spindle.columnar import tables
 
         status = int(scanned[tables.SCAN_STATUS])
         finding = tables.SCAN_FINDINGS[status]

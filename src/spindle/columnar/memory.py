@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from spindle.pipeline.spark.cache_directory import cache_directory, user_cache
+from spindle.common.cache_directory import cache_directory, user_cache
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

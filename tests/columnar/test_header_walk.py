@@ -1,26 +1,32 @@
 """The walk over batch headers in C does what the one that numba compiles does, on any bytes."""
 
 import mmap
-import subprocess
-import sys
 from ctypes import CDLL, addressof, c_char, c_int, c_int64, c_size_t, c_void_p
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
-from spindle.common.filesystem import OsFileSystem
+from spindle.columnar import header_kernel, headers, record_walk
+from spindle.columnar.corruption import CorruptBatch
+from spindle.columnar.decoder import BatchDecoder
+from spindle.columnar.record_walk import walk_batch
+from spindle.columnar.tables import (
+    ADDRESS,
+    BASE_OFFSET,
+    COUNT,
+    DIGEST_WIDTH,
+    LAST_DELTA,
+    LENGTH,
+    OFFSET,
+    TABLE_WIDTH,
+    WRONG_OFFSETS,
+    address_of,
+)
+from spindle.columnar.unpacked_records import check_records, digest_records
 from spindle.common.ids import TopicPartition
 from spindle.log.cleaning.native_kernel import load_library
-from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
-from spindle.pipeline.records import header_kernel, headers
-from spindle.pipeline.records.corruption import CorruptBatch
-from spindle.pipeline.records.decoder import BatchDecoder
-from spindle.pipeline.records.record_walk import walk_batch
-from spindle.pipeline.records.tables import DIGEST_WIDTH, WRONG_OFFSETS
-from spindle.pipeline.records.unpacked_records import check_records
 from spindle.protocol.records.batch import HEADER, HEADER_BYTES, BatchHeader
 from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
 
@@ -181,29 +187,41 @@ def test_both_checks_of_unpacked_records_say_the_same() -> None:
             address, address + len(data), count, 0, last_delta, NO_DIGESTS, 0
         )
         byte = c_int64()
-        spindle_check_records = library.spindle_check_records(
+        finding = library.spindle_check_records(
             address, len(data), count, last_delta, addressof(byte)
         )
-        assert (spindle_check_records, byte.value) == (status, at), trial
-        spindle_check_records = check_records(data, count, last_delta)
-        assert spindle_check_records == (status, at), trial
+        assert (finding, byte.value) == (status, at), trial
+        assert check_records(data, count, last_delta) == (status, at), trial
 
 
-def test_an_audit_imports_neither_numba_nor_a_client(tmp_path: Path) -> None:
-    log = tmp_path / "log" / "topic-0"
-    log.mkdir(parents=True)
-    write_meta_properties(
-        OsFileSystem(),
-        str(log.parent),
-        MetaProperties(cluster_id="cluster", node_id=1, directory_id=b"d" * 16),
-        0,
-    )
-    (log / f"{0:020}.log").write_bytes(build_batch([SimpleRecord(b"key", b"value")]))
-    program = (
-        "import sys; from spindle.cli.main import run; run(sys.argv[1:]);"
-        "print(sorted({'numba', 'rich', 'spindle.client.blocking'} & sys.modules.keys()))"
-    )
-    arguments = [sys.executable, "-c", program, "audit", "--records", "-j", "1", str(log.parent)]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    assert "1 batch" in done.stdout
-    assert done.stdout.endswith("[]\n")
+def batch_row(address: int, data: bytes) -> list[int]:
+    header = BatchHeader._make(HEADER.unpack(data[:HEADER_BYTES]))
+    length = len(data) - HEADER_BYTES
+    row = [0] * TABLE_WIDTH
+    row[ADDRESS], row[LENGTH] = address + HEADER_BYTES, length
+    row[BASE_OFFSET], row[LAST_DELTA] = header.base_offset, header.last_offset_delta
+    row[COUNT] = min(header.record_count, length // 7)
+    return row
+
+
+def test_both_walks_make_the_same_digests_of_sound_batches_and_none_of_others() -> None:
+    random, digests_made = Random(25), set()
+    for trial in range(TRIALS):
+        memory = [bytearray(some_batch(random)) for _ in range(random.randrange(1, 5))]
+        table = np.array([batch_row(address_of(data), bytes(data)) for data in memory], np.int64)
+        rows = np.zeros((int(table[:, COUNT].sum()), DIGEST_WIDTH), np.int64)
+        made = record_walk.digest_records(table, rows)
+        assert digest_records(table).tolist() == rows[:made].tolist(), trial
+        digests_made.add(made)
+    assert {0, 1, 2, 3} <= digests_made
+
+
+def test_a_batch_that_contradicts_itself_hides_no_digests_of_its_neighbours() -> None:
+    sound = [
+        build_batch([SimpleRecord(key, b"value", 5)], at) for at, key in enumerate((b"a", b"b"))
+    ]
+    broken = bytearray(sound[0])
+    broken[HEADER_BYTES] = 0x7F
+    memory = [bytearray(sound[0]), broken, bytearray(sound[1])]
+    table = np.array([batch_row(address_of(data), bytes(data)) for data in memory], np.int64)
+    assert digest_records(table)[:, OFFSET].tolist() == [0, 1]

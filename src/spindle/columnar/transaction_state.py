@@ -8,10 +8,10 @@ snapshot and the batches after it.
 from collections.abc import Iterable
 
 from spindle.client.fetching import AbortedProducer
+from spindle.columnar.directory_files import FILE_SYSTEM
+from spindle.columnar.index_files import read_transaction_index
+from spindle.columnar.segment_log import SegmentLog
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
-from spindle.pipeline.segments.directory_files import FILE_SYSTEM
-from spindle.pipeline.segments.index_files import read_transaction_index
-from spindle.pipeline.segments.segment_log import SegmentLog
 
 
 def aborted_transactions(log: SegmentLog) -> list[AbortedProducer]:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from spindle.columnar.tables import SCAN_FINDINGS
 from spindle.log.cleaning.native_kernel import load_library
-from spindle.pipeline.records.tables import SCAN_FINDINGS
 
 # Rows of the header table (int64): one for each field, a column for each batch.
 POSITION: Final = 0
@@ -57,7 +57,7 @@ def header_walk() -> Callable[..., None]:
     """Return `header_kernel.walk_headers`, or the same in C."""
     library = load_library()
     if library is None:
-        from spindle.pipeline.records.header_kernel import walk_headers
+        from spindle.columnar.header_kernel import walk_headers
 
         return walk_headers
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from log_directory_files import TOPIC_ID
 
-from spindle.common.errors import CorruptLog
-from spindle.common.ids import TopicPartition
-from spindle.log.formats.transaction_index import AbortedTransaction
-from spindle.pipeline.segments.directory_files import (
+from spindle.columnar.directory_files import (
     current_replica,
     is_in_use,
     read_leader_epochs,
     read_topic_id,
 )
-from spindle.pipeline.segments.index_files import (
+from spindle.columnar.index_files import (
     read_offset_index,
     read_time_index,
     read_transaction_index,
 )
+from spindle.common.errors import CorruptLog
+from spindle.common.ids import TopicPartition
+from spindle.log.formats.transaction_index import AbortedTransaction
 
 HEX = "0123456789abcdef" * 2
 LOCK_HOLDER = """

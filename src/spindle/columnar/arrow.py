@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spindle.pipeline.records import kernel
-from spindle.pipeline.records.columns import HEADERS_COLUMN, arrow_schema
+from spindle.columnar import kernel
+from spindle.columnar.columns import HEADERS_COLUMN, arrow_schema
 
 _MIN_HEADER_BYTES = 2
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from spindle.client.fetching import AbortedProducer
+from spindle.columnar import headers
+from spindle.columnar.decoder import BatchDecoder, RowFilter
+from spindle.columnar.transactions import AbortedTransactions
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
-from spindle.pipeline.records import headers
-from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
-from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.protocol.records.batch import (
     CONTROL_FLAG,
     HEADER_BYTES,

@@ -6,10 +6,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spindle.pipeline.records import kernel, tables
-from spindle.pipeline.records.arrow import ColumnBuffers, HeaderScratch, Repeated, array_of
-from spindle.pipeline.records.columns import CORRUPTION_COLUMN, LINEAGE_COLUMNS, ROW_TYPES
-from spindle.pipeline.records.corruption import Place
+from spindle.columnar import kernel, tables
+from spindle.columnar.arrow import ColumnBuffers, HeaderScratch, Repeated, array_of
+from spindle.columnar.columns import CORRUPTION_COLUMN, LINEAGE_COLUMNS, ROW_TYPES
+from spindle.columnar.corruption import Place
 from spindle.protocol.records.batch import CRC_COVERS_FROM, CRC_POSITION, TIMESTAMP_TYPE_FLAG
 
 _MAX_BYTES: Final = 2**31 - 1

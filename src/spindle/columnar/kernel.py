@@ -10,8 +10,8 @@ Importing this module imports numba (about 0.3 s); the machine code comes from i
 
 from typing import Any, Final, TypeAlias
 
-from spindle.pipeline.records.memory import byte_at, compiled, copy, inlined
-from spindle.pipeline.records.tables import (
+from spindle.columnar.memory import byte_at, compiled, copy, inlined
+from spindle.columnar.tables import (
     ADDRESS,
     APPEND_TIMESTAMP,
     BASE_OFFSET,

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from spindle.pipeline.optional_dependencies import require
+from spindle.common.optional_dependencies import require
 
 WITHOUT_LIBRARIES = """
 import importlib.util
@@ -34,7 +34,7 @@ print(finding(lambda: importlib.import_module("spindle.pipeline.sources.segments
 
 def test_the_error_names_what_is_missing_and_what_to_install() -> None:
     with pytest.raises(
-        ImportError, match=r"not installed: no_such\. They belong to the extra spindle-log\[spark\]"
+        ImportError, match=r"not installed: no_such\. It belongs to the extra spindle-log\[spark\]"
     ):
         require(("pyarrow", "no_such"))
     require(("pyarrow",))

@@ -6,16 +6,15 @@ reason and the bytes are; keys, values and all else of a record are null in it).
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from spindle.columnar.columns import CORRUPTION_COLUMN, LINEAGE_COLUMNS, arrow_schema
 from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.options.values import choice
-from spindle.pipeline.records.columns import CORRUPTION_COLUMN, LINEAGE_COLUMNS, arrow_schema
 
 OPTION: Final = "corruptBatches"
 MAX_DATA_BYTES: Final = 16 * 1024 * 1024
@@ -33,19 +32,6 @@ class CorruptBatches(Enum):
     FAIL = "fail"
     SKIP = "skip"
     PERMISSIVE = "permissive"
-
-
-def corrupt_batches(options: Mapping[str, str]) -> CorruptBatches:
-    """Return the value of the option `corruptBatches`, by default FAIL.
-
-    Args:
-        options: with keys in lower case.
-
-    Raises:
-        ValueError: an unknown value.
-    """
-    words = {batch.value: batch for batch in CorruptBatches}
-    return choice(options, OPTION, words, CorruptBatches.FAIL)
 
 
 class Place(NamedTuple):

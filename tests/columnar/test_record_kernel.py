@@ -8,11 +8,11 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spindle.columnar import memory, tables
+from spindle.columnar.columns import ALL_COLUMNS, KAFKA_COLUMNS, arrow_schema
+from spindle.columnar.decoder import BatchDecoder, RowFilter
 from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records import memory, tables
-from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS, arrow_schema
-from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
 from spindle.protocol.records.batch import (
     CRC_COVERS_FROM,
     CRC_POSITION,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spindle.pipeline.spark import cache_directory as module
-from spindle.pipeline.spark.cache_directory import cache_directory
+from spindle.common import cache_directory as module
+from spindle.common.cache_directory import cache_directory
 
 
 @pytest.fixture

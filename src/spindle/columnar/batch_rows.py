@@ -5,9 +5,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spindle.pipeline.records import headers
-from spindle.pipeline.records.batch_columns import BATCH_TYPES, ROW_COUNT_COLUMN
-from spindle.pipeline.records.columns import arrow_schema
+from spindle.columnar import headers
+from spindle.columnar.batch_columns import BATCH_TYPES, ROW_COUNT_COLUMN
+from spindle.columnar.columns import arrow_schema
 from spindle.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,

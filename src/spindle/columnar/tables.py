@@ -48,13 +48,6 @@ SCAN_FINDINGS: Final = (
 )
 """The base offset is not covered by the checksum, so a damaged one may be any number."""
 
-# The result of a walk over records (int64).
-WALK_STATUS: Final = 0
-FAILED_BATCH: Final = 1
-FAILED_POSITION: Final = 2
-DIGEST_COUNT: Final = 3
-RESULT_WIDTH: Final = 4
-
 # Columns of the digests (int64).
 KEY_HIGH: Final = 0
 KEY_LOW: Final = 1
