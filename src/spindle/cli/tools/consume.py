@@ -71,9 +71,9 @@ DECLARATION: Final = Declaration(
     ],
     words="TOPIC",
     examples=(
-        "spindle consume numbers --from-beginning",
-        "spindle consume numbers --group readers --max-messages 10",
-        "spindle consume numbers --partition 0 --offset 500 --property print.offset=true",
+        "spindle kafka console-consumer numbers --from-beginning",
+        "spindle kafka console-consumer numbers --group readers --max-messages 10",
+        "spindle kafka console-consumer numbers --partition 0 --offset 500",
     ),
 )
 
@@ -263,4 +263,4 @@ def _offset(text: str | None) -> int | None:
     return int(text)
 
 
-consume = ToolCommand("consume", DECLARATION, _run)
+consume = ToolCommand("console-consumer", DECLARATION, _run)

@@ -79,9 +79,9 @@ DECLARATION: Final = Declaration(
     ],
     words="TOPIC",
     examples=(
-        "seq 9 | spindle produce numbers",
-        "spindle produce events <lines.json",
-        "echo key:value | spindle produce events --property parse.key=true "
+        "seq 9 | spindle kafka console-producer numbers",
+        "spindle kafka console-producer events <lines.json",
+        "echo key:value | spindle kafka console-producer events --property parse.key=true "
         "--property key.separator=:",
     ),
 )
@@ -328,4 +328,4 @@ def _lines(batches: Batches, linger_s: float) -> Iterator[tuple[int, str]]:
             return
 
 
-produce = ToolCommand("produce", DECLARATION, _run)
+produce = ToolCommand("console-producer", DECLARATION, _run)
