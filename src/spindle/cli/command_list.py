@@ -20,15 +20,35 @@ SECTIONS: Final = {
             f"{_CLI}.status.command:status",
             "Show brokers, directories and what needs attention.",
         ),
+        "topic": (f"{_ADMIN}.topics:topic", "Create, list, describe, change and delete topics."),
+        "produce": (f"{_ADMIN}.produce:produce", "Send the lines of standard input."),
+        "consume": (f"{_ADMIN}.consume:consume", "Print the records of topics."),
+        "groups": (
+            f"{_ADMIN}.groups:groups",
+            "List, describe and delete groups; reset their offsets.",
+        ),
+        "transactions": (
+            f"{_ADMIN}.transactions:transactions",
+            "List, describe and end transactions; find those that hang.",
+        ),
+    },
+    "Work on disks (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
         "disks": (f"{_CLI}.disks.group:disks", "Show and change log directories."),
         "plan": (f"{_CLI}.plan.group:plan", "Plan where replicas should be, in rounds of moves."),
         "drain": (f"{_CLI}.drain.command:drain_command", "Empty a broker or a log directory."),
         "balance": (f"{_CLI}.balance.command:balance_command", "Fill log directories equally."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
         "history": (f"{_CLI}.sampling.group:history", "Record sizes, and forecast full disks."),
-        "topic": (f"{_ADMIN}.topics:topic", "Create, list, describe, change and delete topics."),
-        "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),
-        "consume": (f"{_TOOLS}.consume:consume", "Print the records of topics."),
+    },
+    "Administer a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
+        "configs": (f"{_ADMIN}.configs:configs", "Show and change settings of brokers and groups."),
+        "acls": (f"{_ADMIN}.acls:acls", "List, add and remove ACLs."),
+        "users": (f"{_ADMIN}.users:users", "List, add and delete users that log in with SCRAM."),
+        "tokens": (f"{_ADMIN}.tokens:tokens", "Create, list, renew and expire delegation tokens."),
+        "quotas": (f"{_ADMIN}.quotas:quotas", "List, set and remove limits of clients."),
+        "brokers": (f"{_ADMIN}.brokers:brokers", "List brokers, and unregister those that left."),
+        "quorum": (f"{_ADMIN}.quorum:quorum", "Show, add and remove controllers."),
+        "features": (f"{_ADMIN}.features:features", "Show, raise and lower feature levels."),
     },
     "Work with Spark (the extra spindle-log[spark])": {
         "export": (

@@ -233,7 +233,7 @@ def offsets(client: WireClient, as_json: bool, names: Sequence[str]) -> None:
     "delete-records",
     epilog=examples("spindle topic delete-records orders-0 --before 500"),
 )
-@click.argument("partition", type=PARTITION)
+@click.argument("partition", metavar="TOPIC-PARTITION", type=PARTITION)
 @click.option(
     "--before",
     "offset",
@@ -255,7 +255,10 @@ def delete_records(
         click.confirm(f"Delete the records of {partition} before offset {offset}?", abort=True)
     outcome = delete_records_before(client, {partition: offset})[partition]
     if isinstance(outcome, ApiError):
-        raise outcome
+        if outcome.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise outcome
+        end = client.list_offsets({partition: LATEST})[partition].offset
+        raise CommandFailed(f"--before {offset}: {partition} ends at offset {end}")
     document = {"topic": partition.topic, "partition": partition.partition, "first": outcome}
     click.echo(json.dumps(document) if as_json else f"{partition} begins at offset {outcome:d} now")
 
