@@ -548,21 +548,21 @@ def test_three_nodes_replicate_and_come_back(
     ready = up.event("ready")
     bootstrap = ready["bootstrap_servers"]
     for node in ready["nodes"]:
-        known = said(node["clients"], "cluster", "list-endpoints")
+        known = said(node["clients"], "kafka", "cluster", "list-endpoints")
         assert [line.split()[0] for line in known[1:]] == ["1", "2", "3"]
-    said(bootstrap, "topics", "--create", "--topic", "t", "--partitions", "1")
+    said(bootstrap, "kafka", "topics", "--create", "--topic", "t", "--partitions", "1")
     for node in ready["nodes"]:
         # A broker learns of a topic a moment after the controller has created it.
-        while "t" not in said(node["clients"], "topics", "--list"):
+        while "t" not in said(node["clients"], "kafka", "topics", "--list"):
             pass
-    described = said(bootstrap, "topics", "--describe", "--topic", "t")
+    described = said(bootstrap, "kafka", "topics", "--describe", "--topic", "t")
     assert "ReplicationFactor: 3" in described[0]
     load = ("--topic", "t", "--num-records", "50", "--record-size", "10", "--throughput", "-1")
-    said(bootstrap, "produce-perf", *load, "--producer-props", "acks=all")
+    said(bootstrap, "kafka", "producer-perf-test", *load, "--producer-props", "acks=all")
     assert up.end() == 0
     again = start_up(program=_REAL)
     assert again.event("ready")["bootstrap_servers"] == bootstrap
-    assert said(bootstrap, "get-offsets", "--topic", "t") == ["t:0:50"]
+    assert said(bootstrap, "kafka", "get-offsets", "--topic", "t") == ["t:0:50"]
     assert again.end() == 0
     assert not list(Path(ready["folder"]).rglob(".lock"))
 

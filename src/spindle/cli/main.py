@@ -8,7 +8,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from spindle import __version__
-from spindle.cli.command_list import SECTIONS
+from spindle.cli.command_list import FORMER, SECTIONS
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
 from spindle.cli.output_mode import Dialect
@@ -32,6 +32,7 @@ spindle = LazyGroup(
     "spindle",
     help="A Kafka-compatible cluster whose brokers own several disks.",
     sections=SECTIONS,
+    former=FORMER,
     params=[
         click.Option(
             ["--version"],

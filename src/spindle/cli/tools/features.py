@@ -248,7 +248,7 @@ _EXAMPLES: Final = {
 
 
 def _part(name: str, summary: str, body: Body, *options: Option) -> ToolCommand:
-    example = f"spindle features {name}{_EXAMPLES[name]}"
+    example = f"spindle kafka features {name}{_EXAMPLES[name]}"
     declaration = Declaration(summary, options, examples=(example,))
     return ToolCommand(name, declaration, body, is_part=True)
 

@@ -1,12 +1,12 @@
-"""Replicas on the command line, as TOPIC-PARTITION."""
+"""Partitions on the command line, as TOPIC-PARTITION."""
 
 import click
 
 from spindle.common.ids import TopicPartition
 
 
-class _Replica(click.ParamType[TopicPartition]):
-    """A replica as TOPIC-PARTITION."""
+class _Partition(click.ParamType[TopicPartition]):
+    """A partition as TOPIC-PARTITION."""
 
     name = "TOPIC-PARTITION"
 
@@ -21,4 +21,4 @@ class _Replica(click.ParamType[TopicPartition]):
         return TopicPartition(topic, int(partition))
 
 
-REPLICA = _Replica()
+PARTITION = _Partition()

@@ -11,10 +11,14 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
+from spindle.cli.partition_type import PARTITION
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.cli.table import table_lines
 from spindle.cli.tools.topic_filter import is_internal
 from spindle.client.admin import configs
+from spindle.client.admin.partitions import ElectionType, elect_leaders
+from spindle.client.admin.records import delete_records as delete_records_before
+from spindle.client.admin.refusals import refusal_text
 from spindle.client.admin.topics import (
     NewTopic,
     TopicDescription,
@@ -25,13 +29,18 @@ from spindle.client.admin.topics import (
     list_topics,
 )
 from spindle.client.blocking.client import WireClient
+from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import NO_LEADER
+from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.config.resources import ConfigResourceType
 
 
-@click.group("topic", cls=SuggestingGroup)
+@click.group(
+    "topic",
+    cls=SuggestingGroup,
+    epilog=examples("spindle topic create numbers -p 3", "spindle topic describe numbers"),
+)
 def topic() -> None:
     """Create, list, describe, change and delete topics."""
 
@@ -190,6 +199,135 @@ def delete(client: WireClient, as_json: bool, names: Sequence[str], yes: bool) -
         click.echo(json.dumps(list(names)))
     else:
         click.echo("\n".join(f"deleted {name}" for name in names))
+
+
+@topic.command(
+    "offsets",
+    epilog=examples("spindle topic offsets numbers"),
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@cluster_command
+def offsets(client: WireClient, as_json: bool, names: Sequence[str]) -> None:
+    """Show the first and the end offset of each partition.
+
+    The end offset is that of the next record. A partition without a leader has no offsets to show.
+    """
+    partitions = [
+        TopicPartition(topic.name, p.partition)
+        for topic in _described(client, names)
+        for p in topic.partitions
+        if p.leader != NO_LEADER
+    ]
+    first = client.list_offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
+    end = client.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+    rows = [(p.topic, p.partition, first[p].offset, end[p].offset) for p in partitions]
+    if as_json:
+        keys = ("topic", "partition", "first", "end")
+        click.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows]))
+        return
+    head = ("TOPIC", "PARTITION", "FIRST", "END")
+    click.echo("\n".join(table_lines(head, [tuple(map(str, row)) for row in rows])))
+
+
+@topic.command(
+    "delete-records",
+    epilog=examples("spindle topic delete-records orders-0 --before 500"),
+)
+@click.argument("partition", metavar="TOPIC-PARTITION", type=PARTITION)
+@click.option(
+    "--before",
+    "offset",
+    type=WholeRange(min=0),
+    required=True,
+    metavar="OFFSET",
+    help="Delete the records before this offset.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@cluster_command
+def delete_records(
+    client: WireClient, as_json: bool, partition: TopicPartition, offset: int, yes: bool
+) -> None:
+    """Delete the oldest records of a partition.
+
+    Asks first where standard input is a terminal.
+    """
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete the records of {partition} before offset {offset}?", abort=True)
+    outcome = delete_records_before(client, {partition: offset})[partition]
+    if isinstance(outcome, ApiError):
+        if outcome.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise outcome
+        end = client.list_offsets({partition: LATEST})[partition].offset
+        raise CommandFailed(f"--before {offset}: {partition} ends at offset {end}")
+    document = {"topic": partition.topic, "partition": partition.partition, "first": outcome}
+    click.echo(json.dumps(document) if as_json else f"{partition} begins at offset {outcome:d} now")
+
+
+@topic.command(
+    "elect",
+    epilog=examples(
+        "spindle topic elect orders-0",
+        "spindle topic elect --all",
+        "spindle topic elect --unclean orders-0",
+    ),
+)
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION]...", type=PARTITION)
+@click.option("--all", "is_all", is_flag=True, help="All partitions of the cluster.")
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="If no replica of the ISR is alive, elect another one: records can be lost.",
+)
+@cluster_command
+@click.pass_context
+def elect(
+    context: click.Context,
+    client: WireClient,
+    as_json: bool,
+    partitions: Sequence[TopicPartition],
+    is_all: bool,
+    unclean: bool,
+) -> None:
+    """Make the preferred replica of partitions their leader.
+
+    The preferred replica is the first one in the list of replicas. The exit code is 1 if a
+    partition could not get the leader.
+    """
+    if bool(partitions) == is_all:
+        raise click.UsageError("Give either partitions, such as orders-0, or --all.")
+    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    outcome = elect_leaders(client, kind, None if is_all else partitions)
+    failed = False
+    documents = []
+    for partition, error in outcome.items():
+        is_needless = error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
+        failed = failed or (error is not None and not is_needless)
+        result = "elected" if error is None else "unchanged" if is_needless else "failed"
+        reason = refusal_text(error) if error is not None and not is_needless else None
+        documents.append(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "result": result,
+                "error": reason,
+            }
+        )
+        if not as_json:
+            text = f"{partition}: {_ELECTION_TEXTS[result]}"
+            click.echo(f"{text}: {reason}" if reason else text, err=reason is not None)
+    if as_json:
+        click.echo(json.dumps(documents))
+    elif not outcome:
+        click.echo("Every preferred replica is the leader already.", err=True)
+    if failed:
+        context.exit(1)
+
+
+_ELECTION_TEXTS = {
+    "elected": "a new leader is elected",
+    "unchanged": "the leader stays",
+    "failed": "no leader is elected",
+}
 
 
 def describe_lines(described: TopicDescription, own: Mapping[str, str | None]) -> list[str]:
