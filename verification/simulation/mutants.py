@@ -61,7 +61,7 @@ def _commit_alone(original: Function) -> Function:
 
 def _keep_tail(original: Function) -> Function:
     """Let a follower keep one record too many of those that its leader does not have."""
-    return lambda core, leader_end: min(original(core, leader_end) + 1, core.log.end_offset)
+    return lambda own, leader, log_end: min(original(own, leader, log_end) + 1, log_end)
 
 
 def _remove_nobody(original: Function) -> Function:

@@ -7,9 +7,8 @@ from typing import Any, cast
 import pytest
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.common.ports import Bytes
 from spindle.disks.executor import DirectoryExecutor
-from spindle.runtime.network.response_tail import ResponseTail
+from spindle.runtime.network.response_writer import ResponseWriter
 from spindle.runtime.network.send_backlog import SendBacklog
 from spindle.runtime.network.sendfile_socket import SendfileSocket
 from spindle.serving.fetch.sendfile_response import PartialResponse, StreamedResponse
@@ -30,22 +29,20 @@ class Owner:
     def __init__(self, own: socket.socket) -> None:
         self.own = own
         self.error: object = None
-        self.is_closing = False
-
-    @property
-    def open_transport(self) -> Any:
-        return None if self.is_closing else self
 
     def get_write_buffer_size(self) -> int:
         return 0
 
-    def set_write_buffer_limits(self, high: int) -> None:
+    def set_write_buffer_limits(self, high: int, low: int = 0) -> None:
         pass
 
     def get_extra_info(self, name: str) -> Any:
         return self.own if name == "socket" else None
 
-    def on_progress(self, sent_bytes: int, answer: list[Bytes]) -> None:
+    def on_sent(self, sent_bytes: int) -> None:
+        pass
+
+    def on_progress(self) -> None:
         pass
 
     def abort_sending(self, error: object) -> None:
@@ -61,12 +58,13 @@ class Scene:
         self.client.settimeout(10)
         self.owner, self.executor = Owner(own), Executor()
         self.unsent = SendBacklog(lambda: 0.0)
-        self.rest = ResponseTail(self.owner, self.unsent)
-        self.rest.client_keeps_up = True
+        self.writer = ResponseWriter(self.owner, self.unsent)
+        self.writer.open(cast(Any, self.owner))
+        self.writer.client_keeps_up = True
         self.answer = StreamedResponse(cast(DirectoryExecutor, self.executor), lambda: [ANSWER])
         self.answer.begun()
-        self.rest.start(PartialResponse(0, [], self.answer))
-        self.rest.resume()
+        self.writer.stream(PartialResponse(0, [], self.answer))
+        self.writer.resume()
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def scene() -> Iterator[Scene]:
 
 def test_its_memory_counts_while_a_job_is_under_way(scene: Scene) -> None:
     assert scene.unsent.total_bytes == len(ANSWER)
-    scene.rest.count()
+    scene.writer.count()
     assert scene.unsent.total_bytes == len(ANSWER)
 
 
@@ -102,8 +100,7 @@ def test_a_loan_that_an_abandoned_thread_has_not_used_is_ended(scene: Scene) -> 
 
 
 def test_a_job_may_report_after_the_connection_has_ended(scene: Scene) -> None:
-    scene.owner.is_closing = True
-    scene.rest.close(cast(Any, scene.owner))
+    scene.writer.close(cast(Any, scene.owner))
     assert scene.executor.function(scene.executor.loan) is None  # the loan was taken back
     scene.executor.callback(None, None)
     assert scene.unsent.total_bytes == 0
