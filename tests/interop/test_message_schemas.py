@@ -61,7 +61,7 @@ NEVER = Range(1, 0)
 def schemas() -> dict[str, Schema]:
     """Return the schemas by the name of the message."""
     schemas = {}
-    for jar in sorted(kafka_libs().glob("kafka-*4.3.1.jar")):
+    for jar in sorted(kafka_libs().glob("kafka-*.jar")):
         with ZipFile(jar) as files:
             for name in files.namelist():
                 if re.search(r"(^|/)(message|metadata)/\w+\.json$", name):
