@@ -118,7 +118,7 @@ class Api(NamedTuple):
         return self.key >= FIRST_PRIVATE_KEY
 
 
-_NO_VERSION: Final = 32767
+NO_VERSION: Final = 32767
 
 
 def _api(
@@ -145,7 +145,7 @@ APIS: Final[dict[int, Api]] = dict(
         _api(ApiKey.SYNC_GROUP, 0, 5, 4),
         _api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5),
         _api(ApiKey.LIST_GROUPS, 0, 5, 3),
-        _api(ApiKey.SASL_HANDSHAKE, 0, 1, _NO_VERSION, "BC"),
+        _api(ApiKey.SASL_HANDSHAKE, 0, 1, NO_VERSION, "BC"),
         _api(ApiKey.API_VERSIONS, 0, 5, 3, "BC"),
         _api(ApiKey.CREATE_TOPICS, 2, 7, 5, "BCF"),
         _api(ApiKey.DELETE_TOPICS, 1, 6, 4, "BCF"),
@@ -175,7 +175,7 @@ APIS: Final[dict[int, Api]] = dict(
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1, "BCF"),
         _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0, "BCF"),
         _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0, "BCF"),
-        _api(ApiKey.OFFSET_DELETE, 0, 0, _NO_VERSION),
+        _api(ApiKey.OFFSET_DELETE, 0, 0, NO_VERSION),
         _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
         _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1, "BCF"),
         _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0, "BC"),
