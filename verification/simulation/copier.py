@@ -150,7 +150,11 @@ class Copier:
                 self._target, reader.where.partition, record, payload_of(self._target, record, name)
             )
         await producer.send_offsets(
-            self._group_id, self._member_id, self._generation, {reader.where: reader.position}
+            self._group_id,
+            self._member_id,
+            self._generation,
+            self._source,
+            {reader.where.partition: reader.position},
         )
         chance = self._random.random() if is_rough() else 1.0
         if chance < 0.1:

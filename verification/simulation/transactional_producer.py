@@ -191,10 +191,16 @@ class TransactionalProducer:
         self._note(Acknowledged(record, where, known, self.transaction))
 
     async def send_offsets(
-        self, group_id: str, member_id: str, generation: int, offsets: Mapping[TopicPartition, int]
+        self,
+        group_id: str,
+        member_id: str,
+        generation: int,
+        topic: Topic,
+        offsets: Mapping[int, int],
     ) -> None:
-        """Commit offsets of a member with the transaction; it raises as `send` does."""
-        for where, offset in offsets.items():
+        """Commit a member's offsets by partition with the transaction; it raises as `send` does."""
+        for partition, offset in offsets.items():
+            where = TopicPartition(topic.name, partition)
             self._note(OffsetSent(group_id, where, offset, self.transaction))
         if not self._is_version_2:
             code, _ = await self._until_answered(
@@ -212,14 +218,15 @@ class TransactionalProducer:
         kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         rows = [
             kind(
-                name=where.topic,
+                name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     kind.TxnOffsetCommitRequestPartition(
-                        partition_index=where.partition, committed_offset=offset
+                        partition_index=partition, committed_offset=offset
                     )
                 ],
             )
-            for where, offset in offsets.items()
+            for partition, offset in offsets.items()
         ]
         code, _ = await self._until_answered(
             CoordinatorLink(self._client, group_id, OF_GROUPS),
@@ -228,7 +235,7 @@ class TransactionalProducer:
                 group_id=group_id,
                 producer_id=self._id,
                 producer_epoch=self._epoch,
-                generation_id=generation,
+                generation_id_or_member_epoch=generation,
                 member_id=member_id,
                 topics=rows,
             ),

@@ -239,14 +239,21 @@ class Node(ABC):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+@dataclass
 class KafkaNode(Node):
-    """Apache Kafka 4.3.1."""
+    """Apache Kafka of `release`; of `kafka_release()` if that is empty."""
+
+    release: str = ""
 
     kind = "kafka"
 
     def _java(self, *options: str) -> list[str]:
-        log4j = JAVA_SOURCES / "log4j2-server.properties"
-        return java_command(*options, f"-Dkafka.logs.dir={self.folder}", log4j=log4j)
+        return java_command(
+            *options,
+            f"-Dkafka.logs.dir={self.folder}",
+            log4j=JAVA_SOURCES / "log4j2-server.properties",
+            release=self.release,
+        )
 
     def format_command(self) -> list[str]:
         return [
