@@ -40,7 +40,8 @@ def main(
 ) -> None:
     """Send valid, damaged and senseless requests to a node and look for harm.
 
-    The exit code is 1 if something was found; seed, case and bytes are printed then.
+    The exit code is 1 if something was found; seed, case and bytes are printed then. It is 2 if
+    the machine was too busy for the node to answer within a limit of time.
     """
     if secure and (bootstrap is not None or controller):
         raise click.UsageError("--secure starts a node of its own, and attacks its brokers' port")
@@ -80,7 +81,7 @@ def main(
             if node is not None:
                 shutil.copy(node.output, keep / "node.log")
     _report(outcome)
-    sys.exit(0 if outcome.finding is None else 1)
+    sys.exit(1 if outcome.finding is not None else 2 if outcome.time_limit is not None else 0)
 
 
 def _stop(node: TargetNode | None) -> None:
@@ -100,6 +101,8 @@ def _report(outcome: FuzzOutcome) -> None:
         f"p99 {outcome.quantile_ms(0.99):.1f} ms, longest {outcome.quantile_ms(1):.0f} ms"
     )
     if outcome.finding is None:
+        if outcome.time_limit is not None:
+            click.echo(f"ended by a time limit on a busy machine: {outcome.time_limit}")
         click.echo("nothing found")
         return
     click.echo(f"FOUND with --seed {outcome.seed}: {outcome.finding}")

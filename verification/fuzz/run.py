@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import time
 from collections import deque
 from collections.abc import Coroutine
@@ -19,8 +20,9 @@ from verification.fuzz.members import HostileMembers
 from verification.fuzz.producers import HostileProducers
 from verification.fuzz.target import TargetNode
 from verification.fuzz.transactional_canary import TransactionalCanary
+from verification.fuzz.unloaded_clock import UnloadedClock
 from verification.fuzz.values import TOPICS, Known
-from verification.fuzz.wire import Finding, RawConnection
+from verification.fuzz.wire import Finding, NoAnswer, RawConnection
 
 _CANARY_PAUSE_S: Final = 0.02
 _WATCH_S: Final = 0.5
@@ -41,7 +43,10 @@ class FuzzOutcome:
     turns: int = 0
     grown_bytes: int = 0
     latencies_ms: list[float] = field(default_factory=list)
+    """Times of the canary's requests, without those in which a thread waited for a CPU."""
     finding: str | None = None
+    time_limit: str | None = None
+    """The limit of time that ended the run, while the machine left the node too little CPU."""
     recent: deque[Case] = field(default_factory=lambda: deque(maxlen=_KEPT_CASES))
 
     def quantile_ms(self, share: float) -> float:
@@ -54,7 +59,7 @@ class FuzzOutcome:
 class FuzzPlan:
     """The work of a run. With `first_case` and `last_case` a part of a run is repeated.
 
-    `most_latency_ms` is what a request of the canary may take.
+    `most_latency_ms` is what a request of the canary may take, by an `UnloadedClock`.
     """
 
     host: str
@@ -79,6 +84,8 @@ class FuzzRun:
         self.outcome = FuzzOutcome(plan.seed)
         self._next_case = plan.first_case
         self.ends_at = time.monotonic() + plan.seconds
+        pids = [os.getpid()] if node is None else [os.getpid(), node.pid]
+        self.clock = UnloadedClock(pids)
 
     @property
     def is_over(self) -> bool:
@@ -104,7 +111,7 @@ class FuzzRun:
         await self._plant(gardener)
         maker = CaseMaker(plan.seed, await gardener.versions(), self.known)
         self.outcome.turns = maker.turns
-        canary = Canary(await RawConnection.connect(plan.host, plan.port))
+        canary = Canary(await RawConnection.connect(plan.host, plan.port), self.clock.now_s)
         await canary.prepare()
         self.outcome.latencies_ms = canary.latencies_ms
         transactions = TransactionalCanary(await RawConnection.connect(plan.host, plan.port))
@@ -177,11 +184,12 @@ class FuzzRun:
             await asyncio.sleep(_CANARY_PAUSE_S)
 
     async def _watch(self) -> None:
-        if self.node is None:
-            return
-        before = self.node.rss_bytes()
+        before = 0 if self.node is None else self.node.rss_bytes()
         while not self.is_over:
+            self.clock.sample()
             await asyncio.sleep(_WATCH_S)
+            if self.node is None:
+                continue
             self.node.check()
             grown = self.node.rss_bytes() - before
             self.outcome.grown_bytes = max(self.outcome.grown_bytes, grown)
@@ -220,14 +228,18 @@ async def outcome_of(whole: FuzzRun) -> FuzzOutcome:
     try:
         await whole.all()
     except* Finding as findings:
-        whole.outcome.finding = str(_first(findings))
+        first = _first(findings)
+        if isinstance(first, NoAnswer) and whole.clock.was_starved(first.waited_s):
+            whole.outcome.time_limit = str(first)
+        else:
+            whole.outcome.finding = str(first)
         if node is not None:
             # A missing answer mostly has its reason in the log.
             with contextlib.suppress(FileNotFoundError):
                 try:
                     node.check()
                 except Finding as reason:
-                    whole.outcome.finding += f"\n{reason}"
+                    whole.outcome.finding = f"{first}\n{reason}"
     return whole.outcome
 
 

@@ -12,7 +12,7 @@ from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
-from verification.fuzz.wire import Finding, RawConnection
+from verification.fuzz.wire import Finding, NoAnswer, RawConnection
 
 _TOPIC: Final = "canary-transactions"
 _ID: Final = "canary"
@@ -83,7 +83,8 @@ class TransactionalCanary:
         deadline_s = time.monotonic() + _LIMIT_S
         while (end_now := await self._stable_end()) < self._end:
             if time.monotonic() > deadline_s:
-                raise Finding(f"canary: no marker, the stable end is {end_now}, not {self._end}")
+                text = f"canary: no marker, the stable end is {end_now}, not {self._end}"
+                raise NoAnswer(text, _LIMIT_S)
             await asyncio.sleep(_PAUSE_S)
         _expect("stable end", end_now, self._end)
 
@@ -98,9 +99,11 @@ class TransactionalCanary:
         while True:
             answer = await self._client.ask(request, version)
             error = error_of(answer)
-            if error not in _WAITING or time.monotonic() > deadline_s:
+            if error not in _WAITING:
                 _expect(what, error, ErrorCode.NONE)
                 return answer
+            if time.monotonic() > deadline_s:
+                raise NoAnswer(f"transactional canary: {what} gave {error!r}", _LIMIT_S)
             await asyncio.sleep(_PAUSE_S)
 
     def _batch(self) -> ProduceRequest:

@@ -20,6 +20,18 @@ class Finding(Exception):
     """The node did something that it must not do."""
 
 
+class NoAnswer(Finding):
+    """The node did not answer within a limit of time, which may be the fault of the machine.
+
+    Attributes:
+        waited_s: the limit.
+    """
+
+    def __init__(self, text: str, waited_s: float) -> None:
+        super().__init__(text)
+        self.waited_s = waited_s
+
+
 class RawConnection:
     """One connection to the node."""
 
@@ -40,7 +52,10 @@ class RawConnection:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 reader, writer = await asyncio.open_connection(host, port, limit=1 << 20, ssl=tls)
-        except (OSError, TimeoutError) as error:
+        except TimeoutError:
+            text = f"no connection to {host}:{port} within {_ANSWER_S:.0f} s"
+            raise NoAnswer(text, _ANSWER_S) from None
+        except OSError as error:
             raise Finding(f"no connection to {host}:{port}: {error!r}") from None
         return cls(reader, writer)
 
@@ -60,7 +75,8 @@ class RawConnection:
             async with asyncio.timeout(_ANSWER_S):
                 frame = await self.read_frame()
         except TimeoutError:
-            raise Finding(f"no answer to {request!r} within {_ANSWER_S:.0f} s") from None
+            text = f"no answer to {request!r} within {_ANSWER_S:.0f} s"
+            raise NoAnswer(text, _ANSWER_S) from None
         except (OSError, asyncio.IncompleteReadError) as error:
             raise Finding(f"the connection ended before the answer to {request!r}") from error
         return read_answer(frame, key, version, self._correlation_id)

@@ -160,10 +160,12 @@ class Simulation:
 
     async def _fail_quietly(self) -> None:
         self.traffic.end_administration()
+        limit_s = self.scenario.recovery_s + self.scenario.drain_s
         await self._wait_until(
-            lambda: self.traffic.unfinished_administration or self._unrecovered(),
-            self.scenario.recovery_s + self.scenario.drain_s,
+            lambda: self.traffic.unfinished_administration or self._unrecovered(), limit_s
         )
+        mended_s = self.loop.now_s
+        await self._wait_until(lambda: self._unrecovered() or self._unfetched(mended_s), limit_s)
         await IsolatedFailure(
             self.cluster,
             self.invariants,
@@ -251,6 +253,22 @@ class Simulation:
                         f"the replicas of {topic.name}-{index} differ in "
                         f"(log end, high watermark): {ends}"
                     )
+        return None
+
+    def _unfetched(self, since_s: float) -> str | None:
+        """Return a follower that has not fetched since a time; None if all have.
+
+        A cut delays requests: a leader may take a follower into the ISR that lost its connection
+        long ago and has no new one yet.
+        """
+        for node in self.cluster.brokers:
+            broker = self._broker(node.plan.node_id)
+            for partition in () if broker is None else broker.replicas:
+                leader = partition.leader
+                for follower in () if leader is None else leader.followers:
+                    fetched_s = node.machine.clock.true_s(follower.last_fetch_ms / 1000)
+                    if fetched_s < since_s:
+                        return f"broker {follower.replica_id} has not fetched {partition}"
         return None
 
     def _unflushed(self) -> str | None:

@@ -92,7 +92,7 @@ class SecuredRun(FuzzRun):
     async def _canaries(self) -> AsyncIterator[tuple[Canary, TransactionalCanary]]:
         client = await self._port.logged_in(CANARY)
         await wait_for_permissions(client)
-        canary = Canary(client)
+        canary = Canary(client, self.clock.now_s)
         transactions = TransactionalCanary(await self._port.logged_in(CANARY))
         try:
             await canary.prepare()
