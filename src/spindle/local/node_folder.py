@@ -107,8 +107,9 @@ def _make_cluster(spec: ClusterSpec, folder: Path, ports: list[int]) -> list[Nod
     }
     for config in configs.values():
         ensemble = load_ensemble(OsFileSystem(), config.log_dirs)
-        for path, reason in ensemble.failed.items():
-            raise ClusterError(f"cannot use {path}: {reason}")
+        if ensemble.failed:
+            reasons = "; ".join(ensemble.failed.values())
+            raise ClusterError(f"cannot read directories for a new cluster: {reasons}")
         if ensemble.formatted:
             raise ClusterError(
                 f"{next(iter(ensemble.formatted))} is formatted, but {folder} holds no cluster "
