@@ -1,8 +1,11 @@
 """`spindle.local.Cluster`: a cluster of processes for scripts and notebooks."""
 
+import inspect
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import psutil
@@ -11,11 +14,13 @@ import pytest
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
 from spindle.local import Cluster, ClusterError
+from spindle.testing import Cluster as FaultyCluster
 
 pytestmark = pytest.mark.timeout(300)
 
 OWNER = """
 import sys
+import textwrap
 from spindle.local import Cluster
 cluster = Cluster(brokers=2)
 print(cluster.home, *(node.pid for node in cluster.nodes), flush=True)
@@ -82,3 +87,11 @@ def test_nothing_is_left_when_the_interpreter_is_killed() -> None:
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert not alive
     assert not Path(home).exists()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("documented", [Cluster, FaultyCluster])
+def test_the_example_of_the_reference_runs(documented: type[Cluster]) -> None:
+    doc = inspect.getdoc(documented) or ""
+    (example,) = re.findall(r"```python\n(.*?)```", doc, re.DOTALL)
+    exec(textwrap.dedent(example), {})
