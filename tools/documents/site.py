@@ -23,6 +23,7 @@ FOLDERS: Final = ("docs", "examples", "deploy", "benchmarks")
 NOT_COPIED: Final = ("__pycache__", ".ipynb_checkpoints")
 
 API: Final = {
+    "spindle.local": ["spindle.local"],
     "spindle.testing": ["spindle.testing"],
     "spindle.testing.histories": ["spindle.testing.histories"],
     "spindle.pipeline": ["spindle.pipeline"],
