@@ -20,10 +20,10 @@ from spindle.cli.disks.state_text import (
     silence_text,
     stray_text,
 )
-from spindle.cli.durations import duration_text
 from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened
 from spindle.client.disks import DiskView, MoveView
 from spindle.common.sizes import size_text
+from spindle.common.text import duration_text
 
 _UNKNOWN: Final = "-"
 _LEGEND: Final = "; times of I/O in ms, median/99 %"

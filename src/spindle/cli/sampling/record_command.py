@@ -10,14 +10,13 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
-from spindle.cli.sampling.history_folder import HistoryWriter, only_writer
-from spindle.cli.sampling.sampling import take_sample
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.blocking.client import WireClient
 from spindle.common.text import count_noun
+from spindle.operations.history import RecordedSample, record_sample
+from spindle.operations.history_folder import HistoryWriter, only_writer
 
 _MS: Final = 1000
-_NS_PER_MS: Final = 1_000_000
 
 
 @click.command("record", epilog=examples("spindle history record sizes --interval 5m"))
@@ -62,7 +61,7 @@ def record_command(
             while True:
                 due_s = time.monotonic() + interval_ms / _MS
                 try:
-                    click.echo(_record(client, writer, as_json=as_json))
+                    _show(record_sample(client, writer), as_json=as_json)
                 except FAILURES as error:
                     if once:
                         raise
@@ -74,12 +73,11 @@ def record_command(
             return
 
 
-def _record(client: WireClient, writer: HistoryWriter, *, as_json: bool) -> str:
-    time_ms = time.time_ns() // _NS_PER_MS
-    documents = take_sample(client, time_ms)
-    writer.append(time_ms, documents)
-    silent = [document["broker"] for document in documents if document["error"] is not None]
+def _show(sample: RecordedSample, *, as_json: bool) -> None:
+    silent = list(sample.silent_brokers)
     if as_json:
-        return json.dumps({"timeMs": time_ms, "brokers": len(documents), "silentBrokers": silent})
-    text = f"recorded {count_noun(len(documents), 'broker')}"
-    return f"{text}; no answer from {', '.join(map(str, silent))}" if silent else text
+        document = {"timeMs": sample.time_ms, "brokers": sample.brokers, "silentBrokers": silent}
+        click.echo(json.dumps(document))
+        return
+    text = f"recorded {count_noun(sample.brokers, 'broker')}"
+    click.echo(f"{text}; no answer from {', '.join(map(str, silent))}" if silent else text)
