@@ -5,10 +5,8 @@ call `on_progress` with each event. They work on Kafka's brokers, too.
 
 Example:
     from spindle import operations
-    from spindle.client.blocking.client import WireClient
-    from spindle.client.blocking.settings import client_settings
 
-    with WireClient(client_settings({"bootstrap.servers": "127.0.0.1:9092"})) as client:
+    with operations.connect("127.0.0.1:9092") as client:
         print(operations.plan.drain(client, 2, "/disk3").placement.moved_bytes)
         result = operations.drain(client, 2, "/disk3", on_progress=print)
         print(result.is_cordoned, result.went_offline)
@@ -17,6 +15,7 @@ Example:
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from spindle.client.blocking.client import connect
     from spindle.operations import history, plan
     from spindle.operations.balance_run import BalanceResult, balance, cancel_balance
     from spindle.operations.cancellation import Cancellation, Cancelled
@@ -37,29 +36,30 @@ if TYPE_CHECKING:
     from spindle.planner.plan import Infeasible
 
 _MODULES: Final = {
-    "BalanceResult": "balance_run",
-    "Cancellation": "cancellation",
-    "Cancelled": "cancellation",
-    "DrainResult": "drain_run",
-    "HealResult": "heal_run",
-    "HealSettings": "heal_run",
-    "HealingLimits": "heal_run",
-    "HoursOfDay": "heal_run",
-    "Infeasible": "plan",
-    "OnProgress": "events",
-    "OperationFailed": "errors",
-    "PlanLimits": "plan_settings",
-    "PlanSettings": "plan_settings",
-    "ProgressEvent": "events",
-    "Removal": "drain_removal",
-    "balance": "balance_run",
-    "cancel_balance": "balance_run",
-    "cancel_drain": "drain_run",
-    "drain": "drain_run",
-    "heal": "heal_run",
-    "history": "history",
-    "keep_healing": "heal_run",
-    "plan": "plan",
+    "BalanceResult": "spindle.operations.balance_run",
+    "Cancellation": "spindle.operations.cancellation",
+    "Cancelled": "spindle.operations.cancellation",
+    "DrainResult": "spindle.operations.drain_run",
+    "HealResult": "spindle.operations.heal_run",
+    "HealSettings": "spindle.operations.heal_run",
+    "HealingLimits": "spindle.planner.healing",
+    "HoursOfDay": "spindle.operations.heal_run",
+    "Infeasible": "spindle.planner.plan",
+    "OnProgress": "spindle.operations.events",
+    "OperationFailed": "spindle.operations.errors",
+    "PlanLimits": "spindle.planner.limits",
+    "PlanSettings": "spindle.operations.plan_settings",
+    "ProgressEvent": "spindle.operations.events",
+    "Removal": "spindle.operations.drain_removal",
+    "balance": "spindle.operations.balance_run",
+    "cancel_balance": "spindle.operations.balance_run",
+    "cancel_drain": "spindle.operations.drain_run",
+    "connect": "spindle.client.blocking.client",
+    "drain": "spindle.operations.drain_run",
+    "heal": "spindle.operations.heal_run",
+    "history": "spindle.operations.history",
+    "keep_healing": "spindle.operations.heal_run",
+    "plan": "spindle.operations.plan",
 }
 
 __all__ = [
@@ -81,6 +81,7 @@ __all__ = [
     "balance",
     "cancel_balance",
     "cancel_drain",
+    "connect",
     "drain",
     "heal",
     "history",
@@ -95,5 +96,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(f"{__name__}.{_MODULES[name]}")
-    return module if name == _MODULES[name] else getattr(module, name)
+    path = _MODULES[name]
+    module = import_module(path)
+    return module if path.endswith(f".{name}") else getattr(module, name)
