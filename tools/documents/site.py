@@ -31,6 +31,7 @@ API: Final = {
         "spindle.operations.drain_run",
         "spindle.operations.balance_run",
         "spindle.operations.heal_run",
+        "spindle.operations.rebuild_run",
         "spindle.operations.plan",
         "spindle.operations.history",
         "spindle.operations.plan_settings",

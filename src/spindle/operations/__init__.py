@@ -3,13 +3,12 @@
 They do what the commands of the same names do, block until they are done, return typed results and
 call `on_progress` with each event. They work on Kafka's brokers, too.
 
-Example:
-    from spindle import operations
-
-    with operations.connect("127.0.0.1:9092") as client:
-        print(operations.plan.drain(client, 2, "/disk3").placement.moved_bytes)
-        result = operations.drain(client, 2, "/disk3", on_progress=print)
-        print(result.is_cordoned, result.went_offline)
+Examples:
+    >>> from spindle import operations
+    >>> with operations.connect("127.0.0.1:9092") as client:
+    ...     print(operations.plan.drain(client, 2, "/disk3").placement.moved_bytes)
+    ...     result = operations.drain(client, 2, "/disk3", on_progress=print)
+    ...     print(result.is_cordoned, result.went_offline)
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         keep_healing,
     )
     from spindle.operations.plan_settings import PlanSettings
+    from spindle.operations.rebuild_run import cancel_rebuild, rebuild
     from spindle.planner.healing import HealingLimits
     from spindle.planner.limits import PlanLimits
     from spindle.planner.plan import Infeasible
@@ -54,12 +54,14 @@ _MODULES: Final = {
     "balance": "spindle.operations.balance_run",
     "cancel_balance": "spindle.operations.balance_run",
     "cancel_drain": "spindle.operations.drain_run",
+    "cancel_rebuild": "spindle.operations.rebuild_run",
     "connect": "spindle.client.blocking.client",
     "drain": "spindle.operations.drain_run",
     "heal": "spindle.operations.heal_run",
     "history": "spindle.operations.history",
     "keep_healing": "spindle.operations.heal_run",
     "plan": "spindle.operations.plan",
+    "rebuild": "spindle.operations.rebuild_run",
 }
 
 __all__ = [
@@ -81,12 +83,14 @@ __all__ = [
     "balance",
     "cancel_balance",
     "cancel_drain",
+    "cancel_rebuild",
     "connect",
     "drain",
     "heal",
     "history",
     "keep_healing",
     "plan",
+    "rebuild",
 ]
 
 

@@ -73,9 +73,9 @@ def balance(
         ApiError, ClientError: the cluster refused, or could not be asked.
         Cancelled, KeyboardInterrupt: it was cancelled, and has undone what it had begun.
 
-    Example:
-        limits = PlanLimits(spread=0.1, throttle_bytes_per_second=20 * 2**20)
-        balance(client, settings=PlanSettings(limits), on_progress=print)
+    Examples:
+        >>> limits = PlanLimits(spread=0.1, throttle_bytes_per_second=20 * 2**20)
+        >>> balance(client, settings=PlanSettings(limits), on_progress=print)
     """
     cluster_id = describe_brokers(client).cluster_id
     sleep = cancellation.sleep if cancellation is not None else None

@@ -21,11 +21,11 @@ class Cancellation:
     The operation notices it at its next pause, at most half a second after a request to the cluster
     has ended. In the thread of the operation, Ctrl-C does the same.
 
-    Example:
-        cancellation = Cancellation()
-        thread = Thread(target=lambda: drain(client, 2, cancellation=cancellation))
-        thread.start()
-        cancellation.cancel()
+    Examples:
+        >>> cancellation = Cancellation()
+        >>> thread = Thread(target=lambda: drain(client, 2, cancellation=cancellation))
+        >>> thread.start()
+        >>> cancellation.cancel()
     """
 
     def __init__(self) -> None:

@@ -90,8 +90,8 @@ def drain(
         ApiError, ClientError: the cluster refused, or could not be asked.
         Cancelled, KeyboardInterrupt: it was cancelled, and has undone what it had begun.
 
-    Example:
-        drain(client, 2, "/disk3", then=Removal.RETIRE, on_progress=print)
+    Examples:
+        >>> drain(client, 2, "/disk3", then=Removal.RETIRE, on_progress=print)
     """
     place = drain_target(broker, directory)
     if then is not None:

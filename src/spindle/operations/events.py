@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final
 
+from spindle.client.disks import RebuildView
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
 from spindle.common.text import count_noun, join_first, span_text
@@ -669,3 +670,81 @@ class CheckFailed(ProgressEvent):
     @property
     def text(self) -> str:
         return f"this look failed: {self.reason}"
+
+
+# Rebuilds.
+
+
+def rebuild_text(view: RebuildView) -> str:
+    """Return the state of a rebuild, and how much is copied."""
+    if view.state != "copying":
+        return view.state
+    lag = "" if view.lag < 0 else f", {view.lag} records behind"
+    return f"copying: {size_text(view.copied_bytes)} of about {size_text(view.former_bytes)}{lag}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilding(ProgressEvent):
+    """A replica is copied again; reported at each look at its broker."""
+
+    event: ClassVar[str] = "rebuilding"
+    view: RebuildView
+
+    @property
+    def text(self) -> str:
+        return f"{self.view.partition}: {rebuild_text(self.view)}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        view = self.view
+        return {
+            "topic": view.partition.topic,
+            "partition": view.partition.partition,
+            "state": view.state,
+            "formerBytes": view.former_bytes,
+            "copiedBytes": view.copied_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildEnded(ProgressEvent):
+    """The rebuild of a replica has ended, or was refused.
+
+    Attributes:
+        state: `done`, `failed` or `refused`.
+        former_bytes: the size of the log before; None if it is unknown.
+        copied_bytes: None if it is unknown.
+        error: why the replica was not rebuilt; None if it was.
+    """
+
+    event: ClassVar[str] = "rebuildEnded"
+    partition: TopicPartition
+    state: str
+    former_bytes: int | None = None
+    copied_bytes: int | None = None
+    error: str | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the replica was rebuilt, and is in the ISR again."""
+        return self.state == "done"
+
+    @property
+    def text(self) -> str:
+        if self.error is not None:
+            return f"{self.partition}: {self.state}: {self.error}"
+        return (
+            f"{self.partition}: rebuilt and in the ISR again, {size_text(self.copied_bytes or 0)}"
+        )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        topic, partition = self.partition
+        return {
+            "topic": topic,
+            "partition": partition,
+            "state": self.state,
+            "formerBytes": self.former_bytes,
+            "copiedBytes": self.copied_bytes,
+            "error": self.error,
+        }

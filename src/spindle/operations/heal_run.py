@@ -10,12 +10,10 @@ from typing import Final, TypeVar
 
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.partitions import list_reassignments
-from spindle.client.admin.refusals import failure_text
 from spindle.client.blocking.client import WireClient
 from spindle.common.sizes import size_text
 from spindle.operations.cancellation import Cancellation, undone_if_cancelled
 from spindle.operations.directories import UNREADABLE
-from spindle.operations.errors import CLUSTER_FAILURES, OperationFailed
 from spindle.operations.events import (
     AllWithinLimits,
     CheckFailed,
@@ -37,6 +35,7 @@ from spindle.operations.execution.planning import DeletionWait
 from spindle.operations.execution.running_plan import PlanUnderWay
 from spindle.operations.heal_memory import HealMemory, open_memory
 from spindle.operations.plan_settings import PlanSettings, read_cluster
+from spindle.operations.repetition import repeat
 from spindle.operations.state_files import locked
 from spindle.operations.throttles import has_throttle
 from spindle.planner.healing import HealingLimits
@@ -130,9 +129,9 @@ def heal(
         ApiError, ClientError: the cluster refused, or could not be asked.
         KeyboardInterrupt: the user pressed Ctrl-C; its moves and throttles are undone.
 
-    Example:
-        healing = HealSettings(HealingLimits(0.85, 0.80), max_bytes_per_day=2**40)
-        heal(client, settings=healing, on_progress=print)
+    Examples:
+        >>> healing = HealSettings(HealingLimits(0.85, 0.80), max_bytes_per_day=2**40)
+        >>> heal(client, settings=healing, on_progress=print)
     """
     return _healed(client, settings, state, is_dry, on_progress, None, HealRun.check_once)
 
@@ -218,14 +217,13 @@ class HealRun:
 
     def check_until_cancelled(self) -> None:
         """Check at intervals. A failure ends only a single check, and is reported."""
-        while True:
-            try:
-                self.check_once()
-            except OperationFailed as error:
-                self._report(CheckFailed(str(error)))
-            except CLUSTER_FAILURES as error:
-                self._report(CheckFailed(failure_text(error)))
-            self._executor.sleep(self._settings.interval_ms / _MS)
+        repeat(
+            self.check_once,
+            self._settings.interval_ms,
+            lambda reason: self._report(CheckFailed(reason)),
+            self._executor.sleep,
+            is_from_begin=False,
+        )
 
     def check_once(self) -> HealResult:
         """Plan and move until there is nothing to do or no bytes are left today.

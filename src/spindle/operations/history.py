@@ -1,19 +1,18 @@
 """The history of a cluster: sizes and offsets, recorded at intervals, and forecasts from them.
 
-Example:
-    from spindle.operations import history
-
-    history.record(client, Path("sizes"))  # one sample: call it every few minutes
-    forecast = history.forecast(client, Path("sizes"))
-    for directory in forecast.directories:
-        print(directory.model, directory.time_to_full.expected_s)
+Examples:
+    >>> from spindle.operations import history
+    >>> history.record(client, Path("sizes"))  # one sample: call it every few minutes
+    >>> forecast = history.forecast(client, Path("sizes"))
+    >>> for directory in forecast.directories:
+    ...     print(directory.model, directory.time_to_full.expected_s)
 """
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final, NoReturn
 
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.refusals import failure_text
@@ -23,9 +22,13 @@ from spindle.client.cluster_metadata import BrokerAddress, ClusterView
 from spindle.client.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets_request
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.text import count_noun
 from spindle.common.uuids import uuid_text
+from spindle.operations.cancellation import Cancellation
+from spindle.operations.events import OnProgress, ProgressEvent, ignore_progress
 from spindle.operations.forecasts import ClusterForecast, history_remarks
 from spindle.operations.history_folder import HistoryWriter, only_writer, read_history
+from spindle.operations.repetition import repeat
 from spindle.operations.sample_lines import sample_document
 from spindle.operations.snapshot import read_snapshot
 from spindle.planner.forecast.growth import PartitionRates
@@ -34,12 +37,13 @@ from spindle.planner.forecast.time_to_full import TimeToFull
 from spindle.planner.model import DirectoryModel
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
 
+DEFAULT_INTERVAL_MS: Final = 5 * 60_000
 DEFAULT_RETENTION_MS: Final = 30 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedSample:
-    """A sample that was written to the history.
+class SampleRecorded(ProgressEvent):
+    """A sample was written to the history.
 
     Attributes:
         time_ms: since 1970.
@@ -47,14 +51,33 @@ class RecordedSample:
         silent_brokers: those that did not answer.
     """
 
+    event: ClassVar[str] = "recorded"
     time_ms: int
     brokers: int
-    silent_brokers: tuple[int, ...]
+    silent_brokers: list[int]
+
+    @property
+    def text(self) -> str:
+        text = f"recorded {count_noun(self.brokers, 'broker')}"
+        silent = ", ".join(map(str, self.silent_brokers))
+        return f"{text}; no answer from {silent}" if silent else text
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFailed(ProgressEvent):
+    """A sample could not be taken or written; the next one follows."""
+
+    event: ClassVar[str] = "failed"
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"no sample: {self.reason}"
 
 
 def record(
     client: WireClient, folder: Path, *, retention_ms: int = DEFAULT_RETENTION_MS
-) -> RecordedSample:
+) -> SampleRecorded:
     """Append one sample to the history in a folder.
 
     A sample has the sizes of replicas, the space of directories and the offsets of partitions. A
@@ -71,21 +94,46 @@ def record(
         OSError: a file cannot be written.
     """
     with only_writer(folder):
-        return record_sample(client, HistoryWriter(folder, retention_ms))
+        return _record(client, HistoryWriter(folder, retention_ms))
 
 
-def record_sample(client: WireClient, writer: HistoryWriter) -> RecordedSample:
-    """Append one sample; the caller is the only writer of the folder.
+def keep_recording(
+    client: WireClient,
+    folder: Path,
+    *,
+    interval_ms: int = DEFAULT_INTERVAL_MS,
+    retention_ms: int = DEFAULT_RETENTION_MS,
+    on_progress: OnProgress = ignore_progress,
+    cancellation: Cancellation | None = None,
+) -> NoReturn:
+    """Append samples to the history in a folder as `record` does, until it is cancelled.
+
+    A failure ends only a single sample, and is reported.
+
+    Args:
+        interval_ms: from the begin of a sample to that of the next one.
 
     Raises:
-        ApiError, ClientError: the cluster could not be asked for its brokers and partitions.
-        OSError: a file cannot be written.
+        OperationFailed: another process records into the folder, or it cannot be made.
+        Cancelled, KeyboardInterrupt: it was cancelled.
     """
+    writer = HistoryWriter(folder, retention_ms)
+    with only_writer(folder):
+        repeat(
+            lambda: on_progress(_record(client, writer)),
+            interval_ms,
+            lambda reason: on_progress(SampleFailed(reason)),
+            time.sleep if cancellation is None else cancellation.sleep,
+            is_from_begin=True,
+        )
+
+
+def _record(client: WireClient, writer: HistoryWriter) -> SampleRecorded:
     time_ms = time.time_ns() // 1_000_000
     documents = take_sample(client, time_ms)
     writer.append(time_ms, documents)
     silent = [document["broker"] for document in documents if document["error"] is not None]
-    return RecordedSample(time_ms, len(documents), tuple(silent))
+    return SampleRecorded(time_ms, len(documents), silent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
 """Plans of moves for a running cluster, as `spindle plan` makes them. Nothing is moved.
 
-Example:
-    from spindle.operations import plan
-
-    cluster_plan = plan.drain(client, 2, "/disk3")
-    print(cluster_plan.placement.moved_bytes, len(cluster_plan.placement.rounds))
-    plan.write_files(cluster_plan.placement, Path("rounds"), max_fill=0.95)
+Examples:
+    >>> from spindle.operations import plan
+    >>> cluster_plan = plan.drain(client, 2, "/disk3")
+    >>> print(cluster_plan.placement.moved_bytes, len(cluster_plan.placement.rounds))
+    >>> plan.write_files(cluster_plan.placement, Path("rounds"), max_fill=0.95)
 """
 
 import time

@@ -1,22 +1,17 @@
 """`spindle history record`: the history of sizes and offsets that forecasts need."""
 
 import json
-import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
-from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.blocking.client import WireClient
-from spindle.common.text import count_noun
-from spindle.operations.history import RecordedSample, record_sample
-from spindle.operations.history_folder import HistoryWriter, only_writer
-
-_MS: Final = 1000
+from spindle.operations.events import ProgressEvent
+from spindle.operations.history import SampleFailed, keep_recording, record
 
 
 @click.command("record", epilog=examples("spindle history record sizes --interval 5m"))
@@ -55,29 +50,20 @@ def record_command(
     does not answer has a line with the reason. Ctrl-C ends the command; a kill at any moment leaves
     a history that can be read and continued.
     """
-    writer = HistoryWriter(folder, retention_ms)
-    with only_writer(folder):
-        try:
-            while True:
-                due_s = time.monotonic() + interval_ms / _MS
-                try:
-                    _show(record_sample(client, writer), as_json=as_json)
-                except FAILURES as error:
-                    if once:
-                        raise
-                    click.echo(f"no sample: {failure(error).plainly}", err=True)
-                if once:
-                    return
-                time.sleep(max(0.0, due_s - time.monotonic()))
-        except KeyboardInterrupt:
+
+    def show(event: ProgressEvent) -> None:
+        is_failure = isinstance(event, SampleFailed)
+        text = json.dumps(event.facts) if as_json and not is_failure else event.text
+        click.echo(text, err=is_failure)
+
+    with suppress(KeyboardInterrupt):
+        if once:
+            show(record(client, folder, retention_ms=retention_ms))
             return
-
-
-def _show(sample: RecordedSample, *, as_json: bool) -> None:
-    silent = list(sample.silent_brokers)
-    if as_json:
-        document = {"timeMs": sample.time_ms, "brokers": sample.brokers, "silentBrokers": silent}
-        click.echo(json.dumps(document))
-        return
-    text = f"recorded {count_noun(sample.brokers, 'broker')}"
-    click.echo(f"{text}; no answer from {', '.join(map(str, silent))}" if silent else text)
+        keep_recording(
+            client,
+            folder,
+            interval_ms=interval_ms,
+            retention_ms=retention_ms,
+            on_progress=show,
+        )

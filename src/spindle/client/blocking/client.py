@@ -413,9 +413,9 @@ def connect(bootstrap_servers: str, properties: Mapping[str, str] | None = None)
     Raises:
         ConfigError: an address or a property has no usable value.
 
-    Example:
-        with connect("127.0.0.1:9092") as client:
-            print(sorted(client.metadata().topics))
+    Examples:
+        >>> with connect("127.0.0.1:9092") as client:
+        ...     print(sorted(client.metadata().topics))
     """
     return WireClient(
         client_settings({**(properties or {}), "bootstrap.servers": bootstrap_servers})
