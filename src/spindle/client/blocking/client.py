@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Self, TypeVar
 
 from spindle.client.blocking.security import ClientSecurity
-from spindle.client.blocking.settings import ClientSettings, HostPort
+from spindle.client.blocking.settings import ClientSettings, HostPort, client_settings
 from spindle.client.blocking.transport import BlockingConnection
 from spindle.client.cluster_metadata import (
     BrokerAddress,
@@ -401,3 +401,22 @@ class WireClient:
             except (ConnectionLost, RequestTimedOut) as error:
                 failures.append(str(error))
         raise ConnectionLost(f"no broker could be reached: {'; '.join(failures)}")
+
+
+def connect(bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> WireClient:
+    """Return a client of a cluster, which connects with its first request.
+
+    Args:
+        bootstrap_servers: addresses of brokers, such as `broker1:9092,broker2:9092`.
+        properties: further properties of Kafka's clients, such as `security.protocol`.
+
+    Raises:
+        ConfigError: an address or a property has no usable value.
+
+    Examples:
+        >>> with connect("127.0.0.1:9092") as client:
+        ...     print(sorted(client.metadata().topics))
+    """
+    return WireClient(
+        client_settings({**(properties or {}), "bootstrap.servers": bootstrap_servers})
+    )
