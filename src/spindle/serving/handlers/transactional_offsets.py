@@ -1,7 +1,6 @@
 """TxnOffsetCommit: offsets that a producer commits together with its records."""
 
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
@@ -12,6 +11,7 @@ from spindle.coordinator.transactional_offsets import (
     TransactionalTopic,
     transactional_error,
 )
+from spindle.protocol import versions
 from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -19,13 +19,6 @@ from spindle.protocol.messages.txn_offset_commit import (
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.groups import GroupServices, client_of
 from spindle.serving.permissions import check_group, check_transactional_id, may_use_topic
-
-_FIRST_ADDING_VERSION: Final = 5
-"""From this version of TxnOffsetCommit on, the group coordinator adds its partition."""
-_FIRST_ABORTABLE_VERSION: Final = 4
-"""From this version on, clients know TRANSACTION_ABORTABLE."""
-_LOADING_FROM_VERSION: Final = 2
-"""Producers that send an older version know no COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
 
 async def handle_txn_offset_commit(
@@ -49,7 +42,7 @@ async def handle_txn_offset_commit(
         code = coordinator_error(error.code)
         if (
             code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            and context.api_version < _LOADING_FROM_VERSION
+            and context.api_version < versions.TXN_OFFSET_COMMIT_LOAD_IN_PROGRESS
         ):
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         response = transactional_error(request, code)
@@ -62,7 +55,7 @@ def _verification(
     services: GroupServices, version: int, request: TxnOffsetCommitRequest
 ) -> Callable[[TopicPartition], Awaitable[None]]:
     """Return the question to the coordinator of the transaction (KIP-890)."""
-    adds = version >= _FIRST_ADDING_VERSION
+    adds = version >= versions.TXN_OFFSET_COMMIT_ADDS_PARTITION
 
     async def verify(partition: TopicPartition) -> None:
         hosted = services.replicas.lookup(*partition)
@@ -76,7 +69,10 @@ def _verification(
             adds=adds,
         )
         code = codes[partition]
-        if code is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_ABORTABLE_VERSION:
+        if (
+            code is ErrorCode.TRANSACTION_ABORTABLE
+            and version < versions.TXN_OFFSET_COMMIT_ABORTABLE
+        ):
             code = ErrorCode.INVALID_TXN_STATE
         if code is not ErrorCode.NONE:
             raise ApiError(code)
