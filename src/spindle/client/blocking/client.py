@@ -30,7 +30,6 @@ from spindle.client.errors import (
 )
 from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
 from spindle.client.offsets import (
-    FIRST_VERSION_WITH_MAX_TIMESTAMP,
     MAX_TIMESTAMP,
     FoundOffset,
     found_offsets,
@@ -42,6 +41,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.config.resources import ConfigResourceType
+from spindle.protocol import versions
 from spindle.protocol.message import Message
 from spindle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -349,7 +349,7 @@ class WireClient:
             response = self.connection(leader).request(
                 request,
                 ListOffsetsResponse,
-                first_version=FIRST_VERSION_WITH_MAX_TIMESTAMP if needs_max else 0,
+                first_version=versions.LIST_OFFSETS_MAX_TIMESTAMP if needs_max else 0,
             )
             offsets |= found_offsets(response)
         return offsets

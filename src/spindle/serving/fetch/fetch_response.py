@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from spindle.common.errors import ErrorCode
+from spindle.protocol import versions
 from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.replication.fetch_session import (
@@ -14,7 +15,6 @@ from spindle.replication.fetch_session import (
 from spindle.serving.context import RequestContext
 from spindle.serving.fetch.fetch_states import ReadState
 from spindle.serving.fetch.partition_read import (
-    FIRST_TOPIC_ID_VERSION,
     FetchRequester,
     PartitionRead,
 )
@@ -38,7 +38,7 @@ def fetch_answer(
     response = FetchResponse(session_id=fetched.session_id)
     topics: dict[tuple[str, bytes], _Topic] = {}
     shown: list[PartitionRead] = []
-    by_id = context.api_version >= FIRST_TOPIC_ID_VERSION
+    by_id = context.api_version >= versions.FETCH_TOPIC_IDS
     leaders: dict[int, None] = {}
     for topic_key, read in reads.items():
         data = read.data

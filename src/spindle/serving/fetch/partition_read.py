@@ -10,7 +10,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.log.segments.file_range import FileRange
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.batch import batches
 from spindle.replicas.partition import Partition
@@ -24,11 +24,6 @@ from spindle.serving.services import BrokerServices
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
-FIRST_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
-_FIRST_FOLLOWER_READ_VERSION: Final = 11
-_FIRST_DIVERGING_VERSION: Final = 12
-_FIRST_REPLICA_STATE_VERSION: Final = 15
-_FIRST_NODE_ENDPOINTS_VERSION: Final = 16
 _READ_COMMITTED: Final = 1
 _NO_DIVERGENCE: Final = PartitionData.EpochEndOffset()
 _SAME_LEADER: Final = PartitionData.LeaderIdAndEpoch()
@@ -81,7 +76,7 @@ class FetchRequester(NamedTuple):
 def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester:
     """Return who sends the request."""
     version = context.api_version
-    if version >= _FIRST_REPLICA_STATE_VERSION:
+    if version >= versions.FETCH_REPLICA_STATE:
         state = request.replica_state
         replica_id, broker_epoch = state.replica_id, state.replica_epoch
     else:
@@ -95,7 +90,7 @@ def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester
         request.rack_id,
         request.isolation_level == _READ_COMMITTED and not is_replica,
         is_replica,
-        is_replica or version < _FIRST_FOLLOWER_READ_VERSION,
+        is_replica or version < versions.FETCH_FROM_FOLLOWER,
         context,
     )
 
@@ -206,7 +201,7 @@ class PartitionRead:
             self.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             self.data.aborted_transactions = []
             return
-        if fetcher.api_version >= FIRST_TOPIC_ID_VERSION and not self.name:
+        if fetcher.api_version >= versions.FETCH_TOPIC_IDS and not self.name:
             self.refuse(ErrorCode.UNKNOWN_TOPIC_ID, services, fetcher)
             self.data.aborted_transactions = []
             return
@@ -218,7 +213,7 @@ class PartitionRead:
         if asks_for_rack and self._is_sent_elsewhere(services, fetcher, partition):
             return
         if (
-            fetcher.api_version >= _FIRST_DIVERGING_VERSION
+            fetcher.api_version >= versions.FETCH_DIVERGING_EPOCH
             and wanted.last_fetched_epoch >= 0
             and self._diverges(log)
         ):
@@ -375,7 +370,7 @@ class PartitionRead:
         data = self.data
         if (
             data.error_code in _LEADER_ERRORS
-            and fetcher.api_version >= _FIRST_NODE_ENDPOINTS_VERSION
+            and fetcher.api_version >= versions.FETCH_NODE_ENDPOINTS
         ):
             leader, epoch = services.replicas.leader_of(self.name, self.wanted.key.partition)
             data.current_leader = PartitionData.LeaderIdAndEpoch(

@@ -14,6 +14,7 @@ from spindle.common.errors import ApiError, ErrorCode, error_code
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
+from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replication.fetch_session import (
     INVALID_SESSION_ID,
@@ -43,7 +44,6 @@ from spindle.serving.fetch.fetch_states import (
 )
 from spindle.serving.fetch.log_reads import ReadAndSend, read_logs
 from spindle.serving.fetch.partition_read import (
-    FIRST_TOPIC_ID_VERSION,
     FetchRequester,
     PartitionRead,
     ReadResult,
@@ -129,7 +129,7 @@ class _Fetch:
 
     def _name(self, wanted: FetchedPartition) -> str:
         """Return the name of the topic, "" for an unknown id; remember it for the session."""
-        if self.context.api_version < FIRST_TOPIC_ID_VERSION:
+        if self.context.api_version < versions.FETCH_TOPIC_IDS:
             return wanted.key.topic
         if not wanted.topic:
             topic = self.services.metadata.image.topics.by_id.get(wanted.key.topic_id)

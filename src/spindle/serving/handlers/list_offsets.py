@@ -9,6 +9,7 @@ from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode, LogDirectoryFailed, error_code
 from spindle.log.log import Log
 from spindle.log.segments.lookup import TimestampOffset, TimestampSearch
+from spindle.protocol import versions
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -32,7 +33,6 @@ _FIRST_VERSION_OF: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-_FIRST_NOT_AVAILABLE_VERSION: Final = 5
 _DAMAGE: Final = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.INVALID_RECORD,
@@ -147,7 +147,7 @@ def _is_too_early(partition: Partition, request: ListOffsetsRequest) -> bool:
 
 
 def _not_available(context: RequestContext) -> ErrorCode:
-    if context.api_version >= _FIRST_NOT_AVAILABLE_VERSION:
+    if context.api_version >= versions.LIST_OFFSETS_OFFSET_NOT_AVAILABLE:
         return ErrorCode.OFFSET_NOT_AVAILABLE
     return ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -13,7 +13,7 @@ from spindle.common.ids import INTERNAL_TOPICS
 from spindle.common.promise import Promise
 from spindle.common.uuids import ZERO_UUID
 from spindle.log.log_values import AppendInfo
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from spindle.protocol.records.validation import (
     AppendOrigin,
@@ -37,8 +37,6 @@ from spindle.serving.transactional_produce import (
 Topic = ProduceResponse.TopicProduceResponse
 PartitionResponse = Topic.PartitionProduceResponse
 
-_FIRST_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE]
-_FIRST_CURRENT_LEADER_VERSION: Final = 10
 _INTERNAL_WRITER: Final = "__admin_client"
 """The client id that may append to internal topics."""
 _ERRORS_BEFORE_THE_LOG: Final = (
@@ -90,7 +88,7 @@ class _Produce:
     def start(self, request: ProduceRequest) -> None:
         """Hand every partition's records to its log."""
         services = self.services
-        by_id = self.context.api_version >= _FIRST_TOPIC_ID_VERSION
+        by_id = self.context.api_version >= versions.PRODUCE_TOPIC_IDS
         image, is_guarded = services.metadata.image, services.authorizer.is_active
         for topic in request.topic_data:
             if not topic.partition_data:
@@ -198,7 +196,7 @@ class _Produce:
         """Name the new leader, which saves the client a metadata request (KIP-951)."""
         if (
             part.error_code not in _LEADER_ERRORS
-            or self.context.api_version < _FIRST_CURRENT_LEADER_VERSION
+            or self.context.api_version < versions.PRODUCE_CURRENT_LEADER
         ):
             return
         leader, epoch = self.services.replicas.leader_of(topic, part.index)
