@@ -69,13 +69,16 @@ def token_settings(
             f"{config.key_name(_VALIDATOR)} {validator} names Java code, want {_VALIDATORS[0]}"
         )
     tls = tls_settings({k: v for k, v in options.items() if k.startswith("ssl.")})
-    return SignedTokens(_rules(config), _source(config, tls))
+    source = _source(config, tls)
+    return SignedTokens(_rules(config), source)
 
 
 def _rules(config: MechanismConfig) -> TokenRules:
-    return TokenRules(
-        audiences=config.names("sasl.oauthbearer.expected.audience"),
-        issuer=config.optional_text("sasl.oauthbearer.expected.issuer") or None,
+    audiences = config.names("sasl.oauthbearer.expected.audience")
+    issuer = config.optional_text("sasl.oauthbearer.expected.issuer") or None
+    rules = TokenRules(
+        audiences=audiences,
+        issuer=issuer,
         clock_skew_s=_at_least(
             0,
             config,
@@ -85,6 +88,20 @@ def _rules(config: MechanismConfig) -> TokenRules:
         scope_claim=_named(config.optional_text("sasl.oauthbearer.scope.claim.name"), "scope"),
         sub_claim=_named(config.optional_text("sasl.oauthbearer.sub.claim.name"), "sub"),
     )
+    _must_be_expected(config, "audience", bool(audiences))
+    _must_be_expected(config, "issuer", issuer is not None)
+    return rules
+
+
+def _must_be_expected(config: MechanismConfig, claim: str, is_set: bool) -> None:
+    """Refuse settings that take tokens of every audience or issuer, unless that is wanted."""
+    unverified = f"sasl.oauthbearer.allow.unverified.{claim}"
+    if not is_set and not config.boolean(unverified):
+        expected = config.own_key_name(f"sasl.oauthbearer.expected.{claim}")
+        raise ConfigError(
+            f"{expected} is missing: set it, or set {config.own_key_name(unverified)}=true to take "
+            f"tokens of every {claim}"
+        )
 
 
 def _source(config: MechanismConfig, tls: TlsSettings) -> KeySetSource:

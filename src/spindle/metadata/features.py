@@ -31,6 +31,7 @@ DIRECTORY_ASSIGNMENT_LEVEL: Final = 17
 DYNAMIC_QUORUM_LEVEL: Final = 21
 ELR_LEVEL: Final = 23
 CORDONED_DIRECTORIES_LEVEL: Final = 30
+CIDR_HOSTS_LEVEL: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
