@@ -88,20 +88,19 @@ def _rules(config: MechanismConfig) -> TokenRules:
         scope_claim=_named(config.optional_text("sasl.oauthbearer.scope.claim.name"), "scope"),
         sub_claim=_named(config.optional_text("sasl.oauthbearer.sub.claim.name"), "sub"),
     )
-    _must_be_expected(config, "audience", bool(audiences))
-    _must_be_expected(config, "issuer", issuer is not None)
+    if not audiences and not config.boolean("sasl.oauthbearer.allow.unverified.audience"):
+        raise _not_expected(config, "audience")
+    if issuer is None and not config.boolean("sasl.oauthbearer.allow.unverified.issuer"):
+        raise _not_expected(config, "issuer")
     return rules
 
 
-def _must_be_expected(config: MechanismConfig, claim: str, is_set: bool) -> None:
-    """Refuse settings that take tokens of every audience or issuer, unless that is wanted."""
-    unverified = f"sasl.oauthbearer.allow.unverified.{claim}"
-    if not is_set and not config.boolean(unverified):
-        expected = config.own_key_name(f"sasl.oauthbearer.expected.{claim}")
-        raise ConfigError(
-            f"{expected} is missing: set it, or set {config.own_key_name(unverified)}=true to take "
-            f"tokens of every {claim}"
-        )
+def _not_expected(config: MechanismConfig, claim: str) -> ConfigError:
+    expected = config.own_key_name(f"sasl.oauthbearer.expected.{claim}")
+    unverified = config.own_key_name(f"sasl.oauthbearer.allow.unverified.{claim}")
+    return ConfigError(
+        f"{expected} is missing: set it, or set {unverified}=true to take tokens of every {claim}"
+    )
 
 
 def _source(config: MechanismConfig, tls: TlsSettings) -> KeySetSource:

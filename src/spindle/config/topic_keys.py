@@ -14,7 +14,7 @@ from spindle.config.definition import (
     LIST,
     LONG,
     LONG_MAX,
-    LONGEST_ARRAY,
+    MAX_ARRAY_BYTES,
     STRING,
     WITH_RESOURCE,
     ConfigKey,
@@ -71,7 +71,7 @@ _KEYS = (
               "retention.ms.", no_effect=NO_TIERED_STORAGE),
     ConfigKey("max.compaction.lag.ms", LONG, LONG_MAX, Range(1), WITH_RESOURCE,
               "Age from which on a record is compacted whatever the ratio."),
-    ConfigKey("max.decompressed.message.bytes", INT, LONGEST_ARRAY, Range(1, LONGEST_ARRAY),
+    ConfigKey("max.decompressed.message.bytes", INT, MAX_ARRAY_BYTES, Range(1, MAX_ARRAY_BYTES),
               WITH_RESOURCE,
               "Largest record that is accepted in a compressed batch, in bytes after "
               "decompression."),

@@ -9,7 +9,7 @@ from spindle.config.definition import (
     LIST,
     LONG,
     LONG_MAX,
-    LONGEST_ARRAY,
+    MAX_ARRAY_BYTES,
     PER_BROKER,
     READ_ONLY,
     STRING,
@@ -134,7 +134,7 @@ LOG_KEYS = (
               "Size at which a segment is closed and a new one begins."),
     ConfigKey("log.segment.delete.delay.ms", LONG, 60_000, Range(0), CLUSTER_WIDE,
               "Pause before the files of a deleted segment are removed."),
-    ConfigKey("max.decompressed.message.bytes", INT, LONGEST_ARRAY, Range(1, LONGEST_ARRAY),
+    ConfigKey("max.decompressed.message.bytes", INT, MAX_ARRAY_BYTES, Range(1, MAX_ARRAY_BYTES),
               CLUSTER_WIDE,
               "Largest record that is accepted in a compressed batch, in bytes after "
               "decompression."),
