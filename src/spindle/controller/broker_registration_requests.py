@@ -18,6 +18,7 @@ from spindle.metadata.broker_registration import (
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.features import (
     CONTROLLER_REGISTRATION_LEVEL,
+    CONTROLLER_UNREGISTRATION_LEVEL,
     CORDONED_DIRECTORIES_LEVEL,
     DIRECTORY_ASSIGNMENT_LEVEL,
     KRAFT_VERSION,
@@ -36,10 +37,15 @@ from spindle.protocol.messages.controller_registration import (
 from spindle.protocol.messages.metadata_records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    UnregisterControllerRecord,
 )
 from spindle.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
+)
+from spindle.protocol.messages.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
 )
 
 CLEAN_SHUTDOWN_DETECTION_VERSION: Final = 3
@@ -192,6 +198,30 @@ def register_controller(
     return Decision(ControllerRegistrationResponse(error_message=None), [record])
 
 
+def unregister_controller(
+    image: MetadataImage, request: UnregisterControllerRequest
+) -> Decision[UnregisterControllerResponse]:
+    """Remove the registration of a controller (KIP-1312); one that is alive registers again.
+
+    A registration that stays after its node is gone bars levels that the node did not support.
+
+    Raises:
+        ApiError: UNSUPPORTED_VERSION or CONTROLLER_ID_NOT_REGISTERED.
+    """
+    if image.metadata_version < CONTROLLER_UNREGISTRATION_LEVEL:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller unregistration.",
+        )
+    if request.controller_id not in image.cluster.controllers:
+        raise ApiError(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+            f"Controller ID {request.controller_id} is not currently registered",
+        )
+    record = UnregisterControllerRecord(controller_id=request.controller_id)
+    return Decision(UnregisterControllerResponse(error_message=None), [record], is_atomic=True)
+
+
 def finalized_levels(image: MetadataImage, kraft_version: int) -> Mapping[str, int]:
     """Return the levels in force, 0 for "off"; kraft.version comes from the quorum."""
     return {**image.features.levels, **({KRAFT_VERSION: kraft_version} if kraft_version else {})}
@@ -278,4 +308,5 @@ __all__ = [
     "register_broker",
     "register_controller",
     "unregister_broker",
+    "unregister_controller",
 ]

@@ -147,7 +147,7 @@ class OffsetRequests:
             # offset creates the group.
             if generation_id >= 0:
                 if api_version >= GROUP_NOT_FOUND_FROM_VERSION:
-                    raise _group_not_found(message.group_id)
+                    raise group_not_found(message.group_id)
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
             return
         group.check_offset_commit(message.member_id, message.group_instance_id, generation_id)
@@ -251,7 +251,7 @@ class OffsetRequests:
         consumer_group = self._groups.consumer.get(request.group_id)
         reader = group or consumer_group
         if reader is None:
-            raise _group_not_found(request.group_id)
+            raise group_not_found(request.group_id)
         if group is not None:
             group.check_offset_delete()
         out.is_atomic = False
@@ -442,7 +442,8 @@ def _may_expire(group: ClassicGroup) -> bool:
     )
 
 
-def _group_not_found(group_id: str) -> ApiError:
+def group_not_found(group_id: str) -> ApiError:
+    """Return the error of a group that does not exist."""
     return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")
 
 

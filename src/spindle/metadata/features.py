@@ -1,7 +1,7 @@
 """Feature levels: which levels exist, what they require and what a new cluster starts with.
 
 `metadata.version` decides the format of metadata records and of some inter-broker requests
-(KIP-584, KIP-778); the other features depend on it. The numbers are those of Apache Kafka 4.3.
+(KIP-584, KIP-778); the other features depend on it. The numbers are those of Apache Kafka 4.4.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 
 MINIMUM_METADATA_VERSION: Final = 7
-LATEST_METADATA_VERSION: Final = 30
-"""The newest level that a released cluster may use; 31 and above are under development in Kafka."""
+LATEST_METADATA_VERSION: Final = 33
+"""The newest level that a released cluster may use; 34 and above are under development in Kafka."""
 
 # The first level of each change of the record format.
 REGISTRATION_CHANGE_LEVEL: Final = 6
@@ -32,6 +32,7 @@ DYNAMIC_QUORUM_LEVEL: Final = 21
 ELR_LEVEL: Final = 23
 CORDONED_DIRECTORIES_LEVEL: Final = 30
 CIDR_HOSTS_LEVEL: Final = 32
+CONTROLLER_UNREGISTRATION_LEVEL: Final = 33
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,9 @@ METADATA_VERSIONS: Final = tuple(
         (28, "4.2-IV0", False),
         (29, "4.2-IV1", False),
         (30, "4.3-IV0", True),
+        (31, "4.4-IV0", False),
+        (32, "4.4-IV1", True),
+        (33, "4.4-IV2", True),
     )
 )
 _BY_LEVEL: Final = {version.level: version for version in METADATA_VERSIONS}
@@ -108,7 +112,7 @@ FEATURES: Final = tuple(
         (TRANSACTION_VERSION, (24, 24), ({}, {})),
         (GROUP_VERSION, (22,), ({},)),
         (ELR_VERSION, (26,), ({METADATA_VERSION: ELR_LEVEL},)),
-        (SHARE_VERSION, (28,), ({},)),
+        (SHARE_VERSION, (28, 31), ({}, {})),
         (STREAMS_VERSION, (29,), ({},)),
     )
 )

@@ -1,4 +1,8 @@
-"""TxnOffsetCommit: offsets that a producer commits together with its records."""
+"""TxnOffsetCommit: offsets that a producer commits together with its records.
+
+Requests name topics by name up to version 5, by id since version 6 (KIP-1319). The coordinator gets
+both.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -12,6 +16,7 @@ from spindle.coordinator.transactional_offsets import (
     TransactionalTopic,
     transactional_error,
 )
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -20,6 +25,7 @@ from spindle.serving.context import RequestContext
 from spindle.serving.handlers.groups import GroupServices, client_of
 from spindle.serving.permissions import check_group, check_transactional_id, may_use_topic
 
+_TOPIC_IDS_FROM_VERSION: Final = TOPIC_IDS_FROM[ApiKey.TXN_OFFSET_COMMIT]
 _FIRST_ADDING_VERSION: Final = 5
 """From this version of TxnOffsetCommit on, the group coordinator adds its partition."""
 _FIRST_ABORTABLE_VERSION: Final = 4
@@ -90,19 +96,27 @@ def _known_topics(
     request: TxnOffsetCommitRequest,
     refused: list[TransactionalTopic],
 ) -> list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]:
-    """Return the topics with their partitions that exist; add the others to `refused`."""
+    """Return the topics with name, id and partitions that exist; add the others to `refused`."""
     known = []
+    topics, by_id = services.metadata.image.topics, context.api_version >= _TOPIC_IDS_FROM_VERSION
     for topic in request.topics:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        image = services.metadata.image.topics.by_name.get(topic.name)
-        if not may_use_topic(services, context, Operation.READ, topic.name):
+        image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
+        if image is None and by_id:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not may_use_topic(
+            services, context, Operation.READ, topic.name if image is None else image.name
+        ):
             code, image = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+        if image is not None:
+            topic.name, topic.topic_id = image.name, image.topic_id
         partitions = {} if image is None else image.partitions
         unknown = [p for p in topic.partitions if p.partition_index not in partitions]
         if unknown or image is None:
             refused.append(
                 TransactionalTopic(
                     name=topic.name,
+                    topic_id=topic.topic_id,
                     partitions=[
                         TransactionalPartition(partition_index=p.partition_index, error_code=code)
                         for p in unknown
@@ -119,9 +133,9 @@ def _merged(
     refused: list[TransactionalTopic], done: list[TransactionalTopic]
 ) -> list[TransactionalTopic]:
     """Merge the refused partitions with the coordinator's answers, in this order."""
-    topics = {topic.name: topic for topic in refused}
+    topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in done:
-        present = topics.setdefault(topic.name, topic)
+        present = topics.setdefault((topic.name, topic.topic_id), topic)
         if present is not topic:
             present.partitions += topic.partitions
     return list(topics.values())
