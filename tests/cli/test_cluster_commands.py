@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from disk_reports import MIB, disk, move, report, silent
-from tools import failure_code
 
-from spindle.cli import topic as topic_module
+from spindle.cli.admin import topics as topic_module
 from spindle.cli.main import run
 from spindle.cli.status import cluster_status
 from spindle.cli.status.cluster_status import Status
@@ -31,6 +30,7 @@ from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from tools import failure_code
 
 Say = Callable[..., str]
 
@@ -120,15 +120,15 @@ def test_a_consumer_names_the_partition_that_is_not_there(say: Say, refused: Say
 
 def test_tools_name_the_file_and_the_filter_that_do_not_do(refused: Say, tmp_path: Path) -> None:
     path = str(tmp_path / "nope.json")
-    told = refused("delete-records", "--offset-json-file", path)
+    told = refused("kafka", "delete-records", "--offset-json-file", path)
     assert told == f"Unable to read file {path}: No such file or directory\n"
-    told = refused("get-offsets", "--topic", "nope", "--partitions", "7")
+    told = refused("kafka", "get-offsets", "--topic", "nope", "--partitions", "7")
     assert told == "no partition matches --topic nope --partitions 7\n"
 
 
 def test_an_operation_that_a_resource_does_not_have_is_named(refused: Say) -> None:
     words = ("--allow-principal", "User:app", "--topic", "t", "--operation")
-    told = refused("acls", "--add", *words, "Read", *words[-1:], "Reed")
+    told = refused("kafka", "acls", "--add", *words, "Read", *words[-1:], "Reed")
     assert told.startswith("--operation Reed: a resource of the type TOPIC has ALL, ALTER, ")
 
 
@@ -153,8 +153,8 @@ def test_nothing_to_show_is_said(
     bootstrap: str, capsys: pytest.CaptureFixture[str], say: Say
 ) -> None:
     for words, sentence in (
-        (("groups", "--list", "--state", "Dead"), "There are no groups.\n"),
-        (("topics", "--list", "--topic", "nosuch"), "There are no topics.\n"),
+        (("kafka", "consumer-groups", "--list", "--state", "Dead"), "There are no groups.\n"),
+        (("kafka", "topics", "--list", "--topic", "nosuch"), "There are no topics.\n"),
     ):
         assert run(words) == 0
         assert capsys.readouterr() == ("", sentence)
@@ -167,14 +167,23 @@ def test_a_property_file_that_is_not_there(refused: Say) -> None:
 def test_groups_that_cannot_be_deleted_are_a_failure_in_one_sentence(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    delete = ("groups", "--delete", "--group", "nosuch")
+    delete = ("kafka", "consumer-groups", "--delete", "--group", "nosuch")
     assert run(delete) == 1
     reason = "The group id does not exist."
     assert capsys.readouterr() == ("", f"group 'nosuch' is not deleted: {reason}\n")
     assert run((*delete, "--json")) == 1
     document = json.loads(capsys.readouterr().out)
     assert document == {"deleted": [], "failed": {"nosuch": reason}}
-    offsets = ("groups", "--delete-offsets", "--group", "nosuch", "--topic", "t:0", "--json")
+    offsets = (
+        "kafka",
+        "consumer-groups",
+        "--delete-offsets",
+        "--group",
+        "nosuch",
+        "--topic",
+        "t:0",
+        "--json",
+    )
     assert run(offsets) == 1
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["partition"], row["error"]) == (0, reason)
@@ -183,7 +192,7 @@ def test_groups_that_cannot_be_deleted_are_a_failure_in_one_sentence(
 def test_new_positions_as_json(say: Say) -> None:
     say("topic", "create", "positions", "-p", "2", "-r", "1")
     select = ("--reset-offsets", "--group", "g", "--topic", "positions", "--to-earliest")
-    result = json.loads(say("groups", *select, "--dry-run", "--json"))
+    result = json.loads(say("kafka", "consumer-groups", *select, "--dry-run", "--json"))
     assert sorted(item["partition"] for item in result) == [0, 1]
     assert {(item["group"], item["topic"], item["offset"]) for item in result} == {
         ("g", "positions", 0)
@@ -194,16 +203,16 @@ def test_all_groups_of_a_cluster_without_groups(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spindle.cli.tools.groups.list_groups", lambda *_, **__: [])
-    assert run(["groups", "--describe", "--all-groups"]) == 0
+    assert run(["kafka", "consumer-groups", "--describe", "--all-groups"]) == 0
     assert capsys.readouterr() == ("", "There are no groups.\n")
 
 
 def test_the_directories_of_a_node(say: Say, up: dict[str, Any]) -> None:
-    lines = say("log-dirs").splitlines()
+    lines = say("kafka", "log-dirs").splitlines()
     head = ["BROKER", "DIRECTORY", "STATE", "REPLICAS", "SIZE", "CAPACITY", "FREE"]
     assert lines[0].split() == head
     assert [line.split()[1] for line in lines[1:]] == up["nodes"][0]["log_dirs"]
-    document = json.loads(say("log-dirs", "--describe", "--json"))
+    document = json.loads(say("kafka", "log-dirs", "--describe", "--json"))
     (broker,) = document["brokers"]
     assert all(log_dir["totalBytes"] >= log_dir["usableBytes"] > 0 for log_dir in broker["logDirs"])
     assert not any(log_dir["isCordoned"] for log_dir in broker["logDirs"])
@@ -382,7 +391,7 @@ def test_a_shell_gets_its_completion_script(
 
 def test_a_replica_moves_to_another_directory(say: Say, up: dict[str, Any], tmp_path: Path) -> None:
     say("topic", "create", "moved", "-p", "1")
-    (broker,) = json.loads(say("log-dirs", "--json"))["brokers"]
+    (broker,) = json.loads(say("kafka", "log-dirs", "--json"))["brokers"]
     (here,) = (
         log_dir["logDir"]
         for log_dir in broker["logDirs"]
@@ -393,9 +402,11 @@ def test_a_replica_moves_to_another_directory(say: Say, up: dict[str, Any], tmp_
     entry = {"topic": "moved", "partition": 0, "replicas": [1], "log_dirs": [there]}
     plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
     file = ("--reassignment-json-file", str(plan))
-    assert f"started moving log directory to {there}" in say("reassign", "--execute", *file)
+    assert f"started moving log directory to {there}" in say(
+        "kafka", "reassign-partitions", "--execute", *file
+    )
     done = "Reassignment of replica moved-0-1 completed successfully."
-    while done not in (text := say("reassign", "--verify", *file)):
+    while done not in (text := say("kafka", "reassign-partitions", "--verify", *file)):
         # Between the two renames of the swap, neither directory has the replica.
         assert "still in progress" in text or "is not found in" in text
 

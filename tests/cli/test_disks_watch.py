@@ -15,7 +15,6 @@ from fcntl import ioctl
 
 import pytest
 from disk_reports import GIB, MIB, NOTHING, disk, move, report, silent
-from tools import failure_code
 
 from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.cli.disks.rates import BrokerRates, quantile_ms
@@ -25,6 +24,7 @@ from spindle.cli.main import run
 from spindle.cli.terminal import BAD, UNUSUAL, shortened
 from spindle.client.disks import CordonView, DiskView, DiskWork, OperationsView
 from spindle.disks.io_counts import OperationCounts
+from tools import failure_code
 
 NOW_MS = 1_772_633_100_000
 SECOND_NS = 1_000_000_000

@@ -284,7 +284,7 @@ def test_ctrl_c_stops_the_copies_inside_a_broker_although_the_drain_has_cordoned
     replica = Replica(1, TopicPartition("interrupted", 0))
     assert run(("topic", "create", "interrupted", "-p", "1", "-r", "1")) == 0
     load = ("--num-records", "8", "--record-size", "500000", "--throughput", "-1")
-    assert run(("produce-perf", "--topic", "interrupted", *load)) == 0
+    assert run(("kafka", "producer-perf-test", "--topic", "interrupted", *load)) == 0
     monkeypatch.setattr(PlanUnderWay, "note_begun", interrupted)
     with connect(bootstrap, {}) as client:
         path = places_of(client).directories[replica]

@@ -75,7 +75,7 @@ def test_a_drain_does_not_fill_a_disk_that_others_fill_meanwhile(
 ) -> None:
     assert run(("topic", "create", "t", "-p", "1", "-r", "1")) == 0
     load = ("--num-records", "32", "--record-size", "500000", "--throughput", "-1")
-    assert run(("produce-perf", "--topic", "t", *load)) == 0
+    assert run(("kafka", "producer-perf-test", "--topic", "t", *load)) == 0
     with connect(small_disks, {}) as client:
         ((replica, source),) = (
             (item, path)

@@ -1,4 +1,4 @@
-"""`spindle dump-log` on files made here."""
+"""`spindle kafka dump-log` on files made here."""
 
 from pathlib import Path
 from struct import pack
@@ -29,7 +29,7 @@ def segment(tmp_path: Path) -> Path:
 
 
 def dump(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str], str]:
-    code = run(["dump-log", *words])
+    code = run(["kafka", "dump-log", *words])
     captured = capsys.readouterr()
     return code, captured.out.splitlines(), captured.err
 

@@ -182,5 +182,5 @@ def test_a_topic_that_does_not_exist_is_named(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = "--reset-offsets --group g --to-earliest --dry-run --topic"
-    assert run(["groups", *words.split(), "nope"]) == 1
+    assert run(["kafka", "consumer-groups", *words.split(), "nope"]) == 1
     assert capsys.readouterr().err == "no topic is called 'nope'\n"

@@ -184,7 +184,7 @@ def test_the_plan_of_a_healing_is_shown_without_moves(
 ) -> None:
     assert run(("topic", "create", "planned", "-p", "3", "-r", "1")) == 0
     load = ("--num-records", "8", "--record-size", "500000", "--throughput", "-1")
-    assert run(("produce-perf", "--topic", "planned", *load)) == 0
+    assert run(("kafka", "producer-perf-test", "--topic", "planned", *load)) == 0
     capsys.readouterr()
     assert run(("plan", "heal", "--capacity", "10GiB", "--json")) == 0
     result = json.loads(capsys.readouterr().out)

@@ -17,7 +17,7 @@ from spindle.cli.kafka_home.layout import write_home
 from spindle.cli.kafka_home.stop import RunningNode, running_nodes, signal_number
 from spindle.cli.main import run
 from spindle.cli.tools.kafka_names import KAFKA_TOOLS, KafkaTool
-from spindle.cli.up.ports import free_ports
+from spindle.local.tcp_ports import free_ports
 
 START_LIMIT_S = 30.0
 SCRIPTS = {f"{tool.script}.sh" for tool in KAFKA_TOOLS} | {
@@ -200,7 +200,7 @@ def test_nodes_in_the_process_list(lines: Sequence[str], nodes: list[RunningNode
 
 @pytest.mark.parametrize("tool", KAFKA_TOOLS, ids=lambda tool: tool.script)
 def test_every_tool_is_a_command(tool: KafkaTool, capsys: pytest.CaptureFixture[str]) -> None:
-    run([*tool.words, "--help"])
+    run(["kafka", tool.name, "--help"])
     captured = capsys.readouterr()
     assert "--help" in captured.out + captured.err
     assert "Usage: spindle [OPTIONS]" not in captured.err

@@ -54,7 +54,9 @@ def write_log(folder: Path) -> Path:
 
 
 def topics(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    assert run(["metadata-shell", "--snapshot", str(path), "ls", "/image/topics/byName"]) == 0
+    assert (
+        run(["kafka", "metadata-shell", "--snapshot", str(path), "ls", "/image/topics/byName"]) == 0
+    )
     return capsys.readouterr().out.split()
 
 
@@ -100,7 +102,7 @@ def test_files_that_are_no_metadata(tmp_path: Path, capsys: pytest.CaptureFixtur
         (tmp_path / "nowhere", "No such file or directory"),
         (Path("/dev/null"), "is not a snapshot, segment or folder"),
     ):
-        assert run(["metadata-shell", "-s", str(path), "ls"]) == 1, path
+        assert run(["kafka", "metadata-shell", "-s", str(path), "ls"]) == 1, path
         captured = capsys.readouterr()
         assert message in captured.err, path
         assert captured.out == ""
@@ -111,7 +113,10 @@ def test_values_of_all_kinds_are_leaves(tmp_path: Path, capsys: pytest.CaptureFi
     config = ConfigRecord(resource_type=4, resource_name="", name="num.io.threads", value="v")
     path.write_bytes(batch(0, LEVEL, config))
     leaves = ["configs/BROKER/num.io.threads", "features/metadataVersion", "provenance"]
-    assert run(["metadata-shell", "-s", str(path), "cat", *(f"/image/{x}" for x in leaves)]) == 0
+    assert (
+        run(["kafka", "metadata-shell", "-s", str(path), "cat", *(f"/image/{x}" for x in leaves)])
+        == 0
+    )
     assert capsys.readouterr().out.splitlines() == [
         "v",
         "Optional[4.3-IV0]",
@@ -133,7 +138,7 @@ def test_verifiers_of_scram_are_not_shown(
     )
     log.write_bytes(batch(0, LEVEL, credential))
     path = "/image/scram/SCRAM-SHA-256/alice"
-    assert run(["metadata-shell", "--snapshot", str(log), "cat", path]) == 0
+    assert run(["kafka", "metadata-shell", "--snapshot", str(log), "cat", path]) == 0
     assert capsys.readouterr().out == (
         "ScramCredentialData(salt=[hidden], storedKey=[hidden], serverKey=[hidden], "
         "iterations=8192)\n"
@@ -147,7 +152,10 @@ def test_passwords_of_brokers_are_not_shown(
     path = tmp_path / f"{0:020d}.log"
     config = ConfigRecord(resource_type=4, resource_name="1", name=name, value="the secret")
     path.write_bytes(batch(0, LEVEL, config))
-    assert run(["metadata-shell", "-s", str(path), "cat", f"/image/configs/BROKER:1/{name}"]) == 0
+    assert (
+        run(["kafka", "metadata-shell", "-s", str(path), "cat", f"/image/configs/BROKER:1/{name}"])
+        == 0
+    )
     assert capsys.readouterr().out == "[hidden]\n"
 
 
@@ -272,7 +280,7 @@ def test_a_conversation(
     write_log(tmp_path / "log")
     lines = 'ls\n\ncd image/topics\nls "byName\n find byName\nhistory 1\nexit\nls\n'
     monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
-    assert run(["metadata-shell", "-s", str(tmp_path / "log")]) == 0
+    assert run(["kafka", "metadata-shell", "-s", str(tmp_path / "log")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("[ Spindle metadata shell")
     assert said[1:4] == ["image", "local", 'ls "byName: No closing quotation']

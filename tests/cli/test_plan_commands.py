@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tools import failure_code
 
 from spindle.cli.drain.drain_run import end_step
 from spindle.cli.execution.deleted_space import deleted_space
@@ -30,6 +29,7 @@ from spindle.planner.goals import decommission, drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import DirectoryModel
 from spindle.planner.plan import PlacementPlan
+from tools import failure_code
 
 GIB = 2**30
 LIMITS = PlanLimits()

@@ -10,8 +10,8 @@ import pytest
 
 from spindle.cli.main import run
 from spindle.cli.output_mode import Dialect
-from spindle.cli.storage.scram import parse_scram
 from spindle.common.errors import ConfigError
+from spindle.local.formatting.scram_credentials import parse_scram
 from spindle.protocol.messages.metadata_records import UserScramCredentialRecord
 from spindle.protocol.metadata_frame import parse_frame
 from spindle.protocol.records.batch import CRC_POSITION, read_header

@@ -73,5 +73,5 @@ def test_a_missing_transaction_is_named_at_once(
     words: str, reason: str, bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(["topic", "create", "t", "-p", "2", "--if-not-exists"])
-    assert run(["transactions", *words.split()]) == 1
+    assert run(["kafka", "transactions", *words.split()]) == 1
     assert reason in capsys.readouterr().err

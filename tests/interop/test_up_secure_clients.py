@@ -75,7 +75,7 @@ def test_the_administrator_may_do_everything_and_the_application_what_it_is_allo
     servers = ["-b", cluster["bootstrap_servers"]]
     for role in ("--producer", "--consumer"):
         chosen = rules if role == "--consumer" else rules[:4]
-        command = [*SPINDLE, "acls", *servers, *login, "--add", role, *chosen]
+        command = [*SPINDLE, "kafka", "acls", *servers, *login, "--add", role, *chosen]
         subprocess.run(command, check=True, capture_output=True)
     # Each broker learns of ACLs in its own time.
     deadline = time.monotonic() + WAIT_S

@@ -33,7 +33,7 @@ def draw(cluster: Cluster) -> None:
     """Write the two pages."""
     cluster.create_topic("orders", partitions=12, configs={"min.insync.replicas": 1})
     load = ["--num-records", "60000", "--record-size", "1000", "--throughput", "-1"]
-    run(cluster, "produce-perf", "--topic", "orders", *load)
+    run(cluster, "kafka", "producer-perf-test", "--topic", "orders", *load)
     cluster.wait_until_in_sync()
     run(cluster, "plan", "drain", "2", "--capacity", "200MiB", "--html", str(PLAN))
     leader = cluster.wait_for_leader("orders", 0)

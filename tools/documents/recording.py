@@ -177,7 +177,9 @@ def main() -> None:
         with Cluster(brokers=3, directories=2, folder=Path(folder) / "c") as cluster:
             cluster.create_topic("orders", partitions=12, configs={"min.insync.replicas": 2})
             cluster.wait_until_in_sync()
-            load = spindle("produce-perf", "--bootstrap-server", cluster.bootstrap_servers)
+            load = spindle(
+                "kafka", "producer-perf-test", "--bootstrap-server", cluster.bootstrap_servers
+            )
             load += ["--topic", "orders", "--num-records", "1000000", "--record-size", "1000"]
             traffic = subprocess.Popen(
                 [*load, "--throughput", "2000"],

@@ -24,10 +24,10 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.fetching import FetchedBatches, FetchLimits, fetch_request, fetched_batches
 from spindle.client.offsets import EARLIEST, READ_UNCOMMITTED
+from spindle.columnar.headers import BASE_OFFSET, LAST_DELTA, SIZE_BYTES, HeaderWalk
+from spindle.columnar.tables import address_of
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.pipeline.records.headers import BASE_OFFSET, LAST_DELTA, SIZE_BYTES, HeaderWalk
-from spindle.pipeline.records.tables import address_of
 from spindle.protocol.messages.fetch import FetchResponse
 
 _FROM_FOLLOWERS: Final = 11

@@ -50,7 +50,7 @@ class RepairKind(Enum):
     RESTART = "start the broker: it tells the controller where the replica is"
     PASS_OVER = (
         "let consumers pass over the offsets of the batch, or delete the records up to it with "
-        "`spindle delete-records`"
+        "`spindle topic delete-records`"
     )
     MOUNT = "mount the disk, or correct the path, then audit again; do not start the broker before"
     DISK = "look at the disk and at the rights of the files, then audit again"
@@ -65,7 +65,7 @@ class RepairKind(Enum):
     DECIDE = (
         "move none of them away yet: audit all replicas of the partition together with a log "
         "directory that has the metadata log, or compare the records at this offset with "
-        "`spindle dump-log`"
+        "`spindle kafka dump-log`"
     )
     CONNECT = "start the node, or look at the network between it and this machine, then audit again"
 

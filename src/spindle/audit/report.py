@@ -138,8 +138,8 @@ def rebuild_remedy(audited: AuditedReplica, placement: ClusterPlacement | None) 
     )
     if known is not None and known.leader == place.node_id:
         return (
-            f"let another replica lead first (`spindle reassign` with the same replicas in another "
-            f"order, then `spindle leader-election --election-type preferred`); then run {command} "
+            "let another replica lead first (`spindle kafka reassign-partitions` with the same "
+            f"replicas in another order, then `spindle topic elect`); then run {command} "
             f"while the broker runs: it copies the records from the leader; {stopped}"
         )
     return (

@@ -2,7 +2,10 @@
 
 from typing import Final
 
+from spindle.cli.tools.kafka_names import FORMER_NAMES, KAFKA_TOOLS
+
 _CLI: Final = "spindle.cli"
+_ADMIN: Final = "spindle.cli.admin"
 _TOOLS: Final = "spindle.cli.tools"
 
 SECTIONS: Final = {
@@ -10,7 +13,6 @@ SECTIONS: Final = {
         "up": (f"{_CLI}.up.command:up", "Start a cluster on this machine to try things out."),
         "server": (f"{_CLI}.server:server", "Run the node of a property file."),
         "storage": (f"{_CLI}.storage.commands:storage", "Format and inspect log directories."),
-        "home": (f"{_CLI}.kafka_home.command:home", "Write a folder with Kafka's scripts."),
         "completion": (f"{_CLI}.completion:completion", "Print the completion script of a shell."),
     },
     "Work with a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
@@ -18,42 +20,35 @@ SECTIONS: Final = {
             f"{_CLI}.status.command:status",
             "Show brokers, directories and what needs attention.",
         ),
+        "topic": (f"{_ADMIN}.topics:topic", "Create, list, describe, change and delete topics."),
+        "produce": (f"{_ADMIN}.produce:produce", "Send the lines of standard input."),
+        "consume": (f"{_ADMIN}.consume:consume", "Print the records of topics."),
+        "groups": (
+            f"{_ADMIN}.groups:groups",
+            "List, describe and delete groups; reset their offsets.",
+        ),
+        "transactions": (
+            f"{_ADMIN}.transactions:transactions",
+            "List, describe and end transactions; find those that hang.",
+        ),
+    },
+    "Work on disks (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
         "disks": (f"{_CLI}.disks.group:disks", "Show and change log directories."),
         "plan": (f"{_CLI}.plan.group:plan", "Plan where replicas should be, in rounds of moves."),
         "drain": (f"{_CLI}.drain.command:drain_command", "Empty a broker or a log directory."),
         "balance": (f"{_CLI}.balance.command:balance_command", "Fill log directories equally."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
         "history": (f"{_CLI}.sampling.group:history", "Record sizes, and forecast full disks."),
-        "topic": (f"{_CLI}.topic:topic", "Create, list, describe, change and delete topics."),
-        "log-dirs": (f"{_TOOLS}.log_dirs:log_dirs", "Show size and free space of log directories."),
-        "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),
-        "consume": (f"{_TOOLS}.consume:consume", "Print the records of topics."),
-        "groups": (f"{_TOOLS}.groups:groups", "List, describe, reset and delete consumer groups."),
-        "all-groups": (f"{_TOOLS}.all_groups:all_groups", "List the groups of every type."),
-        "transactions": (
-            f"{_TOOLS}.transactions:transactions",
-            "List and describe transactions; find and end those that hang.",
-        ),
-        "delegation-tokens": (
-            f"{_TOOLS}.delegation_tokens:delegation_tokens",
-            "Create, renew, expire and show delegation tokens.",
-        ),
-        "configs": (f"{_TOOLS}.configs:configs", "Show and change configurations and quotas."),
-        "acls": (f"{_TOOLS}.acls:acls", "List, add and remove ACLs."),
-        "topics": (f"{_TOOLS}.topics:topics", "Work on topics with the options of kafka-topics."),
-        "get-offsets": (f"{_TOOLS}.get_offsets:get_offsets", "Show offsets of partitions."),
-        "delete-records": (
-            f"{_TOOLS}.delete_records:delete_records",
-            "Delete the oldest records of partitions.",
-        ),
-        "reassign": (f"{_TOOLS}.reassign:reassign", "Move replicas between brokers."),
-        "leader-election": (f"{_TOOLS}.leader_election:leader_election", "Elect leaders."),
-        "cluster": (f"{_TOOLS}.cluster:cluster", "Show id and nodes; forget a broker."),
-        "quorum": (f"{_TOOLS}.quorum:quorum", "Show and change the metadata quorum."),
-        "features": (f"{_TOOLS}.features:features", "Show and change feature levels."),
-        "api-versions": (f"{_TOOLS}.api_versions:api_versions", "Show the APIs of brokers."),
-        "produce-perf": (f"{_TOOLS}.produce_perf:produce_perf", "Measure how fast records go in."),
-        "consume-perf": (f"{_TOOLS}.consume_perf:consume_perf", "Measure how fast records go out."),
+    },
+    "Administer a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
+        "configs": (f"{_ADMIN}.configs:configs", "Show and change settings of brokers and groups."),
+        "acls": (f"{_ADMIN}.acls:acls", "List, add and remove ACLs."),
+        "users": (f"{_ADMIN}.users:users", "List, add and delete users that log in with SCRAM."),
+        "tokens": (f"{_ADMIN}.tokens:tokens", "Create, list, renew and expire delegation tokens."),
+        "quotas": (f"{_ADMIN}.quotas:quotas", "List, set and remove limits of clients."),
+        "brokers": (f"{_ADMIN}.brokers:brokers", "List brokers, and unregister those that left."),
+        "quorum": (f"{_ADMIN}.quorum:quorum", "Show, add and remove controllers."),
+        "features": (f"{_ADMIN}.features:features", "Show, raise and lower feature levels."),
     },
     "Work with Spark (the extra spindle-log[spark])": {
         "export": (
@@ -66,10 +61,16 @@ SECTIONS: Final = {
             f"{_CLI}.audit.command:audit",
             "Look for damage in log directories, and plan repairs.",
         ),
-        "dump-log": (f"{_TOOLS}.dump_log:dump_log", "Show the content of segments and indexes."),
-        "metadata-shell": (
-            f"{_CLI}.shell.command:metadata_shell",
-            "Browse the metadata in a snapshot or log.",
-        ),
+    },
+    "Coming from Apache Kafka": {
+        "kafka": (f"{_TOOLS}.group:kafka", "Run a command with the options of Kafka's script."),
+        "home": (f"{_CLI}.kafka_home.command:home", "Write a folder with Kafka's scripts."),
     },
 }
+"""The titles of the help, and under each the commands: name, import path and one sentence."""
+
+_BY_NAME: Final = {tool.name: tool for tool in KAFKA_TOOLS}
+FORMER: Final = {
+    former: (f"spindle kafka {name}", _BY_NAME[name].path) for former, name in FORMER_NAMES.items()
+}
+"""The commands of Kafka's tools at the places they had before `spindle kafka`."""

@@ -11,7 +11,8 @@ from typing import Final
 import click
 
 from spindle.cli.kafka_home.kafka_mode import run_tool
-from spindle.cli.main import run, spindle
+from spindle.cli.lazy import imported
+from spindle.cli.main import run
 from spindle.cli.output_mode import Dialect
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.kafka_names import KAFKA_TOOLS
@@ -34,10 +35,10 @@ def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
         return stop_nodes(home, words)
     for tool in KAFKA_TOOLS:
         if tool.java_class == java_class:
-            command = spindle.get_command(click.Context(spindle), tool.words[0])
+            command = imported(tool.path)
             if isinstance(command, ToolCommand | ToolGroup):
                 return run_tool(command, tool.script, words)
-            return run([*tool.words, *words], Dialect.KAFKA)
+            return run(["kafka", tool.name, *words], Dialect.KAFKA)
     click.echo(f"Error: Could not find or load main class {java_class}", err=True)
     return _FAILED
 

@@ -8,12 +8,13 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from spindle import __version__
-from spindle.cli.command_list import SECTIONS
+from spindle.cli.command_list import FORMER, SECTIONS
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
 from spindle.cli.output_mode import Dialect
 from spindle.common.errors import ConfigError
 from spindle.common.printable import printable
+from spindle.local.errors import LocalError
 
 FAILED = 1
 MISUSED = 2
@@ -31,6 +32,7 @@ spindle = LazyGroup(
     "spindle",
     help="A Kafka-compatible cluster whose brokers own several disks.",
     sections=SECTIONS,
+    former=FORMER,
     params=[
         click.Option(
             ["--version"],
@@ -72,7 +74,7 @@ def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPIND
         return _failed(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except (CommandFailed, ConfigError) as error:
+    except (CommandFailed, ConfigError, LocalError) as error:
         return _failed(str(error))
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Final
 
 import click
+
+_WHOLE_SENTENCE: Final = 1000
 
 
 class UnknownCommand(click.UsageError):
@@ -24,7 +27,20 @@ class UnknownCommand(click.UsageError):
 
 
 class SuggestingGroup(click.Group):
-    """A click group that answers an unknown command with similar ones."""
+    """A click group that answers an unknown command with similar ones.
+
+    Its help shows the whole first sentence of each command.
+    """
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                rows.append((name, command.get_short_help_str(_WHOLE_SENTENCE)))
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

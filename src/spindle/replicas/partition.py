@@ -439,16 +439,17 @@ class Partition:
     def _on_progress(self, has_moved: bool) -> None:
         if not has_moved or self.leader is None:
             return
-        high_watermark = self.leader.high_watermark
-        if self.log.high_watermark < high_watermark:
-            self._update_log_high_watermark(high_watermark)
+        self._update_log_high_watermark(self.leader.high_watermark)
         if self._commit_waiters:
             self._answer_committed(self.leader)
         if self._watchers:
             self._tell_committed()
 
     def _update_log_high_watermark(self, high_watermark: int) -> None:
+        """Have the log learn the high watermark of its leader, if it is behind."""
         executor, update = self.directory.executor, self.log.update_high_watermark
+        if self.log.high_watermark >= high_watermark:
+            return
         if self.log.has_open_transactions:
             # The log learns which transactions are over, which moves the last stable offset.
             executor.call(self._stable_moved, update, high_watermark)

@@ -143,8 +143,8 @@ def check_may_leave(
     if leader == broker_id:
         raise refused(
             f"broker {broker_id} is the leader of {where}, and only a follower is rebuilt: first "
-            "let another replica lead, for instance with `spindle reassign` and the same replicas "
-            "in another order, then `spindle leader-election --election-type preferred`"
+            "let another replica lead, for instance with `spindle kafka reassign-partitions` and "
+            f"the same replicas in another order, then `spindle topic elect {where}`"
         )
     if broker_id in registration.removing_replicas:
         raise refused(

@@ -400,7 +400,7 @@ class ReplicaManager:
             partition, self.broker_id, self.directories
         ):
             return False
-        remedy = "elect another replica with `spindle leader-election --election-type unclean`"
+        remedy = f"elect another replica with `spindle topic elect --unclean {where}`"
         others = "the other replicas may lack some of its records"
         if len(partition.replicas) == 1:
             if where in self._accepted_losses:

@@ -24,7 +24,7 @@ def kafka_lines(path: Path, *words: str) -> list[str]:
 
 def own_lines(path: Path, *words: str) -> list[str]:
     """Return what Spindle's shell prints."""
-    return _lines([str(SPINDLE), "metadata-shell", "--snapshot", str(path), *words])
+    return _lines([str(SPINDLE), "kafka", "metadata-shell", "--snapshot", str(path), *words])
 
 
 def _lines(command: list[str]) -> list[str]:

@@ -14,9 +14,9 @@ from spindle.cli.disks.replica_lines import (
     replica_lines,
     stray_lines,
 )
-from spindle.cli.disks.replica_type import REPLICA
 from spindle.cli.examples import examples
 from spindle.cli.numbers import WholeRange
+from spindle.cli.partition_type import PARTITION
 from spindle.client.admin.disks import alter_disks
 from spindle.client.blocking.client import WireClient
 from spindle.common.ids import TopicPartition
@@ -38,7 +38,7 @@ from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
     "accepted",
     metavar="TOPIC-PARTITION",
     multiple=True,
-    type=REPLICA,
+    type=PARTITION,
     help="Create this replica empty, although its records are lost. May be repeated.",
 )
 @cluster_command

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.replica_type import REPLICA
 from spindle.cli.disks.state_text import rebuild_text
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
+from spindle.cli.partition_type import PARTITION
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.admin.rebuilds import rebuild_replicas
 from spindle.client.blocking.client import WireClient
@@ -46,7 +46,7 @@ Show = Callable[[RebuildView], None]
     ),
 )
 @click.argument("broker", type=WholeRange(min=0))
-@click.argument("replicas", metavar="TOPIC-PARTITION...", nargs=-1, required=True, type=REPLICA)
+@click.argument("replicas", metavar="TOPIC-PARTITION...", nargs=-1, required=True, type=PARTITION)
 @click.option("--cancel", is_flag=True, help="Cancel the rebuilds, and use the old logs again.")
 @cluster_command
 @click.pass_context

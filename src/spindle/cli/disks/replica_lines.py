@@ -31,8 +31,8 @@ _WORDS: Final = {
 }
 _ADVICE: Final = (
     "No other replica of these partitions leads, so records may be gone for good. If another "
-    "replica has most of them, `spindle leader-election --election-type unclean` makes it the "
-    "leader; otherwise restore the disk, or delete the topic."
+    "replica has most of them, `spindle topic elect --unclean` makes it the leader; otherwise "
+    "restore the disk, or delete the topic."
 )
 
 

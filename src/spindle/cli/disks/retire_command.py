@@ -70,8 +70,8 @@ def _way_out(client: WireClient, broker: int, error: DirectoryInUse) -> Iterable
         return
     yield "To move them, save the last line as moves.json, run these commands, and retire again:"
     yield f"  spindle disks cordon {broker} {error.path}"
-    yield "  spindle reassign --reassignment-json-file moves.json --execute"
-    yield "  spindle reassign --reassignment-json-file moves.json --verify"
+    yield "  spindle kafka reassign-partitions --reassignment-json-file moves.json --execute"
+    yield "  spindle kafka reassign-partitions --reassignment-json-file moves.json --verify"
     yield json.dumps(plan)
 
 

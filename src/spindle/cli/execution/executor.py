@@ -406,8 +406,8 @@ class RoundExecutor:
             f"{count_noun(len(names), 'replica')} that others move, or that stay behind, have not "
             "got "
             f"any further for {span}: {join_first(names, _MAX_NAMED)}. See the logs of "
-            "these brokers, or cancel the moves with spindle reassign --cancel; then give the same "
-            "command again"
+            "these brokers, or cancel the moves with spindle kafka reassign-partitions --cancel; "
+            "then give the same command again"
         )
 
     def _give_up(self, reasons: Mapping[TopicPartition, str]) -> None:

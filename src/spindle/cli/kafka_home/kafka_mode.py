@@ -239,20 +239,20 @@ def _all_groups(found: Failure, cause: Exception, words: Sequence[str]) -> int:
 _PLAIN: Final = ErrorStyle(_plain)
 _TEXTS: Final = {
     "acls": ErrorStyle(_plain, _as_usage, execution=_acls),
-    "all-groups": ErrorStyle(_uncaught, _as_usage, _all_groups),
+    "groups": ErrorStyle(_uncaught, _as_usage, _all_groups),
     "cluster": ErrorStyle(_refusal_with_class),
     "configs": ErrorStyle(_plain, execution=_configs),
-    "consume": ErrorStyle(_with_class, _as_usage, _consume),
+    "console-consumer": ErrorStyle(_with_class, _as_usage, _consume),
     "delegation-tokens": ErrorStyle(_with_class),
     "delete-records": ErrorStyle(_uncaught),
     "dump-log": ErrorStyle(_with_class),
     "get-offsets": ErrorStyle(_get_offsets),
-    "groups": ErrorStyle(_plain, execution=_groups),
+    "consumer-groups": ErrorStyle(_plain, execution=_groups),
     "leader-election": ErrorStyle(_uncaught),
-    "produce": ErrorStyle(_with_class, _as_usage),
-    "quorum": ErrorStyle(_refusal_with_class),
-    "reassign": ErrorStyle(_plain, execution=_reassign),
+    "console-producer": ErrorStyle(_with_class, _as_usage),
+    "metadata-quorum": ErrorStyle(_refusal_with_class),
+    "reassign-partitions": ErrorStyle(_plain, execution=_reassign),
     "topics": ErrorStyle(_uncaught, execution=_topics),
 }
-_ARGPARSE: Final = {"produce-perf": "producer-performance"}
+_ARGPARSE: Final = {"producer-perf-test": "producer-performance"}
 """The commands without sub-commands that argparse4j reads, with the names that they print."""

@@ -5,6 +5,7 @@ from typing import Final
 from spindle.cli.lazy import LazyGroup
 
 _PLAN: Final = "spindle.cli.plan"
+_SAMPLING: Final = "spindle.cli.sampling"
 
 plan = LazyGroup(
     "plan",
@@ -29,7 +30,7 @@ plan = LazyGroup(
     },
     params=[],
     former={
-        "record": "spindle.cli.sampling.record_command:record_command",
-        "forecast": "spindle.cli.sampling.forecast_command:forecast_command",
+        "record": ("spindle history record", f"{_SAMPLING}.record_command:record_command"),
+        "forecast": ("spindle history forecast", f"{_SAMPLING}.forecast_command:forecast_command"),
     },
 )

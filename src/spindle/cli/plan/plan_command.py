@@ -90,7 +90,8 @@ _LIMITS = (
 
 _HOW_TO_EXECUTE = (
     "Execute the rounds in order. After each, wait until --verify reports it complete, then for "
-    "the waitMs of the next file. spindle reassign takes the same options and waits by itself:"
+    "the waitMs of the next file. spindle kafka reassign-partitions takes the same options and "
+    "waits by itself:"
 )
 
 SPREAD = click.option(

@@ -1,4 +1,4 @@
-"""The command line of `spindle metadata-shell`."""
+"""The command line of `spindle kafka metadata-shell`."""
 
 import shlex
 import shutil
@@ -20,7 +20,7 @@ from spindle.common.errors import CorruptLog
 @click.command(
     "metadata-shell",
     epilog=examples(
-        "spindle metadata-shell -s FOLDER/__cluster_metadata-0/00000000000000000000.log"
+        "spindle kafka metadata-shell -s FOLDER/__cluster_metadata-0/00000000000000000000.log"
     ),
 )
 @click.option(

@@ -87,7 +87,7 @@ def _throttle_lines(brokers: Sequence[int]) -> Iterator[str]:
     yield f"{indent}If no command that moves replicas runs, give the one that was killed again, or:"
     keys = ",".join((*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES))
     yield (
-        f"{indent}spindle configs --alter --entity-type brokers --entity-name {brokers[0]} "
+        f"{indent}spindle kafka configs --alter --entity-type brokers --entity-name {brokers[0]} "
         f"--delete-config {keys}"
     )
 

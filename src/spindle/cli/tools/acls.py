@@ -74,8 +74,8 @@ DECLARATION: Final = Declaration(
         JSON,
     ),
     examples=(
-        "spindle acls --list --topic orders",
-        "spindle acls --add --allow-principal User:app --operation Read --topic orders",
+        "spindle kafka acls --list --topic orders",
+        "spindle kafka acls --add --allow-principal User:app --operation Read --topic orders",
     ),
 )
 

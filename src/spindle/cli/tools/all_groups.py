@@ -39,7 +39,7 @@ DECLARATION: Final = Declaration(
         Option("share", "Only share groups."),
         Option("streams", "Only streams groups."),
     ],
-    examples=("spindle all-groups --list",),
+    examples=("spindle kafka groups --list",),
 )
 
 
@@ -95,4 +95,4 @@ def _is_wanted(options: Options, group: GroupListing) -> bool:
     return not options.has("protocol") or group.protocol_type == options.text("protocol")
 
 
-all_groups = ToolCommand("all-groups", DECLARATION, _run)
+all_groups = ToolCommand("groups", DECLARATION, _run)

@@ -122,4 +122,4 @@ def _document(broker: BrokerAddress, versions: PeerVersions) -> dict[str, Any]:
     }
 
 
-api_versions = ToolCommand("api-versions", DECLARATION, _run)
+api_versions = ToolCommand("broker-api-versions", DECLARATION, _run)

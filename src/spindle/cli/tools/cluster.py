@@ -38,17 +38,17 @@ DECLARATION: Final = Declaration("Show the id and the nodes of the cluster; forg
 CLUSTER_ID: Final = Declaration(
     "Show the id of the cluster.",
     _COMMON,
-    examples=("spindle cluster cluster-id",),
+    examples=("spindle kafka cluster cluster-id",),
 )
 UNREGISTER: Final = Declaration(
     "Forget a broker that is gone for good.",
     (*_COMMON, Option("id", "The node id of the broker.", "id", short="i")),
-    examples=("spindle cluster unregister --id 3",),
+    examples=("spindle kafka cluster unregister --id 3",),
 )
 LIST_ENDPOINTS: Final = Declaration(
     "Show the nodes of the cluster.",
     (*_COMMON, Option("include-fenced-brokers", "Show brokers that do not serve, too.")),
-    examples=("spindle cluster list-endpoints",),
+    examples=("spindle kafka cluster list-endpoints",),
 )
 
 

@@ -62,8 +62,8 @@ DECLARATION: Final = Declaration(
         Option("ip-defaults", "The default of all addresses."),
     ],
     examples=(
-        "spindle configs --describe --topic orders",
-        "spindle configs --alter --topic orders --add-config retention.ms=86400000",
+        "spindle kafka configs --describe --topic orders",
+        "spindle kafka configs --alter --topic orders --add-config retention.ms=86400000",
     ),
 )
 

@@ -1,18 +1,19 @@
 """`kafka-console-consumer`: print records of topics, alone or as a member of a group."""
 
-import signal
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 from typing import Final
 
 import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.consumption import Consumption, StartPosition
+from spindle.cli.tools.consumption import (
+    Consumption,
+    NoNewRecords,
+    StartPosition,
+    ending_on_signals,
+)
 from spindle.cli.tools.failures import UsageError, executing
 from spindle.cli.tools.kafka_log import log_line
 from spindle.cli.tools.line_reader import key_values
@@ -24,12 +25,9 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.cli.tools.record_format import DEFAULT_FORMATTER, RecordFormat, check_formatter
-from spindle.client.blocking.client import WireClient
 from spindle.client.offsets import EARLIEST, LATEST
-from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 
-_MS: Final = 1000
 _LOGGER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _TIMED_OUT: Final = (
     "Error processing message, terminating consumer process: \n"
@@ -71,9 +69,9 @@ DECLARATION: Final = Declaration(
     ],
     words="TOPIC",
     examples=(
-        "spindle consume numbers --from-beginning",
-        "spindle consume numbers --group readers --max-messages 10",
-        "spindle consume numbers --partition 0 --offset 500 --property print.offset=true",
+        "spindle kafka console-consumer numbers --from-beginning",
+        "spindle kafka console-consumer numbers --group readers --max-messages 10",
+        "spindle kafka console-consumer numbers --partition 0 --offset 500",
     ),
 )
 
@@ -90,35 +88,28 @@ def _run(options: Options) -> int:
     record_format = RecordFormat.of(_format_properties(options))
     limit = options.integer("max-messages")
     timeout_ms = options.integer("timeout-ms")
+    if limit is not None and limit < 0:
+        limit = None
+    if timeout_ms is not None and timeout_ms < 0:
+        timeout_ms = None
     printed = 0
     with (
-        _ending_on_signals(),
+        ending_on_signals(),
         connect(
             options.one("bootstrap-server"), properties, client_id="console-consumer"
         ) as client,
     ):
-        if not options.is_kafka:
-            _tell_missing_topics(client, start.topics)
-        consumption = Consumption(client, start, group_id, None if options.is_kafka else _tell)
+        consumption = Consumption(client, start, group_id)
         try:
             with executing():
-                last = time.monotonic()
-                while limit is None or limit < 0 or printed < limit:
-                    left = None if limit is None or limit < 0 else limit - printed
-                    records = consumption.next_records(left)
+                for records in consumption.batches(limit, timeout_ms):
                     for record in records:
                         if prints:
                             sys.stdout.buffer.write(record_format.line(record))
                         printed += 1
                     sys.stdout.flush()
-                    if records:
-                        last = time.monotonic()
-                    elif (
-                        timeout_ms is not None and (time.monotonic() - last) * _MS > timeout_ms >= 0
-                    ):
-                        if options.is_kafka:
-                            log_line("ERROR", _TIMED_OUT, _LOGGER)
-                        break
+        except NoNewRecords:
+            log_line("ERROR", _TIMED_OUT, _LOGGER)
         except KeyboardInterrupt:
             pass
         finally:
@@ -127,42 +118,19 @@ def _run(options: Options) -> int:
     return 0
 
 
-def _tell(sentence: str) -> None:
-    click.echo(sentence, err=True)
-
-
-@contextmanager
-def _ending_on_signals() -> Iterator[None]:
-    """Let SIGTERM end the tool in order, like Ctrl-C."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:
-        # Only the main thread may set handlers; the caller ends a tool in another thread.
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _topics(options: Options) -> list[str]:
     """Return the topics: the value of `--topic`, and the words that belong to no option."""
-    if options.is_kafka:
-        topic = options.one("topic")
-        return [] if topic is None else [topic]
-    return list(dict.fromkeys([*options.all("topic"), *options.loose_words]))
+    if options.loose_words:
+        return list(dict.fromkeys([*options.all("topic"), *options.loose_words]))
+    topic = options.one("topic")
+    return [] if topic is None else [topic]
 
 
 def _check(options: Options, topics: Sequence[str]) -> None:
     if bool(topics) == options.has("include"):
         raise UsageError(
             "Exactly one of --include/--topic is required. ",
-            "Give topics, spindle consume TOPIC..., or a pattern with --include.",
+            "Give a topic, or a pattern with --include.",
         )
     if options.has("partition"):
         if len(topics) > 1:
@@ -198,19 +166,6 @@ def _client_properties(options: Options) -> dict[str, str]:
     if level is not None:
         properties["isolation.level"] = level
     return properties
-
-
-def _tell_missing_topics(client: WireClient, topics: Sequence[str]) -> None:
-    """Name the topics that do not exist yet; they may be created meanwhile."""
-    if not topics:
-        return
-    with executing():
-        view = client.metadata(topics)
-        for topic in topics:
-            denied = view.refused.get(topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            if topic in view.topics or denied:
-                continue
-            click.echo(f"topic {topic} does not exist yet: waiting for it", err=True)
 
 
 def _format_properties(options: Options) -> dict[str, str]:
@@ -263,4 +218,4 @@ def _offset(text: str | None) -> int | None:
     return int(text)
 
 
-consume = ToolCommand("consume", DECLARATION, _run)
+consume = ToolCommand("console-consumer", DECLARATION, _run)

@@ -51,7 +51,7 @@ DECLARATION: Final = Declaration(
         Option("reporting-interval", "Has no effect.", "ms"),
         Option("date-format", "Has no effect.", "format"),
     ],
-    examples=("spindle consume-perf --topic orders --num-records 100000",),
+    examples=("spindle kafka consumer-perf-test --topic orders --num-records 100000",),
 )
 
 
@@ -138,4 +138,4 @@ def _moment(when: datetime) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S}:{when.microsecond // _MS:03d}"
 
 
-consume_perf = ToolCommand("consume-perf", DECLARATION, _run)
+consume_perf = ToolCommand("consumer-perf-test", DECLARATION, _run)

@@ -1,9 +1,12 @@
 """The records of a console consumer: of chosen partitions, or of those that a group assigns."""
 
+import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Final
 
 from spindle.cli.tools.topic_filter import is_internal, topic_filter
@@ -17,6 +20,7 @@ from spindle.common.ids import TopicPartition
 _HEARTBEAT_S: Final = 3.0
 _COMMIT_S: Final = 5.0
 _PAUSE_S: Final = 0.5
+_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,17 @@ class StartPosition:
     reset: int
 
 
+class NoNewRecords(Exception):
+    """No record has arrived for the longest time that a consumer waits."""
+
+
 class Consumption:
     """Records one after another.
 
     Args:
         group_id: take part in this group; None reads without one and keeps no positions.
         tell: is called with a sentence for each position that the log does not have.
+        isolation_level: READ_COMMITTED or READ_UNCOMMITTED; None for that of the client.
     """
 
     def __init__(
@@ -48,7 +57,11 @@ class Consumption:
         start: StartPosition,
         group_id: str | None,
         tell: Callable[[str], None] | None = None,
+        isolation_level: int | None = None,
     ) -> None:
+        if isolation_level is None:
+            isolation_level = client.settings.isolation_level
+        self._isolation_level = isolation_level
         self._client = client
         self._tell = tell
         self._start = start
@@ -78,6 +91,29 @@ class Consumption:
         for record in records:
             self._handed_out[record.partition] = record.offset + 1
         return records
+
+    def batches(self, limit: int | None, timeout_ms: int | None) -> Iterator[list[ConsumedRecord]]:
+        """Yield records as they arrive.
+
+        Args:
+            limit: the number of records after which to end; None for no end.
+            timeout_ms: the longest time without a record; None for no limit.
+
+        Raises:
+            NoNewRecords: nothing has arrived for that time.
+            ApiError: refused for good.
+            ClientError: a broker could not be asked.
+        """
+        left = limit
+        last = time.monotonic()
+        while left is None or left > 0:
+            records = self.next_records(left)
+            if records:
+                last = time.monotonic()
+                left = None if left is None else left - len(records)
+            yield records
+            if timeout_ms is not None and (time.monotonic() - last) * _MS > timeout_ms:
+                raise NoNewRecords
 
     def close(self) -> None:
         """Commit the positions behind the returned records and leave the group, if brokers can be
@@ -122,8 +158,7 @@ class Consumption:
         return self._reader_at(known | self._positions(fresh, self._start.reset))
 
     def _reader_at(self, positions: Mapping[TopicPartition, int]) -> Reader:
-        level = self._client.settings.isolation_level
-        return Reader(self._client, positions, isolation_level=level)
+        return Reader(self._client, positions, isolation_level=self._isolation_level)
 
     def _take_part(self) -> None:
         assert self._member is not None
@@ -169,3 +204,22 @@ class Consumption:
             return dict.fromkeys(wanted, where)
         offsets = self._client.list_offsets(dict.fromkeys(wanted, where))
         return {partition: offset.offset for partition, offset in offsets.items()}
+
+
+@contextmanager
+def ending_on_signals() -> Iterator[None]:
+    """Let SIGTERM end the command in order, like Ctrl-C."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:
+        # Only the main thread may set handlers; the caller ends a tool in another thread.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -54,8 +54,8 @@ DECLARATION: Final = Declaration(
         Option("hmac", "The HMAC of the token, in base64.", "base64"),
     ],
     examples=(
-        "spindle delegation-tokens --create --max-life-time-period -1",
-        "spindle delegation-tokens --describe",
+        "spindle kafka delegation-tokens --create --max-life-time-period -1",
+        "spindle kafka delegation-tokens --describe",
     ),
 )
 

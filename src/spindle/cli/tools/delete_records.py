@@ -43,7 +43,7 @@ DECLARATION: Final = Declaration(
             "file",
         ),
     ],
-    examples=("spindle delete-records --offset-json-file offsets.json",),
+    examples=("spindle kafka delete-records --offset-json-file offsets.json",),
 )
 
 

@@ -61,7 +61,7 @@ DECLARATION: Final = Declaration(
         Option("max-message-size", "Accepted; records of any size are read.", "bytes"),
     ],
     examples=(
-        "spindle dump-log --files /disk1/orders-0/00000000000000000000.log --print-data-log",
+        "spindle kafka dump-log --files /disk1/orders-0/00000000000000000000.log --print-data-log",
     ),
 )
 

@@ -62,8 +62,8 @@ DECLARATION: Final = Declaration(
         Option("exclude-internal-topics", "Leave out the topics of the brokers themselves."),
     ],
     examples=(
-        "spindle get-offsets --topic orders",
-        "spindle get-offsets --topic orders --time earliest",
+        "spindle kafka get-offsets --topic orders",
+        "spindle kafka get-offsets --topic orders --time earliest",
     ),
 )
 

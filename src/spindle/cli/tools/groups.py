@@ -111,9 +111,10 @@ DECLARATION: Final = Declaration(
         Option("type", "List with types, or only these types.", "types", None, True),
     ],
     examples=(
-        "spindle groups --list",
-        "spindle groups --describe --group billing",
-        "spindle groups --reset-offsets --group billing --topic orders --to-earliest --execute",
+        "spindle kafka consumer-groups --list",
+        "spindle kafka consumer-groups --describe --group billing",
+        "spindle kafka consumer-groups --reset-offsets --group billing --all-topics --to-earliest "
+        "--execute",
     ),
 )
 
@@ -395,4 +396,4 @@ def _validate(pattern: str) -> None:
     click.echo(f"The regular expression `{pattern}` is valid.")
 
 
-groups = ToolCommand("groups", DECLARATION, _run)
+groups = ToolCommand("consumer-groups", DECLARATION, _run)

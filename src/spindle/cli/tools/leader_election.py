@@ -46,7 +46,7 @@ DECLARATION: Final = Declaration(
         Option("all-topic-partitions", "All partitions."),
         Option("election-type", "preferred, or unclean: any replica at all.", "type"),
     ],
-    examples=("spindle leader-election --election-type preferred --all-topic-partitions",),
+    examples=("spindle kafka leader-election --election-type preferred --all-topic-partitions",),
 )
 
 

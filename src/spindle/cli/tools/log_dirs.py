@@ -37,7 +37,7 @@ DECLARATION: Final = Declaration(
         Option("topic-list", "Only these topics.", "t1,t2,..."),
         Option("broker-list", "Only these brokers.", "1,2,..."),
     ],
-    examples=("spindle log-dirs --describe --broker-list 1,2",),
+    examples=("spindle kafka log-dirs --describe --broker-list 1,2",),
 )
 
 

@@ -1,18 +1,19 @@
 """`kafka-console-producer`: send the lines of standard input."""
 
-import os
-import select
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
-
-import click
+from collections.abc import Sequence
+from typing import Final
 
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import UsageError, WrongOptions, failure
 from spindle.cli.tools.kafka_log import log_line
+from spindle.cli.tools.line_producer import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_LINGER_MS,
+    Batches,
+    InputLine,
+    send_lines,
+)
 from spindle.cli.tools.line_reader import LineFormat, key_values
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
@@ -21,21 +22,11 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
-from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.producer import BlockingProducer
-from spindle.client.errors import ClientError
-from spindle.client.partitioning import partition_of_key
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
-from spindle.config.resources import ConfigResourceType
-from spindle.protocol.records.builder import SimpleRecord
 from spindle.protocol.records.compression import CODEC_NAMES
 
-_BATCH_BYTES: Final = 16 * 1024
-_LIMIT: Final = "max.message.bytes"
-_LINGER_MS: Final = 1000
-_MS: Final = 1000
-_READ_BYTES: Final = 64 * 1024
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _CALLBACK: Final = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"
 _KNOWN_READER: Final = "org.apache.kafka.tools.LineMessageReader"
@@ -79,94 +70,12 @@ DECLARATION: Final = Declaration(
     ],
     words="TOPIC",
     examples=(
-        "seq 9 | spindle produce numbers",
-        "spindle produce events <lines.json",
-        "echo key:value | spindle produce events --property parse.key=true "
+        "seq 9 | spindle kafka console-producer numbers",
+        "spindle kafka console-producer events <lines.json",
+        "echo key:value | spindle kafka console-producer events --property parse.key=true "
         "--property key.separator=:",
     ),
 )
-
-
-class InputLine(NamedTuple):
-    """A record, and the number of its line."""
-
-    number: int
-    record: SimpleRecord
-
-
-class Batches:
-    """Gathers records by partition and sends a partition's when there are enough.
-
-    A batch that is too large is sent again in halves, so that only a record which is too large by
-    itself is refused.
-
-    Args:
-        limit_bytes: sizes of keys and values that make a batch; 0 sends every record alone.
-        on_refused: called with the partition and the lines of a refused batch; the next batch is
-            sent all the same.
-
-    Attributes:
-        sent: number of records that the brokers have taken.
-    """
-
-    def __init__(
-        self,
-        producer: BlockingProducer,
-        topic: str,
-        partitions: int,
-        limit_bytes: int,
-        on_refused: Callable[[TopicPartition, Sequence[InputLine], ApiError], None],
-    ) -> None:
-        self._on_refused = on_refused
-        self._producer = producer
-        self._topic = topic
-        self._partitions = partitions
-        self._limit_bytes = limit_bytes
-        self._gathered: dict[int, list[InputLine]] = {}
-        self._size_bytes: dict[int, int] = {}
-        self._sticky = 0
-        self.sent = 0
-
-    def add(self, line: InputLine) -> None:
-        """Take a record, and send its batch if it is full."""
-        record = line.record
-        partition = self._partition_of(record)
-        self._gathered.setdefault(partition, []).append(line)
-        size_bytes = len(record.key or b"") + len(record.value or b"")
-        self._size_bytes[partition] = self._size_bytes.get(partition, 0) + size_bytes
-        if self._size_bytes[partition] >= self._limit_bytes:
-            self._send(partition)
-
-    def flush(self) -> None:
-        """Send all gathered records."""
-        for partition in list(self._gathered):
-            self._send(partition)
-
-    def _partition_of(self, record: SimpleRecord) -> int:
-        if record.key is None:
-            return self._sticky
-        return partition_of_key(bytes(record.key), self._partitions)
-
-    def _send(self, partition: int) -> None:
-        lines = self._gathered.pop(partition)
-        self._size_bytes.pop(partition)
-        if partition == self._sticky:
-            # Records without a key fill one batch after another, each in the next partition.
-            self._sticky = (partition + 1) % self._partitions
-        self._send_lines(TopicPartition(self._topic, partition), lines)
-
-    def _send_lines(self, where: TopicPartition, lines: Sequence[InputLine]) -> None:
-        try:
-            self._producer.send(where, [line.record for line in lines])
-        except ApiError as error:
-            if error.code is not ErrorCode.MESSAGE_TOO_LARGE or len(lines) == 1:
-                self._on_refused(where, lines, error)
-                return
-            middle = len(lines) // 2
-            self._send_lines(where, lines[:middle])
-            self._send_lines(where, lines[middle:])
-        else:
-            self.sent += len(lines)
 
 
 def _run(options: Options) -> int:
@@ -181,14 +90,8 @@ def _run(options: Options) -> int:
     )
     properties = _client_properties(options)
     linger_ms = options.integer("timeout")
-    refusals = 0
 
     def on_refused(where: TopicPartition, lines: Sequence[InputLine], error: ApiError) -> None:
-        nonlocal refusals
-        refusals += 1
-        if not options.is_kafka:
-            click.echo(f"{where}: {refusal(client, where, lines, error)}", err=True)
-            return
         count = len(lines)
         text = f"Error when sending message to topic {topic} with {count} records with error: "
         log_line("ERROR", text + str(failure(error)), _CALLBACK)
@@ -197,69 +100,21 @@ def _run(options: Options) -> int:
         options.one("bootstrap-server"), properties, client_id="console-producer"
     ) as client:
         producer = BlockingProducer(client, acks=_acks(options, properties), codec=_codec(options))
-        is_new = not options.is_kafka and _is_missing(client, topic)
         partitions = len(client.wait_for_topic(topic).partitions)
-        if is_new:
-            noun = "partition" if partitions == 1 else "partitions"
-            click.echo(f"{topic} did not exist: created with {partitions} {noun}", err=True)
         batches = Batches(producer, topic, partitions, _limit_bytes(options), on_refused)
-        linger_s = (_LINGER_MS if linger_ms is None else linger_ms) / _MS
-        try:
-            for number, line in _lines(batches, linger_s):
-                record = line_format.record(line, number, time.time_ns() // 1_000_000)
-                batches.add(InputLine(number, record))
-        finally:
-            batches.flush()
-            if not options.is_kafka:
-                noun = "record" if batches.sent == 1 else "records"
-                # The prompt stands in this line of a terminal.
-                begin = "\n" if sys.stdin.isatty() else ""
-                click.echo(f"{begin}sent {batches.sent} {noun} to {topic}", err=True)
-    # Kafka's tool ends with 0 all the same.
-    return 1 if refusals and not options.is_kafka else 0
+        send_lines(batches, line_format, DEFAULT_LINGER_MS if linger_ms is None else linger_ms)
+    # Kafka's tool ends with 0 even if records were refused.
+    return 0
 
 
 def _topic(options: Options) -> str:
     """Return the topic: the value of `--topic`, or the only word that belongs to no option."""
-    if options.is_kafka:
-        options.require("topic")
-        return options.text("topic")
     names = [*options.all("topic"), *options.loose_words]
-    if len(names) != 1:
-        listed = ", got " + " and ".join(names) if names else ""
-        raise UsageError("", f"Give one topic: spindle produce TOPIC{listed}.")
-    return names[0]
-
-
-def _is_missing(client: WireClient, topic: str) -> bool:
-    view = client.metadata([topic])
-    return view.refused.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def refusal(
-    client: WireClient, where: TopicPartition, lines: Sequence[InputLine], error: ApiError
-) -> str:
-    """Return why lines were refused, with their numbers, and the size and limit of one."""
-    first, last = lines[0], lines[-1]
-    if error.code is ErrorCode.MESSAGE_TOO_LARGE and len(lines) == 1:
-        size_bytes = len(first.record.key or b"") + len(first.record.value or b"")
-        return (
-            f"line {first.number} was refused: its record has {size_bytes:,} bytes; "
-            f"{_limit_text(client, where.topic)}"
-        )
-    named = f"line {first.number} was"
-    if len(lines) > 1:
-        named = f"{len(lines)} records of the lines {first.number} to {last.number} were"
-    return f"{named} refused: {error}"
-
-
-def _limit_text(client: WireClient, topic: str) -> str:
-    try:
-        keys = client.describe_configs(ConfigResourceType.TOPIC, [topic], [_LIMIT])[topic]
-        limit_bytes = int(keys[_LIMIT] or "")
-    except (ApiError, ClientError, KeyError, ValueError):
-        return f"more than {_LIMIT} of the topic allows"
-    return f"{_LIMIT} of the topic is {limit_bytes:,}, which includes the overhead of a batch"
+    if options.loose_words and len(names) > 1:
+        raise UsageError("", f"Give one topic, got {' and '.join(names)}.")
+    if not names:
+        options.require("topic")
+    return names[0] if options.loose_words else options.text("topic")
 
 
 def _client_properties(options: Options) -> dict[str, str]:
@@ -302,30 +157,7 @@ def _limit_bytes(options: Options) -> int:
         size_bytes = options.integer(name)
         if size_bytes is not None:
             return size_bytes
-    return _BATCH_BYTES
+    return DEFAULT_BATCH_BYTES
 
 
-def _lines(batches: Batches, linger_s: float) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of standard input; send gathered records when the input pauses."""
-    descriptor = sys.stdin.fileno()
-    is_terminal = sys.stdin.isatty()
-    buffered = b""
-    number = 0
-    while True:
-        if is_terminal:
-            click.echo(">", nl=False)
-        if not select.select([descriptor], [], [], linger_s)[0]:
-            batches.flush()
-            select.select([descriptor], [], [])
-        data = os.read(descriptor, _READ_BYTES)
-        *lines, buffered = (buffered + data).split(b"\n")
-        if not data and buffered:
-            lines, buffered = [buffered], b""
-        for line in lines:
-            number += 1
-            yield number, line.removesuffix(b"\r").decode("utf-8", "surrogateescape")
-        if not data:
-            return
-
-
-produce = ToolCommand("produce", DECLARATION, _run)
+produce = ToolCommand("console-producer", DECLARATION, _run)

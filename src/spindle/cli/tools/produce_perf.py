@@ -53,7 +53,8 @@ DECLARATION: Final = Declaration(
         Option("print-metrics", "Has no effect."),
     ],
     examples=(
-        "spindle produce-perf --topic orders --num-records 9000 --record-size 100 --throughput -1",
+        "spindle kafka producer-perf-test --topic orders --num-records 9000 --record-size 100 "
+        "--throughput -1",
     ),
 )
 _PAYLOADS: Final = ("record-size", "payload-file", "payload-monotonic")
@@ -198,4 +199,4 @@ def _keep_pace(throughput: float, sent: int, started: float) -> None:
         time.sleep(max(0.0, started + sent / throughput - time.monotonic()))
 
 
-produce_perf = ToolCommand("produce-perf", DECLARATION, _run)
+produce_perf = ToolCommand("producer-perf-test", DECLARATION, _run)

@@ -56,14 +56,16 @@ DESCRIBE: Final = Declaration(
         JSON,
     ),
     examples=(
-        "spindle quorum describe --status",
-        "spindle quorum describe --replication",
+        "spindle kafka metadata-quorum describe --status",
+        "spindle kafka metadata-quorum describe --replication",
     ),
 )
 ADD: Final = Declaration(
     "Make the node of --command-config a voter.",
     (_DRY_RUN,),
-    examples=("spindle quorum add-controller --command-config controller.properties",),
+    examples=(
+        "spindle kafka metadata-quorum add-controller --command-config controller.properties",
+    ),
 )
 REMOVE: Final = Declaration(
     "Take the vote of a controller.",
@@ -72,7 +74,7 @@ REMOVE: Final = Declaration(
         Option("controller-directory-id", "The id of its metadata directory.", "id", short="d"),
         _DRY_RUN,
     ),
-    examples=("spindle quorum remove-controller --controller-id 3 --controller-directory-id ID",),
+    examples=("spindle kafka metadata-quorum remove-controller -i 3 -d DIRECTORY_ID",),
 )
 
 
@@ -258,7 +260,7 @@ def _remove(options: Options) -> None:
 
 
 quorum = ToolGroup(
-    "quorum",
+    "metadata-quorum",
     DECLARATION,
     [
         ToolCommand("describe", DESCRIBE, _describe, is_part=True),

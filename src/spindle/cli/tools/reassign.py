@@ -97,8 +97,8 @@ DECLARATION: Final = Declaration(
         Option("timeout", "How long moves may take to begin, 10000 by default.", "ms"),
     ],
     examples=(
-        "spindle reassign --reassignment-json-file plan.json --execute",
-        "spindle reassign --reassignment-json-file plan.json --verify",
+        "spindle kafka reassign-partitions --reassignment-json-file plan.json --execute",
+        "spindle kafka reassign-partitions --reassignment-json-file plan.json --verify",
     ),
 )
 
@@ -358,4 +358,4 @@ def _ids(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-reassign = ToolCommand("reassign", DECLARATION, _run)
+reassign = ToolCommand("reassign-partitions", DECLARATION, _run)

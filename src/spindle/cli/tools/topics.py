@@ -82,8 +82,8 @@ DECLARATION: Final = Declaration(
         Option("partition-size-limit-per-response", "Partitions asked for at once.", "count"),
     ],
     examples=(
-        "spindle topics --describe --topic orders",
-        "spindle topics --describe --under-replicated-partitions",
+        "spindle kafka topics --describe --topic orders",
+        "spindle kafka topics --describe --under-replicated-partitions",
     ),
 )
 
@@ -124,8 +124,8 @@ def _check(options: Options) -> None:
             raise UsageError(
                 'Option combination "[[config], [bootstrap-server]]" can\'t be used with option '
                 f'"[alter]"{_CONFIGS_HINT}',
-                "--config cannot be used with --alter; spindle configs changes the settings of a "
-                "topic",
+                "--config cannot be used with --alter; spindle kafka configs changes the settings "
+                "of a topic",
             )
         options.require("partitions")
     _only_with(options, "config", "alter", "create")

@@ -63,17 +63,17 @@ LIST: Final = Declaration(
         Option("transactional-id-pattern", "Only ids that match an expression.", "regex"),
         JSON,
     ),
-    examples=("spindle transactions list",),
+    examples=("spindle kafka transactions list",),
 )
 DESCRIBE: Final = Declaration(
     "Show the state of a transactional id.",
     (Option("transactional-id", "The transactional id.", "id"), JSON),
-    examples=("spindle transactions describe --transactional-id billing-1",),
+    examples=("spindle kafka transactions describe --transactional-id billing-1",),
 )
 DESCRIBE_PRODUCERS: Final = Declaration(
     "Show the idempotent producers of a partition.",
     (_BROKER, _TOPIC, _PARTITION, JSON),
-    examples=("spindle transactions describe-producers --topic orders --partition 0",),
+    examples=("spindle kafka transactions describe-producers --topic orders --partition 0",),
 )
 ABORT: Final = Declaration(
     "End a hanging transaction in one partition.",
@@ -85,7 +85,7 @@ ABORT: Final = Declaration(
         Option("producer-epoch", "The epoch of the producer.", "epoch"),
         Option("coordinator-epoch", "The epoch of its coordinator.", "epoch"),
     ),
-    examples=("spindle transactions abort --topic orders --partition 2 --start-offset 305",),
+    examples=("spindle kafka transactions abort --topic orders --partition 2 --start-offset 305",),
 )
 FIND_HANGING: Final = Declaration(
     "Find transactions that nothing will end.",
@@ -98,12 +98,12 @@ FIND_HANGING: Final = Declaration(
         _PARTITION,
         JSON,
     ),
-    examples=("spindle transactions find-hanging --broker-id 1",),
+    examples=("spindle kafka transactions find-hanging --broker-id 1",),
 )
 TERMINATE: Final = Declaration(
     "Abort a transaction and fence its producer.",
     (Option("transactionalId", "The transactional id.", "id", aliases=("transactional-id",)),),
-    examples=("spindle transactions forceTerminateTransaction --transactional-id billing-1",),
+    examples=("spindle kafka transactions forceTerminateTransaction --transactional-id billing-1",),
 )
 
 

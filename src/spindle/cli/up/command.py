@@ -9,10 +9,10 @@ from click.core import ParameterSource
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
-from spindle.cli.property_file import parse_overrides
-from spindle.cli.up.cluster import LocalCluster
-from spindle.cli.up.layout import ClusterSpec
-from spindle.cli.up.ports import MAX_PORT, free_ports, obstacle
+from spindle.cli.overrides import parse_overrides
+from spindle.cli.up.foreground import ForegroundCluster
+from spindle.local.cluster_spec import ClusterSpec
+from spindle.local.tcp_ports import MAX_PORT, free_ports, obstacle
 
 _MAX_NODES: Final = 64
 _MAX_DIRECTORIES: Final = 64
@@ -119,7 +119,7 @@ def up(
         for name in ("port", "overrides", *numbers)
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    cluster = LocalCluster(data=data, is_kept=keep or data is not None, as_json=as_json)
+    cluster = ForegroundCluster(data=data, is_kept=keep or data is not None, as_json=as_json)
     return cluster.run(
         wishes, given, lambda: cluster_ports(wishes, port, is_wish="port" in given), port
     )

@@ -18,10 +18,10 @@ from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, SUPPORTED_FEAT
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.local_changes import local_changes
 from spindle.publication.loader import Publication
-from spindle.replicas.alter_partition_queue import IsrChanges, distrust_followers
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replicas.replication_context import ReplicationContext
+from spindle.replicas.report_queues import IsrChanges, Reports
 from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.replication.leader_state import IsrProposal
@@ -44,7 +44,7 @@ from spindle.runtime.broker.lifecycle import (
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.broker.replica_mover import ReplicaMover
 from spindle.runtime.broker.replica_rebuilder import ReplicaRebuilder
-from spindle.runtime.broker.report_sender import Reports, ReportSender
+from spindle.runtime.broker.report_sender import ReportSender
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.coordinator.transaction_verification import CoordinatorQuestions
 from spindle.runtime.disks.capacity import DirectoryCapacities
@@ -268,7 +268,11 @@ class BrokerServer:
         await self._env.tls.check(dynamic)
 
     def _report_sender(
-        self, what: str, reports: Reports, first_pause_ms: int, longest_pause_ms: int
+        self,
+        what: str,
+        reports: Reports,
+        first_pause_ms: int,
+        longest_pause_ms: int,
     ) -> ReportSender:
         backoff = Backoff(first_pause_ms, longest_pause_ms, self._env.random.random)
         return ReportSender(
@@ -399,7 +403,8 @@ class BrokerServer:
         self._cordons.follow(publication.image)
         for broker_id, trusted in directories_changed_in_epoch(delta.cluster):
             self.services.fetch_sessions.close_replica_sessions()
-            distrust_followers(self.replicas, broker_id, trusted)
+            for partition in self.replicas:
+                partition.require_new_fetch(broker_id, trusted)
         self.lifecycle.registration_changed(delta.cluster.changed_brokers.get(self._config.node_id))
         changed = delta.configs.changed
         is_broker_changed = any(r.resource_type == BROKER_RESOURCE for r in changed)

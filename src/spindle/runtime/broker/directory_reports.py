@@ -8,9 +8,9 @@ from spindle.common.uuids import Uuid, uuid_text
 from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, METADATA_VERSION
 from spindle.metadata.image import MetadataImage
-from spindle.replicas.directory_report_queue import Assignments
+from spindle.replicas.report_queues import Assignments, Reports
 from spindle.runtime.broker.lifecycle import BrokerLifecycle
-from spindle.runtime.broker.report_sender import Reports, ReportSender
+from spindle.runtime.broker.report_sender import ReportSender
 
 log = logging.getLogger(__name__)
 

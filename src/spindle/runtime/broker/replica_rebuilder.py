@@ -142,7 +142,7 @@ class ReplicaRebuilder:
         if image.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
             raise refused(
                 f"metadata.version is {image.metadata_version}, and replicas can be rebuilt from "
-                f"{DIRECTORY_ASSIGNMENT_LEVEL} on: upgrade it with `spindle features`"
+                f"{DIRECTORY_ASSIGNMENT_LEVEL} on: upgrade it with `spindle features upgrade`"
             )
         partition = self._hosted(where)
         if self._rebuilds.running(where) is not None:

@@ -83,7 +83,7 @@ class SocketOwner(Protocol):
     """A connection that may lend its socket.
 
     Attributes:
-        is_prompt: the client reads each large response before it sends the next request.
+        may_send_directly: the client reads each large response before it sends the next request.
     """
 
     may_send_directly: bool
