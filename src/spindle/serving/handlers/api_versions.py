@@ -13,9 +13,10 @@ from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from spindle.serving.context import RequestContext
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_NO_NODE: Final = -1
 
 
-class BrokerIdentity(NamedTuple):
+class AnsweringBroker(NamedTuple):
     """The broker that clients of a listener reach."""
 
     cluster_id: str
@@ -26,7 +27,7 @@ def answer_of_listener(
     keys: Iterable[int],
     image: Callable[[], MetadataImage],
     kraft_version: Callable[[], int],
-    broker: BrokerIdentity | None = None,
+    broker: AnsweringBroker | None = None,
 ) -> Callable[[RequestContext, ApiVersionsRequest], ApiVersionsResponse]:
     """Make the handler for a listener that serves these APIs, and ApiVersions itself.
 
@@ -39,10 +40,7 @@ def answer_of_listener(
     rows = _rows((*keys, API_VERSIONS))
 
     def answer(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-        if context.api_version >= versions.API_VERSIONS_CLIENT_SOFTWARE and not (
-            _SOFTWARE.fullmatch(request.client_software_name)
-            and _SOFTWARE.fullmatch(request.client_software_version)
-        ):
+        if not _is_valid(request, context.api_version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if broker is not None and _expects_another(request, broker):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
@@ -51,11 +49,21 @@ def answer_of_listener(
     return answer
 
 
-def _expects_another(request: ApiVersionsRequest, broker: BrokerIdentity) -> bool:
-    """Return True for a client that expects another broker; one without a cluster id expects any.
+def _is_valid(request: ApiVersionsRequest, version: int) -> bool:
+    """Return True if the client names its software, and cluster and node both or neither.
 
-    Versions before 5 have no cluster id.
+    Fields that the version does not have are null or -1.
     """
+    if (request.cluster_id is None) != (request.node_id == _NO_NODE):
+        return False
+    return version < versions.API_VERSIONS_CLIENT_SOFTWARE or bool(
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    )
+
+
+def _expects_another(request: ApiVersionsRequest, broker: AnsweringBroker) -> bool:
+    """Return True for a client that expects another broker; without a cluster id it expects any."""
     return request.cluster_id is not None and broker != (request.cluster_id, request.node_id)
 
 
