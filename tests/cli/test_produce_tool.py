@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spindle.cli.tools.produce import Batches, InputLine, refusal
+from spindle.cli.admin.produce import refusal
+from spindle.cli.tools.line_producer import Batches, InputLine
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
