@@ -220,7 +220,7 @@ def test_moves_that_are_refused_again_and_again_end_a_drain_with_the_reasons(
 def test_a_consumer_says_that_its_topic_does_not_exist_yet(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("consume", "--topic", "nope", "--group", "g", "--timeout-ms", "0")
+    words = ("consume", "nope", "--group", "g", "--timeout", "0")
     run(words)
     assert "topic nope does not exist yet: waiting for it" in capsys.readouterr().err
 
@@ -230,5 +230,5 @@ def test_a_consumer_without_the_right_is_not_told_that_its_topic_does_not_exist(
 ) -> None:
     denied = ClusterView(refused={"nope": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
     monkeypatch.setattr(WireClient, "metadata", lambda *_: denied)
-    run(("consume", "--topic", "nope", "--group", "g", "--timeout-ms", "0"))
+    run(("consume", "nope", "--group", "g", "--timeout", "0"))
     assert "does not exist yet" not in capsys.readouterr().err

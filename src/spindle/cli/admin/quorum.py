@@ -33,6 +33,7 @@ _COLUMNS: Final = {
     "caughtUp": "CAUGHT UP",
     "directoryId": "DIRECTORY ID",
 }
+_ROLES: Final = ("leader", "voter", "observer")
 _MS: Final = 1000
 
 
@@ -78,7 +79,9 @@ def quorum_rows(
             _caught_up(replica, now_ms),
             None if replica.directory_id == ZERO_UUID else uuid_text(replica.directory_id),
         )
-        for role, replica in sorted(roles, key=lambda entry: (entry[0], entry[1].node_id))
+        for role, replica in sorted(
+            roles, key=lambda entry: (_ROLES.index(entry[0]), entry[1].node_id)
+        )
     ]
 
 

@@ -263,6 +263,8 @@ def terminate(client: WireClient, as_json: bool, name: str, yes: bool) -> None:
 
     Asks first where standard input is a terminal.
     """
+    # The request would create a transactional id that does not exist.
+    _described(client, name)
     confirm(f"Abort the transaction of {name}, and fence its producer?", yes)
     terminate_transaction(client, name)
     click.echo(json.dumps([name]) if as_json else f"{name} has no open transaction now")
