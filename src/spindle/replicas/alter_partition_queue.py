@@ -1,7 +1,7 @@
 """Proposed ISRs that the controller has not answered yet (KIP-497, KIP-903).
 
-Pure bookkeeping: one request at a time; proposals that come meanwhile go into the next. The runtime
-sends what `next_request` gives and reports the result.
+Pure bookkeeping: one request is in flight at a time, and later proposals wait for the next one. The
+runtime sends the request that `next_request` returns and reports its result.
 """
 
 from collections.abc import Collection, Iterable
@@ -53,7 +53,7 @@ class IsrChanges:
         self._ready[partition.topic_id, partition.topic_partition.partition] = partition, proposal
 
     def next_request(self, broker_epoch: int) -> AlterPartitionRequest | None:
-        """Return the next request; None without one. Drop what leaders no longer propose.
+        """Return the next request, or None. Drop proposals that their leaders have withdrawn.
 
         The request holds both forms of the ISR, because version 2 has no broker epochs.
         """
@@ -93,12 +93,12 @@ class IsrChanges:
         )
 
     def requeue_in_flight(self) -> None:
-        """Queue again what has no result; a newer proposal of the same partition counts."""
+        """Queue the proposals without a result again, unless their partition has a newer one."""
         changes, self._in_flight = self._in_flight, {}
         self._ready = changes | self._ready
 
     def answered(self, response: AlterPartitionResponse) -> bool:
-        """Give every partition its result; queue again what the answer leaves out.
+        """Pass each partition its result; queue proposals again that the response leaves out.
 
         Returns:
             True if every proposal was committed.
@@ -136,7 +136,7 @@ class IsrChanges:
 def distrust_followers(
     partitions: Iterable[Partition], broker_id: int, trusted: Collection[Uuid]
 ) -> None:
-    """Let the replicas of a broker join ISRs only after they have fetched again.
+    """Require the replicas of a broker to fetch again before they may join an ISR.
 
     Args:
         trusted: directories that have been online all the time.

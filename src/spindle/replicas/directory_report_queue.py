@@ -1,7 +1,8 @@
 """Directory assignments that the controller has not acknowledged yet (KIP-858).
 
-Pure bookkeeping: the newest assignment of a partition counts, one request at a time, at most 2,250
-assignments in it. The runtime sends what `next_request` gives and reports the result.
+Pure bookkeeping: a newer assignment of a partition replaces an older one. One request is in flight
+at a time, with at most 2,250 assignments. The runtime sends the request that `next_request` returns
+and reports its result.
 """
 
 from collections.abc import Callable
@@ -48,15 +49,15 @@ class Assignments:
         return bool(self._ready)
 
     def add(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
-        """Queue an assignment, also if the request under way has the same.
+        """Queue an assignment, even if the request in flight contains the same one.
 
-        The controller may have answered that one before the replica was removed and added again,
-        or while it took the directory for offline.
+        The controller may have handled that one before the replica was removed and added again, or
+        while it considered the directory offline.
         """
         self._ready[topic_id, partition] = directory_id
 
     def next_request(self, broker_epoch: int) -> AssignReplicasToDirsRequest | None:
-        """Return the next request; None without one.
+        """Return the next request, or None.
 
         Drop assignments of replicas that this broker no longer has.
         """
@@ -91,12 +92,12 @@ class Assignments:
         return request
 
     def requeue_in_flight(self) -> None:
-        """Queue again what was not acknowledged; a newer assignment of the same replica counts."""
+        """Queue unacknowledged assignments again, unless their replica has a newer one."""
         batch, self._in_flight = self._in_flight, {}
         self._ready = batch | self._ready
 
     def answered(self, response: AssignReplicasToDirsResponse) -> bool:
-        """Drop what was acknowledged; queue again what was refused or left out.
+        """Drop acknowledged assignments; queue those again that were refused or left out.
 
         Returns:
             True if everything was acknowledged.
