@@ -23,7 +23,7 @@ def answer_of_listener(
 
     Args:
         image: gives the newest committed image, for the finalized features.
-        kraft_version: gives the level of kraft.version, which the quorum alone knows.
+        kraft_version: returns the level of kraft.version, which only the quorum has.
     """
     rows = _rows((*keys, API_VERSIONS))
     return lambda context, request: _answer(context, request, rows, image(), kraft_version())

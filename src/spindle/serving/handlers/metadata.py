@@ -22,7 +22,7 @@ from spindle.serving.topology import alive_brokers, named_leader_error, offline_
 
 _FIRST_ID_REQUEST_VERSION = 12
 _FIRST_OFFLINE_BROKER_VERSION = 1
-"""Version 0 leaves out replicas that the client cannot reach, and says so with an error."""
+"""Version 0 omits replicas that the client cannot reach, and returns an error for them."""
 _FIRST_LISTENER_ERROR_VERSION = 6
 
 Topic = MetadataResponse.MetadataResponseTopic
@@ -33,8 +33,8 @@ async def metadata(
 ) -> MetadataResponse:
     """Describe brokers and topics from the committed image.
 
-    Missing topics that may be created automatically are created; the client finds them when it
-    asks again.
+    Missing topics that may be created automatically are created; the client gets them when it
+    retries.
     """
     image = services.metadata.image
     if _asks_for_ids_too_early(context, request):

@@ -23,9 +23,9 @@ from spindle.serving.permissions import check_group, check_transactional_id, may
 _FIRST_ADDING_VERSION: Final = 5
 """From this version of TxnOffsetCommit on, the group coordinator adds its partition."""
 _FIRST_ABORTABLE_VERSION: Final = 4
-"""From this version on, clients know TRANSACTION_ABORTABLE."""
+"""From this version on, clients can handle TRANSACTION_ABORTABLE."""
 _LOADING_FROM_VERSION: Final = 2
-"""Producers that send an older version know no COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+"""Producers with an older version cannot handle COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
 
 async def handle_txn_offset_commit(
@@ -61,7 +61,7 @@ async def handle_txn_offset_commit(
 def _verification(
     services: GroupServices, version: int, request: TxnOffsetCommitRequest
 ) -> Callable[[TopicPartition], Awaitable[None]]:
-    """Return the question to the coordinator of the transaction (KIP-890)."""
+    """Return the verification request for the transaction's coordinator (KIP-890)."""
     adds = version >= _FIRST_ADDING_VERSION
 
     async def verify(partition: TopicPartition) -> None:
@@ -118,7 +118,7 @@ def _known_topics(
 def _merged(
     refused: list[TransactionalTopic], done: list[TransactionalTopic]
 ) -> list[TransactionalTopic]:
-    """Merge the refused partitions with the coordinator's answers, in this order."""
+    """Merge the refused partitions and the coordinator's results, in this order."""
     topics = {topic.name: topic for topic in refused}
     for topic in done:
         present = topics.setdefault(topic.name, topic)
