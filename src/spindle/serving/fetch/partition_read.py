@@ -45,7 +45,7 @@ class Found(NamedTuple):
 
 
 ReadResult: TypeAlias = Found | ApiError | None
-"""None if the answer had no room left."""
+"""None if the response had no room left."""
 
 
 class FetchRequester(NamedTuple):
@@ -74,7 +74,7 @@ class FetchRequester(NamedTuple):
 
 
 def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester:
-    """Return who sends the request."""
+    """Return the client of a request."""
     version = context.api_version
     if version >= versions.FETCH_REPLICA_STATE:
         state = request.replica_state
@@ -96,11 +96,11 @@ def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester
 
 
 class PartitionRead:
-    """One partition of a fetch: what is to be read of it, and what its answer says.
+    """One partition of a fetch: its read limits and its response.
 
     Attributes:
         name: the topic; "" while a topic id is unknown here.
-        end_offset: how far this fetcher may read (exclusive).
+        end_offset: the offset up to which this client may read (exclusive).
         state: READABLE until `prepare` decides otherwise.
     """
 
@@ -131,31 +131,31 @@ class PartitionRead:
 
     @property
     def directory(self) -> LogDirectory:
-        """Return where the log is at present."""
+        """Return the current directory of the log."""
         assert self.partition is not None
         return self.partition.directory
 
     @property
     def has_data(self) -> bool:
-        """Return True if there are records that may be read now."""
+        """Return True if records are available for this client."""
         return self.state.can_read and self.wanted.fetch_offset < self.end_offset
 
     @property
     def largest_batch(self) -> int:
-        """Return the size that a batch may have."""
+        """Return the maximum size of a batch."""
         return 0 if self.partition is None else self.partition.log.config.max_message_bytes
 
     @property
     def is_settled(self) -> bool:
-        """Return True if the partition needs no look before something happens to it."""
+        """Return True if the partition need not be checked before its next event."""
         return self.state.can_settle and self.wanted.fetch_offset >= self.end_offset
 
     @property
     def counted_bytes(self) -> int:
         """Return the bytes that count towards `min_bytes`.
 
-        If the partition has more than its limit lets through, they are the whole limit, also where
-        it falls into a batch, which is then left out: waiting would not bring more.
+        If the partition has more than its limit, return the limit, even if it falls into a batch,
+        which is then left out: waiting would not add to it.
         """
         records = self.data.records or b""
         next_offset = self.end_offset
@@ -171,7 +171,7 @@ class PartitionRead:
         self.state = ReadState.REFUSED
 
     def refuse(self, code: ErrorCode, services: BrokerServices, fetcher: FetchRequester) -> None:
-        """Let a follower wait if its metadata is newer than this broker's; tell others the error.
+        """Let a follower wait if its metadata is newer than this broker's; return others the error.
 
         The error of a lost leadership names the new leader (KIP-951).
         """
@@ -186,14 +186,14 @@ class PartitionRead:
         self._tell_leader(services, fetcher)
 
     def give_up_waiting(self) -> None:
-        """Answer a follower that is still ahead of this broker's metadata with the error."""
+        """Return the error to a follower whose metadata is still newer than this broker's."""
         if self.state is ReadState.AHEAD:
             self.state = ReadState.REFUSED
 
     # -- deciding
 
     def prepare(self, services: BrokerServices, fetcher: FetchRequester) -> None:
-        """Decide what the fetcher is told and how far it may read.
+        """Decide on error, positions and the offset up to which the client may read.
 
         Take a follower's fetch offset as its acknowledgement, which may move the high watermark.
         """
@@ -235,7 +235,7 @@ class PartitionRead:
         return not self.name or may_use_topic(services, fetcher.context, Operation.READ, self.name)
 
     def take_offsets(self, services: BrokerServices, fetcher: FetchRequester) -> None:
-        """Decide how far the fetcher may read in a partition that it may read at all."""
+        """Compute the offset up to which the client may read, in a readable partition."""
         partition, data = self.partition, self.data
         assert partition is not None
         log = partition.log
@@ -265,7 +265,7 @@ class PartitionRead:
     def _is_sent_elsewhere(
         self, services: BrokerServices, fetcher: FetchRequester, partition: Partition
     ) -> bool:
-        """Send a consumer to a replica in its rack, if there is one; return True then."""
+        """Redirect a consumer to a replica in its rack; return False if there is none."""
         self.data.preferred_read_replica = preferred_read_replica(
             partition,
             services.metadata.image,
@@ -280,7 +280,7 @@ class PartitionRead:
         return True
 
     def _find(self, services: BrokerServices, fetcher: FetchRequester) -> Partition | None:
-        """Return the partition if this fetcher may read it; otherwise set the error."""
+        """Return the partition if this client may read it; otherwise set the error."""
         replicas, key = services.replicas, self.wanted.key
         partition = replicas.lookup(self.name, key.partition)
         self.wanted.attach(partition)
@@ -304,7 +304,7 @@ class PartitionRead:
         return partition
 
     def _take_progress(self, partition: Partition, fetcher: FetchRequester) -> None:
-        """Acknowledge for the follower everything before its fetch offset."""
+        """Record that the follower has all records below its fetch offset."""
         wanted = self.wanted
         partition.follower_fetched(
             fetcher.replica_id,
@@ -325,7 +325,7 @@ class PartitionRead:
         )
 
     def _must_report_positions(self) -> bool:
-        """Return True if someone waits for this follower to hear the leader's positions.
+        """Return True if the leader's positions must reach this follower at once.
 
         DeleteRecords waits for the log start; consumers that read from the follower wait for its
         high watermark (KIP-392).
@@ -340,7 +340,7 @@ class PartitionRead:
         )
 
     def _diverges(self, log: Log) -> bool:
-        """Return True if the follower's log diverges; the response then says where (KIP-595)."""
+        """Return True if the follower's log diverges: the response has the offset (KIP-595)."""
         wanted, data = self.wanted, self.data
         end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if end.epoch < 0 or wanted.fetch_offset < log.log_start_offset:
@@ -361,7 +361,7 @@ class PartitionRead:
         data.log_start_offset = log.log_start_offset
 
     def _hide_positions(self) -> None:
-        """Leave the log's offsets out of an answer without records, as Kafka does."""
+        """Omit the log's offsets from a response without records, as Kafka does."""
         data = self.data
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
 
@@ -380,7 +380,7 @@ class PartitionRead:
     # -- what was read
 
     def take(self, result: ReadResult) -> int:
-        """Take the result of the directory's thread; return the bytes of records in it."""
+        """Store the result of the directory's thread; return the size of its records in bytes."""
         if result is None:
             return 0
         if isinstance(result, ApiError):
@@ -398,7 +398,7 @@ class PartitionRead:
         return len(result.records)
 
     def restore(self) -> None:
-        """Drop what was read: it is read anew when there is more."""
+        """Drop the records that were read; they are read again together with more."""
         self.data.records = b""
         if self.data.aborted_transactions:
             self.data.aborted_transactions = []

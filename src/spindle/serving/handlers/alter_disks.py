@@ -1,4 +1,4 @@
-"""AlterDisks, one of Spindle's own APIs: log directories are added, re-admitted and retired."""
+"""AlterDisks, one of Spindle's own APIs: add, re-admit and retire log directories."""
 
 from collections.abc import Mapping
 

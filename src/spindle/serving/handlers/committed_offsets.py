@@ -116,7 +116,7 @@ def _refused(
 
 
 def _merged(refused: list[CommittedTopic], done: list[CommittedTopic]) -> list[CommittedTopic]:
-    """Merge the refused partitions with the coordinator's answers, in this order."""
+    """Merge the refused partitions and the coordinator's results, in this order."""
     topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in done:
         present = topics.setdefault((topic.name, topic.topic_id), topic)

@@ -1,7 +1,7 @@
 """FindCoordinator and the APIs of groups and their members.
 
-Each handler converts a request of any version into one form, asks the group coordinator, and
-converts the answer into the form of the request's version.
+Each handler converts a request of any version into one form, calls the group coordinator, and
+converts its result into the version of the request.
 """
 
 from collections.abc import Iterable
@@ -68,7 +68,7 @@ _DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 
 class GroupServices(Guarded, Protocol):
-    """The parts of the broker that these handlers use."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def groups(self) -> GroupCoordinatorPort: ...
@@ -87,7 +87,7 @@ class GroupServices(Guarded, Protocol):
 
 
 def client_of(context: RequestContext) -> Client:
-    """Return the sender of a request as the coordinator remembers it."""
+    """Return the client of a request in the form that the coordinator stores."""
     return Client(context.client_id, f"/{context.client_address}", context.api_version)
 
 
@@ -173,7 +173,7 @@ def _find(
 async def handle_join_group(
     services: GroupServices, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse:
-    """Pass on a JoinGroup; it is answered when the group's join phase ends."""
+    """Join a group; the response is sent when the group's join phase ends."""
     if context.api_version < versions.JOIN_GROUP_REBALANCE_TIMEOUT:
         request.rebalance_timeout_ms = request.session_timeout_ms
     try:
@@ -194,7 +194,7 @@ async def handle_join_group(
 async def handle_sync_group(
     services: GroupServices, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse:
-    """Pass on a SyncGroup; it is answered when the leader's assignment is stored."""
+    """Sync a member; the response is sent when the leader's assignment is stored."""
     if context.api_version >= versions.SYNC_GROUP_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
@@ -209,7 +209,7 @@ async def handle_sync_group(
 async def handle_heartbeat(
     services: GroupServices, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:
-    """Pass on a Heartbeat. While the group is being loaded, it is answered without error."""
+    """Handle a Heartbeat. While the group is being loaded, the response has no error."""
     try:
         check_group(services, context, Operation.READ, request.group_id)
         return await services.groups.heartbeat(request)
@@ -222,7 +222,7 @@ async def handle_heartbeat(
 async def handle_leave_group(
     services: GroupServices, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse:
-    """Pass on a LeaveGroup: one member before version 3, any number since then."""
+    """Remove members from a group: one before version 3, any number since then."""
     is_batched = context.api_version >= versions.LEAVE_GROUP_BATCHED
     if not is_batched:
         request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
@@ -255,7 +255,7 @@ def _leave_error(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupRespo
 async def handle_consumer_group_heartbeat(
     services: GroupServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Pass on a heartbeat of the consumer protocol (KIP-848), which also joins and leaves."""
+    """Handle a heartbeat of the consumer protocol (KIP-848), which also joins and leaves."""
     try:
         check_group(services, context, Operation.READ, request.group_id)
         if not _may_describe_all(services, context, request.subscribed_topic_names or ()):

@@ -42,7 +42,7 @@ async def init_producer_id(
 def _check_sender(
     services: BrokerServices, context: RequestContext, transactional_id: str | None
 ) -> None:
-    """Raise unless the sender may be such a producer: an idempotent one may write to some topic."""
+    """Raise unless the sender may be such a producer; an idempotent one needs any topic."""
     if transactional_id is not None:
         check_transactional_id(services, context, Operation.WRITE, transactional_id)
     elif not may_use_any_topic(services, context, Operation.WRITE):

@@ -153,7 +153,7 @@ def _not_available(context: RequestContext) -> ErrorCode:
 
 
 def _limit(partition: Partition, request: ListOffsetsRequest) -> int:
-    """Return the offset up to which the client may see the log (exclusive)."""
+    """Return the end of the part of the log that the client may read (exclusive)."""
     if request.replica_id != _CONSUMER:
         return partition.log.log_end_offset
     return partition.last_stable_offset if request.isolation_level else partition.high_watermark
@@ -168,10 +168,10 @@ def _start_of(log: Log) -> TimestampOffset:
 async def _search(
     services: BrokerServices, partition: Partition, timestamp: int
 ) -> TimestampOffset | None:
-    """Find a record by its timestamp, or the one with the largest; None if there is none.
+    """Find a record by its timestamp, or the one with the largest timestamp; None without one.
 
-    Headers are read on the directory's thread, a limited number at a time. Batches that are not
-    small are decoded elsewhere.
+    Headers are read on the directory's thread, a limited number at a time. Larger batches are
+    decoded outside that thread.
 
     Raises:
         ApiError: the records cannot be decoded; see `TimestampSearch`.

@@ -29,8 +29,8 @@ async def metadata(
 ) -> MetadataResponse:
     """Describe brokers and topics from the committed image.
 
-    Missing topics that may be created automatically are created; the client finds them when it
-    asks again.
+    Missing topics that may be created automatically are created; the client gets them when it
+    retries.
     """
     image = services.metadata.image
     if _asks_for_ids_too_early(context, request):

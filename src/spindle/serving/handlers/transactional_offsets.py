@@ -58,7 +58,7 @@ async def handle_txn_offset_commit(
 def _verification(
     services: GroupServices, version: int, request: TxnOffsetCommitRequest
 ) -> Callable[[TopicPartition], Awaitable[None]]:
-    """Return the question to the coordinator of the transaction (KIP-890)."""
+    """Return the verification request for the transaction's coordinator (KIP-890)."""
     adds = version >= versions.TXN_OFFSET_COMMIT_ADDS_PARTITION
 
     async def verify(partition: TopicPartition) -> None:
@@ -127,7 +127,7 @@ def _known_topics(
 def _merged(
     refused: list[TransactionalTopic], done: list[TransactionalTopic]
 ) -> list[TransactionalTopic]:
-    """Merge the refused partitions with the coordinator's answers, in this order."""
+    """Merge the refused partitions and the coordinator's results, in this order."""
     topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in done:
         present = topics.setdefault((topic.name, topic.topic_id), topic)

@@ -1,4 +1,4 @@
-"""The APIs of transactional producers, and the questions about transactions."""
+"""The APIs of transactional producers, and those that describe transactions."""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
@@ -55,7 +55,7 @@ _Codes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
 class TransactionServices(Guarded, Protocol):
-    """The parts of the broker that these handlers use."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def config(self) -> NodeConfig: ...
@@ -117,7 +117,7 @@ def _only_transaction(request: AddPartitionsToTxnRequest) -> _Transaction:
 def _begin(
     services: TransactionServices, context: RequestContext, transaction: _Transaction
 ) -> Awaitable[_Codes]:
-    """Begin to add or verify the partitions; return the codes to come."""
+    """Start adding or verifying the partitions; return an awaitable of the error codes."""
     partitions = _partitions_of(transaction)
     name = transaction.transactional_id
     is_client = context.api_version < versions.ADD_PARTITIONS_TO_TXN_BATCHED
@@ -221,7 +221,7 @@ async def handle_add_offsets(
 async def handle_end_transaction(
     services: TransactionServices, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse:
-    """Commit or abort a transaction; from version 5 on, the producer goes on in a new epoch."""
+    """Commit or abort a transaction; from version 5 on, the producer gets a new epoch."""
     has_bump = context.api_version >= versions.END_TXN_EPOCH_BUMP
     wanted = EndRequest(
         request.producer_id,
