@@ -56,7 +56,7 @@ def _plan(document: Mapping[str, Any]) -> Iterator[Markup]:
         yield notice("fine", "Nothing has to move", paragraphs([_nothing_text(document)]))
     yield _fills(document)
     if document["horizonMs"] is not None:
-        yield _outlook(document)
+        yield _forecast(document)
     if document["rounds"]:
         yield _rounds(document)
         yield _flows(document)
@@ -266,7 +266,7 @@ def _present_fills(document: Mapping[str, Any]) -> Markup:
     )
 
 
-def _outlook(document: Mapping[str, Any]) -> Markup:
+def _forecast(document: Mapping[str, Any]) -> Markup:
     horizon = span_text(document["horizonMs"] / _MS)
     rows = [
         (
