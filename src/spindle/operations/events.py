@@ -53,7 +53,8 @@ class ProgressEvent:
 
 
 OnProgress = Callable[[ProgressEvent], object]
-"""Gets each event of an operation. An exception that it raises ends the operation."""
+"""Gets each event of an operation. An exception that it raises ends the operation as a kill does:
+the same call continues."""
 
 
 def ignore_progress(_event: ProgressEvent) -> None:

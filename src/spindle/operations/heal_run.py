@@ -114,6 +114,7 @@ def heal(
     state: Path = HEAL_STATE,
     is_dry: bool = False,
     on_progress: OnProgress = ignore_progress,
+    cancellation: Cancellation | None = None,
 ) -> HealResult:
     """Check a cluster once, and move replicas off full or failed directories.
 
@@ -127,13 +128,13 @@ def heal(
         OperationFailed: another healing uses the folder, the cluster refused a move, or there is no
             history.
         ApiError, ClientError: the cluster refused, or could not be asked.
-        KeyboardInterrupt: the user pressed Ctrl-C; its moves and throttles are undone.
+        Cancelled, KeyboardInterrupt: it was cancelled; its moves and throttles are undone.
 
     Examples:
         >>> healing = HealSettings(HealingLimits(0.85, 0.80), max_bytes_per_day=2**40)
         >>> heal(client, settings=healing, on_progress=print)
     """
-    return _healed(client, settings, state, is_dry, on_progress, None, HealRun.check_once)
+    return _healed(client, settings, state, is_dry, on_progress, cancellation, HealRun.check_once)
 
 
 def keep_healing(

@@ -78,11 +78,12 @@ def parse_plan_json(text: str) -> Plan:
         ValueError: the text is of another form.
     """
     document = json.loads(text)
-    if not isinstance(document, dict):
-        raise ValueError(f"a plan is an object, not {document!r}")
+    entries = document.get("partitions", []) if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError(f"a plan is an object with a list of partitions, not {document!r}")
     replicas: dict[TopicPartition, tuple[int, ...]] = {}
     directories: dict[Replica, str] = {}
-    for entry in document.get("partitions", ()):
+    for entry in entries:
         partition, brokers, paths = _parse_entry(entry)
         replicas[partition] = tuple(brokers)
         for broker, path in zip(brokers, paths, strict=True):
@@ -95,7 +96,8 @@ def _parse_entry(entry: Any) -> tuple[TopicPartition, list[int], list[str]]:
     match entry:
         case {"topic": str(topic), "partition": int(number), "replicas": list(brokers)}:
             paths = entry.get("log_dirs", [ANY_DIRECTORY] * len(brokers))
-            if _are(int, brokers) and isinstance(paths, list) and _are(str, paths):
+            is_whole = _are(int, brokers) and isinstance(paths, list) and _are(str, paths)
+            if is_whole and len(paths) == len(brokers):
                 return TopicPartition(topic, number), brokers, paths
     raise ValueError(f"{entry!r} is not a partition with its replicas and their directories")
 

@@ -12,6 +12,7 @@ from spindle.cli.html.frame import (
     notice,
     page,
     paragraphs,
+    quiet,
     section,
     table,
     tag,
@@ -241,7 +242,7 @@ def _kind(found: Sequence[Document], directory: str, most: int) -> Markup:
         )
         for entry in found[:most]
     )
-    head = (("DrainTarget", ""), ("Byte", _NUMBER), ("Offset", _NUMBER), ("Evidence", ""))
+    head = (("Place", ""), ("Byte", _NUMBER), ("Offset", _NUMBER), ("Evidence", ""))
     left = len(found) - most
     more = f"{left:,} more of this kind are not listed here; --json lists them." if left > 0 else ""
     return element(
@@ -255,5 +256,5 @@ def _kind(found: Sequence[Document], directory: str, most: int) -> Markup:
             class_="kinds",
         ),
         table(f"Places with {first['kind']}", head, rows),
-        element("p", more, class_="quiet") if more else "",
+        quiet(more),
     )

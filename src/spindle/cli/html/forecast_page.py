@@ -6,17 +6,17 @@ from typing import Any, Final
 
 from spindle.cli.html.bars import span_bar
 from spindle.cli.html.frame import (
+    about_cluster,
     cut_table,
     name_text,
-    notice,
+    notes,
     page,
-    paragraphs,
+    place_text,
     section,
     table,
     tiles,
-    time_text,
 )
-from spindle.cli.html.markup import Markup, element, joined
+from spindle.cli.html.markup import Markup
 from spindle.cli.html.plan_figures import fill_of
 from spindle.cli.sampling.forecast_text import forecast_of, growth_bytes_text, time_to_full_text
 from spindle.common.sizes import size_text
@@ -33,9 +33,7 @@ def forecast_page(document: Mapping[str, Any]) -> str:
     Args:
         document: as `spindle history forecast --json` prints it.
     """
-    about = [time_text(document["timeMs"])]
-    if document["clusterId"]:
-        about.append(f"cluster {document['clusterId']}")
+    about = about_cluster(document)
     return page("forecast", "When directories are full", about, *_parts(document))
 
 
@@ -47,8 +45,7 @@ def _parts(document: Mapping[str, Any]) -> Iterator[Markup]:
         ("Full first", first, _plain_place(filling[0]) if filling else "no directory fills"),
         ("Directories", f"{len(directories):,}", f"{len(filling):,} of them fill"),
     )
-    if document["remarks"]:
-        yield notice("warning", "Notes", paragraphs(document["remarks"]))
+    yield notes(document["remarks"])
     yield _directories(directories)
     growing = _growing(document["partitions"])
     if growing:
@@ -100,7 +97,7 @@ def _directory_row(each: Mapping[str, Any], longest_s: float) -> tuple[str, ...]
     is_known = bool(each["capacityBytes"])
     growth = each["growthBytesPerSecond"]
     return (
-        joined(element("b", str(each["broker"])), ":", name_text(each["path"])),
+        place_text(each["broker"], each["path"]),
         f"{100 * fill:.1f} %" if is_known else "-",
         size_text(each["capacityBytes"]) if is_known else "-",
         "-" if growth is None else growth_bytes_text(growth),

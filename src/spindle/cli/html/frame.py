@@ -2,11 +2,11 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 from spindle.cli.html.markup import Markup, element, joined, markup
 
@@ -51,6 +51,14 @@ def time_text(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def about_cluster(document: Mapping[str, Any]) -> list[str]:
+    """Return when a document was made, and of which cluster it is."""
+    about = [time_text(document["timeMs"])]
+    if document["clusterId"]:
+        about.append(f"cluster {document['clusterId']}")
+    return about
+
+
 def tiles(*tiles_: tuple[str, str, str]) -> Markup:
     """Return large numbers: a name, the number, and a remark for each."""
     return element(
@@ -77,6 +85,16 @@ def section(title: str, *parts: str, hint: str = "") -> Markup:
 def notice(kind: str, title: str, *parts: str) -> Markup:
     """Return a highlighted box; kind is a class of the style sheet."""
     return element("div", element("p", title, class_="title"), *parts, class_=f"notice {kind}")
+
+
+def notes(remarks: Sequence[str]) -> Markup:
+    """Return a box with remarks; empty without any."""
+    return notice("warning", "Notes", paragraphs(remarks)) if remarks else Markup("")
+
+
+def quiet(text: str) -> Markup:
+    """Return a paragraph in small type; empty without a text."""
+    return element("p", text, class_="quiet") if text else Markup("")
 
 
 def paragraphs(texts: Iterable[str], kind: str = "") -> Markup:
@@ -138,3 +156,8 @@ def _row(head: Sequence[tuple[str, str]], cells: Sequence[str]) -> Markup:
 def name_text(text: str) -> Markup:
     """Wrap an untrusted name in <bdi> to isolate its text direction."""
     return element("bdi", markup(text), class_="name")
+
+
+def place_text(broker: int, path: str) -> Markup:
+    """Return a broker and one of its directories."""
+    return joined(element("b", str(broker)), ":", name_text(path))

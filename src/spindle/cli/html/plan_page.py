@@ -6,17 +6,20 @@ from typing import Any, Final
 
 from spindle.cli.html.bars import fill_bar, present_bar, span_bar
 from spindle.cli.html.frame import (
+    about_cluster,
     cut_table,
     folded,
     name_text,
+    notes,
     notice,
     page,
     paragraphs,
+    place_text,
+    quiet,
     section,
     table,
     tag,
     tiles,
-    time_text,
 )
 from spindle.cli.html.markup import Markup, element, joined
 from spindle.cli.html.plan_figures import fill_counts, fill_of, largest_flows, peak_bytes
@@ -41,23 +44,19 @@ def plan_page(document: Mapping[str, Any]) -> str:
     Args:
         document: as `spindle plan --json` prints it.
     """
-    about = [time_text(document["timeMs"])]
-    if document["clusterId"]:
-        about.append(f"cluster {document['clusterId']}")
     refusal = document.get("refusal")
     parts = _plan(document) if refusal is None else _refused(document, refusal)
-    return page("plan", document["goal"], about, *parts)
+    return page("plan", document["goal"], about_cluster(document), *parts)
 
 
 def _plan(document: Mapping[str, Any]) -> Iterator[Markup]:
     yield _tiles(document)
-    if document["remarks"]:
-        yield notice("warning", "Notes", paragraphs(document["remarks"]))
+    yield notes(document["remarks"])
     if not document["rounds"]:
         yield notice("fine", "Nothing has to move", paragraphs([_nothing_text(document)]))
     yield _fills(document)
     if document["horizonMs"] is not None:
-        yield _outlook(document)
+        yield _forecast(document)
     if document["rounds"]:
         yield _rounds(document)
         yield _flows(document)
@@ -78,8 +77,7 @@ def _refused(document: Mapping[str, Any], refusal: Mapping[str, Any]) -> Iterato
         element("p", element("b", "Limit: "), refusal["limit"]),
         element("p", element("b", "Remedy: "), refusal["remedy"]),
     )
-    if document["remarks"]:
-        yield notice("warning", "Notes", paragraphs(document["remarks"]))
+    yield notes(document["remarks"])
     yield _present_fills(document)
     yield _limits(document["limits"])
 
@@ -178,7 +176,7 @@ def _fill_table(rows: Sequence[Sequence[str]]) -> Markup:
 
 
 def _fill_row(each: Mapping[str, Any], peak: int, limit: float) -> Sequence[str]:
-    name = _place(each["broker"], each["path"])
+    name = place_text(each["broker"], each["path"])
     change = each["usedBytesAfter"] - each["usedBytesBefore"]
     changed = f"{'+' if change > 0 else '−'}{size_text(abs(change))}" if change else ""
     if not each["capacityBytes"]:
@@ -243,7 +241,7 @@ def _present_fills(document: Mapping[str, Any]) -> Markup:
         fill = fill_of(directory, directory["usedBytesBefore"])
         capacity = size_text(directory["capacityBytes"]) if directory["capacityBytes"] else "-"
         row = (
-            _place(directory["broker"], directory["path"]),
+            place_text(directory["broker"], directory["path"]),
             present_bar(fill, limit) if directory["capacityBytes"] else "",
             f"{100 * fill:.1f} %" if directory["capacityBytes"] else "-",
             size_text(
@@ -268,11 +266,11 @@ def _present_fills(document: Mapping[str, Any]) -> Markup:
     )
 
 
-def _outlook(document: Mapping[str, Any]) -> Markup:
+def _forecast(document: Mapping[str, Any]) -> Markup:
     horizon = span_text(document["horizonMs"] / _MS)
     rows = [
         (
-            _place(directory["broker"], directory["path"]),
+            place_text(directory["broker"], directory["path"]),
             f"{100 * fill_of(directory, directory['usedBytesAtHorizon']):.1f} %"
             if directory["capacityBytes"]
             else "-",
@@ -294,10 +292,6 @@ def _outlook(document: Mapping[str, Any]) -> Markup:
         "history shows it. In parentheses: at the highest and the lowest growth of an interval of "
         "90 %.",
     )
-
-
-def _place(broker: int, path: str) -> Markup:
-    return joined(element("b", str(broker)), ":", name_text(path))
 
 
 # -- Rounds
@@ -334,7 +328,7 @@ def _rounds(document: Mapping[str, Any]) -> Markup:
     return section(
         "Rounds over time",
         *lines,
-        element("p", more, class_="quiet") if more else "",
+        quiet(more),
         hint="A round begins when all copies of the one before have ended. Its time is what the "
         "throttle needs for its busiest broker. The rate is the sum over all brokers, so it may be "
         f"higher than the {size_text(document['limits']['throttleBytesPerSecond'])}/s that the "
@@ -371,8 +365,8 @@ def _moves(moves: Sequence[Mapping[str, Any]], most: int) -> Markup:
     rows = (
         (
             name_text(f"{move['topic']}-{move['partition']}"),
-            _place(move["fromBroker"], move["fromPath"]),
-            _place(move["toBroker"], move["toPath"]),
+            place_text(move["fromBroker"], move["fromPath"]),
+            place_text(move["toBroker"], move["toPath"]),
             size_text(move["sizeBytes"]),
         )
         for move in largest
@@ -381,7 +375,7 @@ def _moves(moves: Sequence[Mapping[str, Any]], most: int) -> Markup:
     listed = table("Moves of the round, the largest first", head, rows) if largest else ""
     left = len(moves) - len(largest)
     more = f"{count_noun(left, 'smaller move')} not listed here; --json lists all." if left else ""
-    return joined(listed, element("p", more, class_="quiet") if more else "")
+    return joined(listed, quiet(more))
 
 
 def _flows(document: Mapping[str, Any]) -> Markup:
@@ -398,5 +392,5 @@ def _flows(document: Mapping[str, Any]) -> Markup:
     ]
     head = (("Brokers", ""), ("Bytes", "wide"), ("Moves", _NUMBER), ("Size", _NUMBER))
     left = len(flows) - len(rows)
-    more = element("p", f"{left} smaller flows are not shown.", class_="quiet") if left else ""
+    more = quiet(f"{left} smaller flows are not shown." if left else "")
     return section("Where the bytes go", table("Bytes between brokers", head, rows), more)
