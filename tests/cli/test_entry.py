@@ -1,4 +1,4 @@
-"""Ctrl-C while the command line is loaded."""
+"""Signals that end a command, also while the command line is loaded."""
 
 import signal
 import subprocess
@@ -37,3 +37,37 @@ def test_an_interrupt_while_loading_leaves_no_trace(prefix: str, code: int, out:
     )
     assert (done.returncode, done.stderr) == (code, "")
     assert done.stdout.startswith(out)
+
+
+_STOPPED = """
+import os
+import signal
+import sys
+import click
+from spindle.cli import main as command_line
+from spindle.cli.entry import main
+
+@click.command()
+def wait():
+    try:
+        os.kill(os.getpid(), {number})
+        signal.pause()
+    except KeyboardInterrupt:
+        click.echo("undone")
+        raise click.Abort from None
+
+command_line.spindle.get_command = lambda context, name: wait
+sys.argv = ["spindle", "wait"]
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_told_to_end_undoes_what_it_has_begun(number: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _STOPPED.format(number=int(number))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "undone\n", "")

@@ -47,6 +47,8 @@ def test_an_ended_thread_keeps_its_time_and_the_clock_never_goes_back(tmp_path: 
     assert machine.clock.now_s() == before_s
     machine.wait_for_cpu(9, 50)
     assert machine.clock.now_s() == before_s
+    machine.wall_s += 2
+    assert machine.clock.now_s() - before_s == 2, "what was waited for too often is forgotten"
 
 
 class _Silent(FuzzRun):

@@ -38,14 +38,17 @@ class UnloadedClock:
         self._worked_s = worked_s
         self._delays_ns: dict[str, int] = {}
         self._now_s = 0.0
+        self._last_s = 0.0
         self._samples: deque[tuple[float, float]] = deque(maxlen=_KEPT_SAMPLES)
 
     def now_s(self) -> float:
         """Return the time without the load."""
         self._read_delays()
         delayed_s = sum(self._delays_ns.values()) * _NS
-        # Several threads may wait at once, and a new one has waited before it is first seen.
-        self._now_s = max(self._now_s, self._wall_s() - self._worked_s() - delayed_s)
+        time_s = self._wall_s() - self._worked_s() - delayed_s
+        # Several threads may wait at once, for longer than the time that has passed.
+        self._now_s += max(0.0, time_s - self._last_s)
+        self._last_s = time_s
         return self._now_s
 
     def sample(self) -> None:

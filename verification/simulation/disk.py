@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from spindle.common.errors import LogDirectoryFailed
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
 from spindle.runtime.disks.watchdog import WatchedThread
-from spindle.testing.filesystem import MemoryFileSystem, is_within
+from spindle.testing.filesystem import MemoryFileSystem
 
 _LONG_WORK: Final = 100.0
 _MAX_WORK_S: Final = 1.5
@@ -85,7 +85,8 @@ class SimulatedDisks(MemoryFileSystem):
             super()._check_writable(operation, path)
 
     def refuse(self, error_number: int, operation: str, path: str) -> NoReturn:
-        self.broken.update(d for d in self.directories if is_within(path, d))
+        # A start reads directories that were added earlier before it opens them.
+        self.broken.add("/" + path.split("/")[1])
         super().refuse(error_number, operation, path)
 
     def heal(self, path: str) -> None:

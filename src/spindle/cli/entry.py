@@ -15,7 +15,9 @@ def main() -> NoReturn:
     if is_handled:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from spindle.cli.main import main as run_main
+    from spindle.cli.signals import end_like_interrupts
 
     if is_handled:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    end_like_interrupts()
     run_main()

@@ -12,13 +12,13 @@ from spindle.cli.command_list import FORMER, SECTIONS
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
 from spindle.cli.output_mode import Dialect
+from spindle.cli.signals import interrupted_exit_code
 from spindle.common.errors import ConfigError
 from spindle.common.printable import printable
 from spindle.local.errors import LocalError
 
 FAILED = 1
 MISUSED = 2
-INTERRUPTED = 130
 _WIDTH = 100
 
 
@@ -55,7 +55,8 @@ def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPIND
     """Run one command and return the exit code.
 
     A failed command and a configuration that cannot be used are 1, with one line on standard
-    error. A wrong command line is 2, as in most programs, but 1 in Kafka's dialect. Ctrl-C is 130.
+    error. A wrong command line is 2, as in most programs, but 1 in Kafka's dialect. Ctrl-C is 130,
+    SIGTERM 143, SIGHUP 129.
     """
     try:
         exit_code = spindle.main(
@@ -73,7 +74,7 @@ def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPIND
     except click.ClickException as error:
         return _failed(error.format_message())
     except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
+        return interrupted_exit_code()
     except (CommandFailed, ConfigError, LocalError) as error:
         return _failed(str(error))
     except OSError as error:

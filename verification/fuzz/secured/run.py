@@ -75,6 +75,9 @@ class SecuredRun(FuzzRun):
             await transactions.check()
         for client in self._left_open:
             client.writer.transport.abort()
+        # The node closes a connection that has been idle for `connections.max.idle.ms`.
+        admin.close()
+        admin = await self._port.logged_in(ADMIN)
         await self._check_after(admin)
         if changes := differences(before, await take_snapshot(admin)):
             shown = "\n".join(changes[:_MAX_SHOWN])
