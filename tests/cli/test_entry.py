@@ -1,5 +1,6 @@
-"""Ctrl-C while the command line is loaded."""
+"""Ctrl-C while the command line is loaded, and a standard output that cannot be written."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -37,3 +38,20 @@ def test_an_interrupt_while_loading_leaves_no_trace(prefix: str, code: int, out:
     )
     assert (done.returncode, done.stderr) == (code, "")
     assert done.stdout.startswith(out)
+
+
+_HELP = (sys.executable, "-c", "from spindle.cli.main import main; main(['--help'])")
+
+
+def test_an_output_that_nobody_reads_ends_the_command_in_silence() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(_HELP, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_a_full_output_is_named() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(_HELP, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "standard output: No space left on device\n")

@@ -248,6 +248,20 @@ def test_a_tool_speaks_to_people(
         assert word not in captured.err.replace("spindle kafka ", "")
 
 
+def test_an_option_keeps_its_earlier_name_without_showing_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words, err in (
+        (["heal", "--above", "nan"], "Invalid value for '--trigger-fill': 'nan' is not"),
+        (["heal", "--abov", "1"], "No such option '--abov'.\n"),
+        (["heal", "--target-fil", "1"], "No such option '--target-fil'. (Did you mean one of: "),
+    ):
+        assert run(words) == 2
+        assert capsys.readouterr().err.startswith(err)
+    assert run(["heal", "--help"]) == 0
+    assert "--above" not in capsys.readouterr().out
+
+
 def test_a_failure_is_no_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["kafka", "topics", "-b", "127.0.0.1:1", "--list"]) == 1
     assert capsys.readouterr().err.startswith("no broker could be reached: ")

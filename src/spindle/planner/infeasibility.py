@@ -54,7 +54,7 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
             BindingLimit.RACKS,
             model.name,
             f"it would be in fewer racks without its replica in rack {name}",
-            f"add a directory or a broker to rack {name}, or allow fewer racks (--fewer-racks)",
+            f"add a directory or a broker to rack {name}, or allow fewer racks (--allow-rack-loss)",
         )
     refuse_space(layout, waiting, legal, limits)
 

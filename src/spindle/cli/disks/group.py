@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from spindle.cli.examples import examples
 from spindle.cli.lazy import LazyGroup
 
 _DISKS: Final = "spindle.cli.disks"
@@ -27,5 +28,5 @@ disks = LazyGroup(
             "retire": (f"{_DISKS}.retire_command:retire_command", "Remove one without replicas."),
         },
     },
-    params=[],
+    epilog=examples("spindle disks list", "spindle disks watch"),
 )

@@ -20,6 +20,7 @@ from spindle.cli.heal.heal_run import HealRun, HealSettings
 from spindle.cli.heal.heal_state import open_memory
 from spindle.cli.heal.time_window import HoursOfDay, HoursParameter
 from spindle.cli.plan.plan_command import limit_options, limits_of
+from spindle.cli.renamed_option import RenamedOption
 from spindle.cli.sampling.plan_forecast import ahead_options
 from spindle.cli.sizes import parse_size
 from spindle.cli.tools.failures import FAILURES, failure
@@ -30,7 +31,8 @@ _MS: Final = 1000
 
 
 @click.command(
-    "heal", epilog=examples("spindle heal --above 85 --down-to 80", "spindle heal --once")
+    "heal",
+    epilog=examples("spindle heal --trigger-fill 85 --target-fill 80", "spindle heal --once"),
 )
 @fill_options
 @ahead_options
@@ -60,8 +62,10 @@ _MS: Final = 1000
     help="Time between checks; with --once, how often the command is run.",
 )
 @click.option(
-    "--between",
+    "--window",
     "hours",
+    cls=RenamedOption,
+    former=["--between"],
     type=HoursParameter(),
     metavar="HH:MM-HH:MM",
     help="Start moves only in these hours of each day, in local time, such as 01:00-05:00.",

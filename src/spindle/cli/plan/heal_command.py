@@ -14,7 +14,7 @@ from spindle.planner.plan import PlacementPlan
 
 @click.command(
     "heal",
-    epilog=examples("spindle plan heal --above 85 --down-to 80"),
+    epilog=examples("spindle plan heal --trigger-fill 85 --target-fill 80"),
 )
 @fill_options
 @OUT

@@ -23,6 +23,7 @@ from spindle.cli.plan.files import round_file_name, write_files
 from spindle.cli.plan.forecast_text import outlook_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
 from spindle.cli.plan.snapshot import read_snapshot
+from spindle.cli.renamed_option import RenamedOption
 from spindle.cli.sampling.plan_forecast import ahead_options, look_ahead, plan_with
 from spindle.cli.sizes import parse_size
 from spindle.cli.terminal import Line, show
@@ -68,7 +69,10 @@ _LIMITS = (
         help="Bytes per second: into a broker, out of it, and between its directories.",
     ),
     click.option(
-        "--parallel",
+        "--max-moves-per-dir",
+        "parallel",
+        cls=RenamedOption,
+        former=["--parallel"],
         type=WholeRange(min=1),
         default=5,
         show_default=True,
@@ -76,7 +80,10 @@ _LIMITS = (
         help="Maximum concurrent moves from or to one directory.",
     ),
     click.option(
-        "--fewer-racks",
+        "--allow-rack-loss",
+        "fewer_racks",
+        cls=RenamedOption,
+        former=["--fewer-racks"],
         is_flag=True,
         help="Allow a partition to be in fewer racks than it is now.",
     ),

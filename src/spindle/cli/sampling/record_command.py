@@ -58,20 +58,19 @@ def record_command(
     """
     writer = HistoryWriter(folder, retention_ms)
     with only_writer(folder):
-        try:
-            while True:
-                due_s = time.monotonic() + interval_ms / _MS
-                try:
-                    click.echo(_record(client, writer, as_json=as_json))
-                except FAILURES as error:
-                    if once:
-                        raise
-                    click.echo(f"no sample: {failure(error).plainly}", err=True)
+        while True:
+            due_s = time.monotonic() + interval_ms / _MS
+            try:
+                line = _record(client, writer, as_json=as_json)
+            except FAILURES as error:
                 if once:
-                    return
-                time.sleep(max(0.0, due_s - time.monotonic()))
-        except KeyboardInterrupt:
-            return
+                    raise
+                click.echo(f"no sample: {failure(error).plainly}", err=True)
+            else:
+                click.echo(line)
+            if once:
+                return
+            time.sleep(max(0.0, due_s - time.monotonic()))
 
 
 def _record(client: WireClient, writer: HistoryWriter, *, as_json: bool) -> str:
