@@ -106,7 +106,7 @@ def refuse_offline(layout: Layout, replicas: Sequence[int]) -> None:
                 model.name,
                 "none of its replicas is online, so there is none to copy from",
                 "start one of its brokers, bring its directory back into service (spindle disks "
-                f"readmit), or delete topic {model.name.topic}",
+                f"online), or delete topic {model.name.topic}",
             )
 
 

@@ -31,7 +31,7 @@ _COLUMNS: Final = {
     "expires": "EXPIRES",
     "maxLife": "MAX LIFE",
 }
-_LONGEST: Final = -1
+_NO_LIMIT: Final = -1
 _AT_ONCE: Final = -1
 _MS: Final = 1000
 _hmac = click.argument("hmac")
@@ -68,7 +68,7 @@ def create(
 ) -> None:
     """Create a token and print its id and its HMAC, which are user and password of a login."""
     _check_principals([*renewers, *([owner] if owner else [])])
-    token = create_token(client, renewers, owner, max_life_ms or _LONGEST)
+    token = create_token(client, renewers, owner, max_life_ms or _NO_LIMIT)
     hmac = b64encode(token.hmac).decode()
     if as_json:
         row = dict(zip(_COLUMNS, _row(token), strict=True))
@@ -105,7 +105,7 @@ def list_command(client: WireClient, as_json: bool, owners: Sequence[str]) -> No
 @cluster_command
 def renew(client: WireClient, as_json: bool, hmac: str, period_ms: int | None) -> None:
     """Renew a token, within its longest life."""
-    _show_end(as_json, renew_token(client, _bytes(hmac), period_ms or _LONGEST))
+    _show_end(as_json, renew_token(client, _bytes(hmac), period_ms or _NO_LIMIT))
 
 
 @tokens.command(

@@ -20,13 +20,17 @@ disks = LazyGroup(
                 "Allow new replicas again.",
             ),
             "add": (f"{_DISKS}.add_command:add_command", "Add one to a running broker."),
-            "readmit": (f"{_DISKS}.readmit_command:readmit_command", "Bring a failed one back."),
+            "online": (f"{_DISKS}.online_command:online_command", "Bring a failed one back."),
             "rebuild": (
                 f"{_DISKS}.rebuild_command:rebuild_command",
                 "Copy damaged replicas again.",
             ),
-            "retire": (f"{_DISKS}.retire_command:retire_command", "Remove one without replicas."),
+            "remove": (f"{_DISKS}.remove_command:remove_command", "Remove one without replicas."),
         },
     },
     epilog=examples("spindle disks list", "spindle disks watch"),
+    former={
+        "readmit": ("spindle disks online", f"{_DISKS}.online_command:online_command"),
+        "retire": ("spindle disks remove", f"{_DISKS}.remove_command:remove_command"),
+    },
 )

@@ -39,9 +39,9 @@ def _afterwards(cluster: ClusterModel) -> list[str]:
     """Return what to do with failed directories after their replicas have moved away."""
     failed = [directory for directory in cluster.directories if not directory.is_online]
     return [
-        f"replace the disk of {directory}, then spindle disks readmit {directory.broker_id} "
+        f"replace the disk of {directory}, then spindle disks online {directory.broker_id} "
         f"{directory.path}; or "
-        f"remove the directory from the broker: spindle disks retire {directory.broker_id} "
+        f"remove the directory from the broker: spindle disks remove {directory.broker_id} "
         f"{directory.path}"
         for directory in failed
         if directory.path != UNREADABLE

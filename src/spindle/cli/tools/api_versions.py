@@ -55,7 +55,7 @@ _USABLE: Final = {
 DECLARATION: Final = Declaration(
     "Show the versions of each API that brokers serve.",
     [BOOTSTRAP_SERVER, COMMAND_CONFIG, JSON],
-    examples=("spindle api-versions",),
+    examples=("spindle kafka broker-api-versions",),
 )
 
 
