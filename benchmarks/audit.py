@@ -30,12 +30,12 @@ from peers.paths import PeerUnavailable
 
 from spindle.audit.report import AuditReport
 from spindle.audit.run import run_audit
+from spindle.columnar.decoder import compile_kernel
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
 from spindle.log.log_config import LogConfig
-from spindle.pipeline.records.decoder import compile_kernel
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 MIB: Final = 1024 * 1024

@@ -12,7 +12,7 @@ from typing import Any
 
 import confluent_kafka
 import psutil
-from peers.paths import java
+from peers.paths import java, kafka_release
 
 INTERPRETER = Path(__file__).resolve().parent / "interpreter.py"
 
@@ -35,6 +35,7 @@ def environment(data: Path, checkouts: dict[str, Path], with_java: bool) -> dict
         "file_system": file_system(data),
         "librdkafka": confluent_kafka.libversion()[0],
         "java": _java() if with_java else None,
+        "kafka": kafka_release() if with_java else None,
         "spindle": {name: _checkout(folder) for name, folder in checkouts.items()},
     }
 
@@ -49,7 +50,8 @@ def summary(described: dict[str, Any]) -> str:
     ]
     if described["java"]:
         lines.append(
-            f"kafka: Apache Kafka 4.3.1, {' / '.join(described['java'].splitlines()[::2])}"
+            f"kafka: Apache Kafka {described['kafka']}, "
+            f"{' / '.join(described['java'].splitlines()[::2])}"
         )
     for name, checkout in described["spindle"].items():
         interpreter = checkout["interpreter"]

@@ -21,7 +21,7 @@ from spindle.protocol.framing import request_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.find_coordinator import FindCoordinatorRequest
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest
-from spindle.testing.fuzz.wire import read_answer
+from verification.fuzz.wire import read_answer
 
 _SIZE = Struct(">i")
 _CORRELATION_ID = 1

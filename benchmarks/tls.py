@@ -19,7 +19,7 @@ from benchmarks.items import (
     read,
     topic_of,
 )
-from spindle.cli.up.security import new_certificates
+from spindle.local.security import new_certificates
 
 _LISTENER = "SECURE"
 _SIZE = 1024

@@ -1,26 +1,26 @@
-"""Write src/spindle/protocol/messages/ from the message schemas of the kio package.
+"""Write src/spindle/protocol/messages/ from the message schemas in the jars of Apache Kafka.
 
-kio keeps one class per message *and* version; this merges the versions of a message into one class
-whose fields know their versions. The schemas that kio lacks are in `record_schemas.txt` (records of
-Kafka) and `private_schemas.txt` (Spindle's own APIs) beside this file. Run it with the development
-environment when schemas have changed:
+A schema is taken from the newest release that has it, and every version that an older release has
+must have the same fields there. The records of Kafka's logs are in `record_schemas.txt`, Spindle's
+own APIs in `private_schemas.txt` beside this file. Run it with the development environment when
+schemas have changed:
 
+    .venv/bin/python tools/kafka/fetch.py
     .venv/bin/python tools/generate_messages.py
 """
 
-import importlib
-from collections.abc import Iterator
-from dataclasses import MISSING, fields
-from enum import IntEnum
-from itertools import pairwise
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
+from zipfile import ZipFile
 
-from kio.schema.index import api_key_map, schema_name_map
-from kio.static.constants import EntityType
-
-OUT = Path(__file__).parent.parent / "src/spindle/protocol/messages"
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "src/spindle/protocol/messages"
+RELEASES = ("4.4.0", "4.3.1")
+"""Newest first."""
 PYTHON = {
     "bool": "bool",
     "string": "str",
@@ -29,14 +29,17 @@ PYTHON = {
     "uuid": "bytes",
     "float64": "float",
 }
-RAFT_RECORDS = {
-    "leader_change_message": "LeaderChangeMessage",
-    "snapshot_header_record": "SnapshotHeaderRecord",
-    "snapshot_footer_record": "SnapshotFooterRecord",
-    "k_raft_version_record": "KRaftVersionRecord",
-    "voters_record": "VotersRecord",
+DATA_MODULES = {
+    "raft_records": (
+        "LeaderChangeMessage",
+        "SnapshotHeaderRecord",
+        "SnapshotFooterRecord",
+        "KRaftVersionRecord",
+        "VotersRecord",
+    ),
+    "group_protocol": ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
 }
-GROUP_PROTOCOL = ("consumer_protocol_subscription", "consumer_protocol_assignment")
+Schema = dict[str, Any]
 
 
 class FieldVersions:
@@ -47,108 +50,163 @@ class FieldVersions:
         self.versions: list[int] = []
         self.nullable: list[int] = []
         self.tags: dict[int, int] = {}
-        self.kind: str | type = ""
+        self.kind: str | Struct = ""
         self.is_array = False
         self.default: Any = MISSING
 
 
-def plain(value: Any) -> Any:
-    """Return a schema default as a plain Python value."""
-    import datetime
-    import uuid
+class Struct:
+    """The name of a struct, in the place of a primitive type's name."""
 
-    if isinstance(value, datetime.timedelta):
-        return round(value.total_seconds() * 1000)
-    if isinstance(value, IntEnum):
-        return int(value)
-    if isinstance(value, uuid.UUID):
-        return value.bytes
-    if isinstance(value, bool | NoneType):
-        return value
-    for base in (int, float, str, bytes):
-        if isinstance(value, base):
-            return base(value)
-    return MISSING
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
 
 
-def field_name(name: str, kafka_type: str | None) -> str:
-    """Return the project's name of a field, with its unit."""
-    suffix = kafka_type and kafka_type.startswith(("timedelta", "datetime"))
-    name = name.rstrip("_")  # kio avoids the names of built-ins
-    return f"{name}_ms" if suffix and not name.endswith("_ms") else name
+Structs = dict[str, dict[str, FieldVersions]]
+Message = tuple[str, list[str], Structs, int]
+"""Name, constants, structs by name and the last version."""
 
 
-def wire_type(kafka_type: str) -> str:
-    """Return the type that a field has on the wire."""
-    return {
-        "error_code": "int16",
-        "timedelta_i32": "int32",
-        "timedelta_i64": "int64",
-        "datetime_i64": "int64",
-    }.get(kafka_type, kafka_type)
+def read_release(release: str) -> dict[str, Schema]:
+    """Return the schemas of a release by the name of the message."""
+    schemas = {}
+    jar = ROOT / "build/kafka" / release / "libs" / f"kafka-clients-{release}.jar"
+    with ZipFile(jar) as files:
+        for name in files.namelist():
+            if re.fullmatch(r"common/message/\w+\.json", name):
+                text = re.sub(r"(^|\s)//.*$", "", files.read(name).decode(), flags=re.MULTILINE)
+                schema: Schema = json.loads(text)
+                if schema["validVersions"] != "none":
+                    schemas[schema["name"]] = schema
+    return schemas
 
 
-def inspect(
-    cls: type,
-    version: int,
-    structs: dict[str, dict[str, FieldVersions]],
-    orders: dict[str, list[list[str]]],
-) -> None:
-    """Add one version of a struct, and of the structs in it, to the known versions."""
-    known = structs.setdefault(cls.__name__, {})
-    order: list[str] = []
-    hints = get_type_hints(cls)
-    for field in fields(cls):
-        kafka_type = field.metadata.get("kafka_type")
-        name = field_name(field.name, kafka_type)
-        order.append(name)
-        entry = known.setdefault(name, FieldVersions(name))
-        entry.versions.append(version)
-        hint = hints[field.name]
-        args = (
-            get_args(hint) if isinstance(hint, UnionType) or get_origin(hint) is UnionType else ()
-        )
-        optional = NoneType in args
-        if optional:
-            hint = next(a for a in args if a is not NoneType)
-        entry.is_array = get_origin(hint) is tuple
-        has_null = kafka_type in (None, "string", "bytes", "records") or entry.is_array
-        if optional and has_null:
-            entry.nullable.append(version)
-        if (tag := field.metadata.get("tag")) is not None:
-            entry.tags[version] = tag
-        if kafka_type is None:
-            struct = get_args(hint)[0] if entry.is_array else hint
-            entry.kind = struct
-            inspect(struct, version, structs, orders)
-        else:
-            entry.kind = wire_type(kafka_type)
-        if field.default is not MISSING:
-            entry.default = plain(field.default)
-    orders.setdefault(cls.__name__, []).append(order)
+def span(text: str, within: tuple[int, int]) -> range:
+    """Return the versions of `3+`, `3`, `3-5` or `none` that are also `within`."""
+    if text == "none":
+        return range(0)
+    first, _, last = text.rstrip("+").partition("-")
+    end = within[1] if text.endswith("+") else int(last or first)
+    return range(max(int(first), within[0]), min(end, within[1]) + 1)
 
 
-def merged_order(orders: list[list[str]]) -> list[str]:
-    """Return one order that keeps every version's order; where it is free, the newest version's."""
-    after: dict[str, list[str]] = {}
-    for order in orders:
-        for left, right in pairwise(order):
-            after.setdefault(right, []).append(left)
-        for name in order:
-            after.setdefault(name, [])
-    result: list[str] = []
-    names = [n for order in reversed(orders) for n in order]
+def valid(schema: Schema) -> tuple[int, int]:
+    """Return the first and the last version of a message."""
+    versions = span(schema["validVersions"], (0, 10**6))
+    return versions[0], versions[-1]
 
-    def visit(name: str) -> None:
-        if name not in result:
-            for before in after[name]:
-                visit(before)
-            if name not in result:
-                result.append(name)
 
-    for name in names:
-        visit(name)
+def snake(name: str) -> str:
+    """Return the project's name of a field or an API."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def declared_structs(schema: Schema) -> dict[str, list[Schema]]:
+    """Return the fields of the structs that a message declares, by name."""
+    structs: dict[str, list[Schema]] = {}
+    to_visit = [*schema.get("commonStructs", []), *schema["fields"]]
+    while to_visit:
+        field = to_visit.pop()
+        if inner := field.get("fields"):
+            structs[field.get("type", field["name"]).removeprefix("[]")] = inner
+            to_visit += inner
+    return structs
+
+
+def wire_shape(schema: Schema, version: int) -> list[Any]:
+    """Return the types of the fields of one version, in their order, and what else is written."""
+    structs = declared_structs(schema)
+    is_flexible = version in span(schema.get("flexibleVersions", "none"), valid(schema))
+
+    def shape(fields: list[Schema]) -> Iterator[Any]:
+        for field in fields:
+            if version not in span(field.get("versions", "0+"), (version, version)):
+                continue
+            tag = None
+            if "tag" in field and is_flexible:
+                tag = field["tag"]
+            elif "tag" in field:
+                continue
+            kind = field["type"].removeprefix("[]")
+            inner = structs.get(kind)
+            yield (
+                field["type"].startswith("[]"),
+                list(shape(inner)) if inner else kind,
+                version in span(field.get("nullableVersions", "none"), (version, version)),
+                tag,
+            )
+
+    return [is_flexible, *shape(schema["fields"])]
+
+
+def newest_schemas() -> dict[str, Schema]:
+    """Return the newest schema of each message.
+
+    Raises:
+        ValueError: a release has changed a version that an older one has.
+    """
+    result: dict[str, Schema] = {}
+    for release in RELEASES:
+        for name, schema in read_release(release).items():
+            newer = result.setdefault(name, schema)
+            first, last = valid(schema)
+            for version in range(first, last + 1):
+                is_kept = version in span(newer["validVersions"], (version, version))
+                if not is_kept or wire_shape(newer, version) != wire_shape(schema, version):
+                    raise ValueError(f"{name} {version} of {release} differs in {RELEASES[0]}")
     return result
+
+
+def plain(field: Schema) -> Any:
+    """Return a schema's default as a Python value; MISSING for the zero of the type."""
+    text = field.get("default")
+    if text is None:
+        return MISSING
+    if text == "null":
+        return None
+    if field["type"] == "bool":
+        return str(text).lower() == "true"
+    if field["type"] == "string":
+        return text
+    if field["type"].startswith(("int", "uint")):
+        return int(str(text), 0)
+    raise ValueError(f"{field['name']}: a default of type {field['type']}")
+
+
+def read_struct(
+    name: str,
+    fields: list[Schema],
+    versions: tuple[int, int],
+    flexible: range,
+    structs: Structs,
+    declared: Mapping[str, list[Schema]],
+) -> None:
+    """Add a struct, and the structs in it, to the known ones."""
+    known = structs.setdefault(name, {})
+    for field in fields:
+        within = span(field.get("versions", "0+"), versions)
+        if "tag" in field:
+            within = range(max(within.start, flexible.start), min(within.stop, flexible.stop))
+        if not within:
+            continue
+        # A struct may be the type of several fields, which have different versions.
+        field_name = snake(field["name"])
+        entry = known.setdefault(field_name, FieldVersions(field_name))
+        entry.versions = sorted({*entry.versions, *within})
+        inside = (within[0], within[-1])
+        entry.nullable = sorted(
+            {*entry.nullable, *span(field.get("nullableVersions", "none"), inside)}
+        )
+        if "tag" in field:
+            tagged = sorted({*entry.tags, *span(field["taggedVersions"], inside)})
+            entry.tags = dict.fromkeys(tagged, field["tag"])
+        kind = field["type"].removeprefix("[]")
+        entry.is_array = kind != field["type"]
+        entry.default = plain(field)
+        entry.kind = kind
+        if kind in declared:
+            entry.kind = Struct(kind)
+            read_struct(kind, declared[kind], inside, flexible, structs, declared)
 
 
 def type_name(entry: FieldVersions) -> str:
@@ -215,15 +273,14 @@ def field_text(entry: FieldVersions, last: int) -> str:
 
 def emit_class(
     name: str,
-    structs: dict[str, dict[str, FieldVersions]],
-    orders: dict[str, list[list[str]]],
+    structs: Structs,
     constants: list[str],
     last: int,
     indent: str,
     path: str,
 ) -> Iterator[str]:
     """Return the source of a class and of the classes inside it."""
-    entries = [structs[name][n] for n in merged_order(orders[name])]
+    entries = list(structs[name].values())
     yield f"{indent}class {name}(Message):"
     inner = indent + "    "
     slots = ", ".join(repr(e.name) for e in entries) + ("," if len(entries) == 1 else "")
@@ -237,7 +294,6 @@ def emit_class(
             yield from emit_class(
                 entry.kind.__name__,
                 structs,
-                orders,
                 [],
                 last,
                 inner,
@@ -288,37 +344,25 @@ def imports_for(body: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def load(
-    name: str, kind: EntityType
-) -> (
-    tuple[str, list[str], dict[str, dict[str, FieldVersions]], dict[str, list[list[str]]], int]
-    | None
-):
-    """Return all versions of one message, merged."""
-    structs: dict[str, dict[str, FieldVersions]] = {}
-    orders: dict[str, list[list[str]]] = {}
-    versions = sorted(v for v, kinds in schema_name_map[name].items() if kind in kinds)
-    if not versions:
-        return None
-    flexible = None
-    for version in versions:
-        module, _, attribute = schema_name_map[name][version][kind].rpartition(":")
-        cls = getattr(importlib.import_module(module), attribute)
-        inspect(cls, version, structs, orders)
-        if flexible is None and cls.__flexible__:
-            flexible = version
-    constants = [f"FIRST_VERSION = {versions[0]}", f"LAST_VERSION = {versions[-1]}"]
-    if flexible is not None:
-        constants.append(f"FLEXIBLE_FROM = {flexible}")
-    return cls.__name__, constants, structs, orders, versions[-1]
+def load(schema: Schema) -> Message:
+    """Return all versions of one message."""
+    versions = valid(schema)
+    flexible = span(schema.get("flexibleVersions", "none"), versions)
+    structs: Structs = {}
+    declared = declared_structs(schema)
+    read_struct(schema["name"], schema["fields"], versions, flexible, structs, declared)
+    constants = [f"FIRST_VERSION = {versions[0]}", f"LAST_VERSION = {versions[1]}"]
+    if flexible:
+        constants.append(f"FLEXIBLE_FROM = {flexible[0]}")
+    return schema["name"], constants, structs, versions[1]
 
 
-def source(loaded: tuple[str, list[str], Any, Any, int], api_key: int | None) -> str:
+def source(message: Message, api_key: int | None) -> str:
     """Return a message class as source."""
-    name, constants, structs, orders, last = loaded
+    name, constants, structs, last = message
     if api_key is not None:
         constants = [f"API_KEY = {api_key}", *constants]
-    return "\n".join(emit_class(name, structs, orders, constants, last, "", name)) + "\n"
+    return "\n".join(emit_class(name, structs, constants, last, "", name)) + "\n"
 
 
 def write(path: Path, title: str, bodies: list[str], origin: str = "the published schemas") -> None:
@@ -328,20 +372,13 @@ def write(path: Path, title: str, bodies: list[str], origin: str = "the publishe
     path.write_text(head + "\n\n" + body)
 
 
-class Struct:
-    """A struct of our own schema files while it is read; it has the place of a kio class."""
-
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
-
-
 def read_field(line: str, last: int) -> FieldVersions:
     """Read one field line of a schema file of our own."""
     name, kind, *options = line.split()
     entry = FieldVersions(name)
     entry.is_array = kind.startswith("[]")
     kind = kind.removeprefix("[]")
-    entry.kind = Struct(kind) if kind[0].isupper() else kind  # type: ignore[assignment]
+    entry.kind = Struct(kind) if kind[0].isupper() else kind
     span = (0, last)
     for option in options:
         key, _, value = option.partition("=")
@@ -382,7 +419,7 @@ def read_schemas(path: Path) -> dict[str, list[str]]:
         constants += [f"FIRST_VERSION = {first}", f"LAST_VERSION = {last}"]
         if "flexible" in values:
             constants.append(f"FLEXIBLE_FROM = {values['flexible']}")
-        structs: dict[str, dict[str, FieldVersions]] = {name: {}}
+        structs: Structs = {name: {}}
         stack = [(0, name)]
         for line in lines:
             depth = len(line) - len(line.lstrip())
@@ -393,8 +430,7 @@ def read_schemas(path: Path) -> dict[str, list[str]]:
             if not isinstance(entry.kind, str):
                 structs[entry.kind.__name__] = {}
                 stack.append((depth, entry.kind.__name__))
-        orders = {n: [list(known)] for n, known in structs.items()}
-        text = "\n".join(emit_class(name, structs, orders, constants, last, "", name)) + "\n"
+        text = "\n".join(emit_class(name, structs, constants, last, "", name)) + "\n"
         modules.setdefault(module, []).append(text)
     return modules
 
@@ -405,16 +441,18 @@ def main() -> None:
     (OUT / "__init__.py").write_text(
         '"""Message classes, one module per API; generated by tools/generate_messages.py."""\n'
     )
-    for key, name in sorted(api_key_map.items()):
-        loaded = [load(name, k) for k in (EntityType.request, EntityType.response)]
-        title = f"{name} (API key {key})."
-        write(OUT / f"{name}.py", title, [source(x, key) for x in loaded if x])
-    for name, kinds in (
-        ("raft_records", list(RAFT_RECORDS)),
-        ("group_protocol", list(GROUP_PROTOCOL)),
-    ):
-        bodies = [source(x, None) for n in kinds if (x := load(n, EntityType.data))]
+    schemas = newest_schemas()
+    for schema in schemas.values():
+        if schema["type"] == "request":
+            api, key = schema["name"].removesuffix("Request"), schema["apiKey"]
+            pair = [schema, schemas[f"{api}Response"]]
+            bodies = [source(load(message), key) for message in pair]
+            write(OUT / f"{snake(api)}.py", f"{snake(api)} (API key {key}).", bodies)
+    for name, messages in DATA_MODULES.items():
+        bodies = [source(load(schemas[message]), None) for message in messages]
         write(OUT / f"{name}.py", name.replace("_", " ").capitalize() + ".", bodies)
+    principal = source(load(schemas["DefaultPrincipalData"]), None)
+    write(OUT / "default_principal_data.py", "Principal inside an Envelope.", [principal])
     here = Path(__file__).parent
     for module, bodies in read_schemas(here / "record_schemas.txt").items():
         write(OUT / f"{module}.py", module.replace("_", " ").capitalize() + ".", bodies)
@@ -422,9 +460,6 @@ def main() -> None:
     for module, bodies in read_schemas(private).items():
         title = f"{module}, one of Spindle's own APIs."
         write(OUT / f"{module}.py", title, bodies, f"tools/{private.name}")
-    body = load("default_principal_data", EntityType.data)
-    assert body
-    write(OUT / "default_principal_data.py", "Principal inside an Envelope.", [source(body, None)])
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from crc32c import crc32c
 from spindle.audit import sound_walk
 from spindle.audit.segment_audit import SegmentAudit
 from spindle.audit.segment_part import SegmentPart
+from spindle.columnar.segment_files import SegmentFile
 from spindle.common.errors import CorruptRecords
 from spindle.log.cleaning.native_kernel import load_library
-from spindle.pipeline.segments.segment_files import SegmentFile
 from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 

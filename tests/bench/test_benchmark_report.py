@@ -6,6 +6,9 @@ from typing import Any, ClassVar
 
 import click
 import pytest
+from rich.console import Console
+from rich.progress import Progress
+
 from benchmarks import page_cache, session
 from benchmarks.catalogue import NODE_ITEMS, SETS, selected
 from benchmarks.interpreter import describe
@@ -14,8 +17,6 @@ from benchmarks.report import Line, Results, table
 from benchmarks.results import line_of, page
 from benchmarks.session import Session, in_turn
 from benchmarks.spark import ITEMS as SPARK_ITEMS
-from rich.console import Console
-from rich.progress import Progress
 
 SUBJECT = Subject("a node", lambda node_class, folder: node_class())
 

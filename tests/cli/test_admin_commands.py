@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tools import failure_code
 
 from spindle.authorization.operations import Operation, PatternType, Permission, ResourceType
 from spindle.cli.admin import acls, quorum
@@ -19,6 +18,7 @@ from spindle.client.admin.transactions import TransactionDescription
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.metadata.security import AccessControlEntry
+from tools import failure_code
 
 Say = Callable[..., str]
 

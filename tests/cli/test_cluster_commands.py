@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from disk_reports import MIB, disk, move, report, silent
-from tools import failure_code
 
 from spindle.cli.admin import topics as topic_module
 from spindle.cli.main import run
@@ -29,6 +28,7 @@ from spindle.client.disks import CordonView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from tools import failure_code
 
 Say = Callable[..., str]
 

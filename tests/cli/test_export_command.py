@@ -11,7 +11,6 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
 from rich.progress import Progress
-from tools import failure_code
 from wire_broker import WireBroker
 
 from spindle.cli.export import command
@@ -27,6 +26,7 @@ from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.spark import session
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from tools import failure_code
 
 ADDED = ExportedPartition(TopicPartition("flights", 1), b"a" * 16, 5, 36, 30)
 RESULT = ExportResult("/t", 3, 30, 2, 2048, (ADDED,), 1)
@@ -219,4 +219,4 @@ def test_the_missing_extra_is_named() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 1
-    assert "not installed: deltalake. They belong to the extra spindle-log[spark]" in ended.stderr
+    assert "not installed: deltalake. It belongs to the extra spindle-log[spark]" in ended.stderr

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tools import failure_code
 
 from spindle import __version__
 from spindle.cli.main import run
 from spindle.config.node_config import NodeConfig
+from tools import failure_code
 
 Ready = Callable[[object], None] | None
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import click
 import pytest
-from tools import parsed
 
 from spindle.cli.kafka_home.kafka_mode import run_tool
 from spindle.cli.main import run
@@ -19,6 +18,7 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
+from tools import parsed
 
 DECLARATION = Declaration(
     "A tool.",

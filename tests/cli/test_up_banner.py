@@ -13,9 +13,9 @@ from rich.text import Text
 from up_command import UP
 
 from spindle.cli.up import start_summary
-from spindle.cli.up.folder import make_cluster
-from spindle.cli.up.layout import ClusterSpec
 from spindle.cli.up.start_summary import suggested_commands
+from spindle.local.cluster_spec import ClusterSpec
+from spindle.local.node_folder import make_cluster
 
 PYTHON = f"# In {sys.executable}, the records straight from the disks:"
 

@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools import failure_code
 
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.up import command
-from spindle.cli.up.cluster import LocalCluster
 from spindle.cli.up.command import cluster_ports
-from spindle.cli.up.folder import (
+from spindle.cli.up.foreground import ForegroundCluster
+from spindle.cli.up.start_summary import greet, ready_event
+from spindle.common.filesystem import OsFileSystem
+from spindle.disks.identity import load_ensemble
+from spindle.local.cluster_spec import ClusterSpec, node_properties
+from spindle.local.errors import ClusterError
+from spindle.local.node_folder import (
     NodeFolder,
     bootstrap_servers,
     check_can_start,
@@ -28,12 +32,9 @@ from spindle.cli.up.folder import (
     make_cluster,
     nodes_in_use,
 )
-from spindle.cli.up.layout import ClusterSpec, node_properties
-from spindle.cli.up.ports import free_ports, obstacle
-from spindle.cli.up.start_summary import greet, ready_event
-from spindle.common.filesystem import OsFileSystem
-from spindle.disks.identity import load_ensemble
+from spindle.local.tcp_ports import free_ports, obstacle
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs, write_changed_log_dirs
+from tools import failure_code
 
 SMALL = ClusterSpec(nodes=3, dirs=2)
 PORTS = range(1, 100)
@@ -112,7 +113,7 @@ def test_a_cluster_made_by_half_is_not_taken_for_new(tmp_path: Path) -> None:
     make_cluster(SMALL, tmp_path, list(PORTS))
     (tmp_path / "node-1" / "server.properties").unlink()
     assert find_cluster(tmp_path) == []
-    with pytest.raises(CommandFailed, match=r"node-1/disk-1 is formatted, but .* made to the end"):
+    with pytest.raises(ClusterError, match=r"node-1/disk-1 is formatted, but .* made to the end"):
         make_cluster(SMALL, tmp_path, list(PORTS))
 
 
@@ -121,7 +122,7 @@ def test_disks_of_two_clusters(tmp_path: Path) -> None:
     make_cluster(SMALL, tmp_path / "b", list(PORTS))
     (tmp_path / "a" / "node-2" / "disk-2").rename(tmp_path / "old")
     (tmp_path / "b" / "node-2" / "disk-2").rename(tmp_path / "a" / "node-2" / "disk-2")
-    with pytest.raises(CommandFailed, match=r"different clusters: .*node-1/disk-1 to .*disk-2 to"):
+    with pytest.raises(ClusterError, match=r"different clusters: .*node-1/disk-1 to .*disk-2 to"):
         find_cluster(tmp_path / "a")
 
 
@@ -135,7 +136,7 @@ def test_an_error_of_a_property_file_names_the_file(tmp_path: Path) -> None:
     make_cluster(SMALL, tmp_path, list(PORTS))
     file = tmp_path / "node-2" / "server.properties"
     file.write_text(f"{file.read_text()}num.io.threads=abc\n")
-    with pytest.raises(CommandFailed, match=f"^{file}: Invalid value abc .*num.io.threads"):
+    with pytest.raises(ClusterError, match=f"^{file}: Invalid value abc .*num.io.threads"):
         find_cluster(tmp_path)
 
 
@@ -145,7 +146,7 @@ def test_a_port_that_somebody_took(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         nodes = make_cluster(ClusterSpec(), tmp_path, [port, *free_ports(1)])
-        with pytest.raises(CommandFailed, match=f"node 1 needs port {port}, which is in use"):
+        with pytest.raises(ClusterError, match=f"node 1 needs port {port}, which is in use"):
             check_can_start(nodes)
 
 
@@ -258,12 +259,12 @@ def test_a_folder_in_which_a_node_runs_is_not_removed(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
         assert nodes_in_use(nodes) == [2]
-        with pytest.raises(CommandFailed, match=r"node-2: node 2 .* running already, at 127\.0"):
+        with pytest.raises(ClusterError, match=r"node-2: node 2 .* running already, at 127\.0"):
             check_can_start(nodes)
-        LocalCluster(data=None, is_kept=False, as_json=True)._remove(tmp_path, nodes)
+        ForegroundCluster(data=None, is_kept=False, as_json=True)._remove(tmp_path, nodes)
         assert tmp_path.exists()
         holder.communicate("")
-    LocalCluster(data=None, is_kept=False, as_json=True)._remove(tmp_path, nodes)
+    ForegroundCluster(data=None, is_kept=False, as_json=True)._remove(tmp_path, nodes)
     assert not tmp_path.exists()
 
 
@@ -298,8 +299,8 @@ class _FailingSupervisor:
 def test_every_node_that_does_not_start_is_named_with_its_reason_and_no_way_to_start_it_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("spindle.cli.up.cluster.Supervisor", _FailingSupervisor)
-    cluster = LocalCluster(data=tmp_path, is_kept=True, as_json=False)
+    monkeypatch.setattr("spindle.cli.up.foreground.TerminalSupervisor", _FailingSupervisor)
+    cluster = ForegroundCluster(data=tmp_path, is_kept=True, as_json=False)
     with pytest.raises(CommandFailed) as failed:
         cluster.run(SMALL, (), lambda: list(PORTS), 0)
     assert str(failed.value).splitlines() == [

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from spindle.cli.up.folder import make_cluster
-from spindle.cli.up.layout import ClusterSpec
 from spindle.cli.up.start_summary import ready_event, suggested_commands
 from spindle.client.blocking.settings import client_settings
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.config.properties import parse_properties
+from spindle.local.cluster_spec import ClusterSpec
+from spindle.local.node_folder import make_cluster
 
 pytest.importorskip("cryptography", reason="certificates are made with cryptography")
 

@@ -360,6 +360,7 @@ class Scenario:
         metadata: str = "",
         topic_ids: dict[str, bytes] | None = None,
         group: str = GROUP,
+        version: int = 5,
     ) -> ErrorCode:
         """Commit offsets in a producer's transaction; return the one error of all partitions."""
         topic_type = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
@@ -367,12 +368,13 @@ class Scenario:
             transactional_id="tx",
             group_id=group,
             producer_id=producer_id,
-            generation_id=generation,
+            generation_id_or_member_epoch=generation,
             member_id=member_id,
             group_instance_id=instance_id,
             topics=[
                 topic_type(
                     name=topic,
+                    topic_id=(topic_ids or {}).get(topic, ZERO_UUID),
                     partitions=[
                         topic_type.TxnOffsetCommitRequestPartition(
                             partition_index=partition,
@@ -384,12 +386,10 @@ class Scenario:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        ids = topic_ids or {}
+        client = Client("", "", version)
         try:
             token = self._ask(
-                lambda _, out: commit_transactional_offsets(
-                    self.shard.groups, request, ids.get, out
-                )
+                lambda _, out: commit_transactional_offsets(self.shard.groups, request, client, out)
             )
         except ApiError as error:
             return error.code

@@ -243,6 +243,31 @@ def test_a_consumer_member_whose_session_ends_downgrades_the_group() -> None:
     settle(s, old)
 
 
+def test_a_coordinator_that_loads_a_downgraded_group_assigns_the_partitions_of_those_gone() -> None:
+    s = scenario(t=4)
+    new = s.join("a")
+    old = ClassicConsumer(s)
+    settle(s, new, old)
+    s.beat("a", -1)
+    s.start()
+    settle(s, old)
+
+
+def test_a_downgrade_that_leaves_no_partition_without_owner_needs_no_rebalance_when_loaded() -> (
+    None
+):
+    s = scenario(t=4)
+    new = s.join("a", instance_id="i")
+    other = ClassicConsumer(s)
+    settle(s, new, other)
+    old = ClassicConsumer(s, instance_id="i")
+    settle(s, old, other)
+    joins = other.joins
+    s.start()
+    settle(s, old, other)
+    assert other.joins == joins
+
+
 @pytest.mark.parametrize("policy", [MigrationPolicy.UPGRADE])
 def test_the_policy_may_forbid_downgrades(policy: MigrationPolicy) -> None:
     s = scenario(policy, t=4)

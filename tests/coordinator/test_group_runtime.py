@@ -35,7 +35,7 @@ from spindle.protocol.records.control import EndTransactionMarker, build_end_tra
 from spindle.protocol.records.record import decode_records, decoded_bytes_limit
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_writer import ShardSettings
-from spindle.testing.fuzz.hostile_records import forge, sound
+from verification.fuzz.hostile_records import forge, sound
 
 CLIENT = Client("app", "/127.0.0.1", 9)
 GROUP = "orders"

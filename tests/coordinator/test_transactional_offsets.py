@@ -40,6 +40,11 @@ def test_a_generation_of_a_group_that_does_not_exist_is_illegal() -> None:
     assert Scenario().add_offsets(T0, generation=1) is ErrorCode.ILLEGAL_GENERATION
 
 
+def test_producers_since_version_6_learn_that_a_group_does_not_exist() -> None:
+    code = Scenario().add_offsets(T0, generation=1, version=6)
+    assert code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def test_the_member_and_its_generation_fence_zombies() -> None:
     s = Scenario()
     (member,) = s.stable_group()
@@ -74,6 +79,8 @@ def test_members_of_consumer_groups_are_fenced_by_their_epoch() -> None:
     assert s.add_offsets(T0) is ErrorCode.NONE
     too_new = s.add_offsets(T0, member_id="a", generation=a.epoch + 1)
     assert too_new is ErrorCode.ILLEGAL_GENERATION
+    too_new = s.add_offsets(T0, member_id="a", generation=a.epoch + 1, version=6)
+    assert too_new is ErrorCode.STALE_MEMBER_EPOCH
     assert s.add_offsets(T0, member_id="b", generation=a.epoch) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -118,6 +125,7 @@ class Client:
         topics = [
             RequestTopic(
                 name=name,
+                topic_id=name.encode() * 16,
                 partitions=[RequestPartition(partition_index=index, committed_offset=offset)],
             )
             for (name, index), offset in offsets.items()
@@ -134,7 +142,7 @@ class Client:
         response = await handle_txn_offset_commit(self.broker, context(version), received)
         read, _ = decode(TxnOffsetCommitResponse, version, encode(response, version))
         return {
-            (t.name, p.partition_index): ErrorCode(p.error_code)
+            (t.name or t.topic_id[:1].decode(), p.partition_index): ErrorCode(p.error_code)
             for t in read.topics
             for p in t.partitions
         }
@@ -170,7 +178,7 @@ def start(log: MemoryLog | None = None) -> Broker:
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 async def test_offsets_become_visible_with_the_marker(version: int) -> None:
     client = Client(start(), version)
     assert await client.add({("t", 0): 5, ("u", 0): 6}) == {
@@ -212,6 +220,15 @@ async def test_partitions_that_do_not_exist_are_refused_alone() -> None:
         ("t", 0): ErrorCode.NONE,
         ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+async def test_topics_are_named_by_id_since_version_6() -> None:
+    client = Client(start(), version=6)
+    assert await client.add({("t", 0): 5, ("t", 9): 5, ("x", 0): 5}) == {
+        ("t", 0): ErrorCode.NONE,
+        ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("x", 0): ErrorCode.UNKNOWN_TOPIC_ID,
     }
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from spindle.cli.up.ports import free_ports
 from spindle.config.node_config import NodeConfig
 from spindle.config.properties import read_properties
+from spindle.local.tcp_ports import free_ports
 
 pytestmark = pytest.mark.timeout(600)
 

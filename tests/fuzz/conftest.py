@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import pytest
 
-from spindle.testing.fuzz.secured.target import SecuredNode
-from spindle.testing.fuzz.target import TargetNode
+from verification.fuzz.secured.target import SecuredNode
+from verification.fuzz.target import TargetNode
 
 Node = TypeVar("Node", bound=TargetNode)
 

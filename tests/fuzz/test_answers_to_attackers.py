@@ -13,10 +13,10 @@ from spindle.protocol.messages.find_coordinator import FindCoordinatorResponse
 from spindle.protocol.messages.heartbeat import HeartbeatResponse
 from spindle.protocol.messages.list_groups import ListGroupsResponse
 from spindle.protocol.messages.metadata import MetadataResponse
-from spindle.testing.fuzz.cases import Sent
-from spindle.testing.fuzz.secured.answers import AnswerJudge
-from spindle.testing.fuzz.secured.secret_texts import SecretTexts
-from spindle.testing.fuzz.wire import Finding
+from verification.fuzz.cases import Sent
+from verification.fuzz.secured.answers import AnswerJudge
+from verification.fuzz.secured.secret_texts import SecretTexts
+from verification.fuzz.wire import Finding
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 Topic = MetadataResponse.MetadataResponseTopic

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spindle.testing.fuzz.run import FuzzPlan, run
-from spindle.testing.fuzz.target import TargetNode
+from verification.fuzz.run import FuzzPlan, run
+from verification.fuzz.target import TargetNode
 
 SEED = 2026
 SECONDS = 90.0

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from spindle.testing.fuzz.run import FuzzPlan, run
-from spindle.testing.fuzz.target import TargetNode
+from verification.fuzz.run import FuzzPlan, run
+from verification.fuzz.target import TargetNode
 
 SECONDS = [5.0, pytest.param(60.0, marks=pytest.mark.full)]
 SEED = int(os.environ.get("SPINDLE_FUZZ_SEED", "2026"))

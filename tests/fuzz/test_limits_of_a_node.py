@@ -30,9 +30,9 @@ from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
-from spindle.testing.fuzz.canary import Canary
-from spindle.testing.fuzz.target import TargetNode
-from spindle.testing.fuzz.wire import Finding, RawConnection, read_answer
+from verification.fuzz.canary import Canary
+from verification.fuzz.target import TargetNode
+from verification.fuzz.wire import Finding, RawConnection, read_answer
 
 StartNode = Callable[..., TargetNode]
 MIB = 1024 * 1024

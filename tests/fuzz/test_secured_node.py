@@ -21,14 +21,14 @@ from spindle.protocol.messages.create_partitions import CreatePartitionsRequest
 from spindle.protocol.messages.delete_groups import DeleteGroupsRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from spindle.testing.fuzz.run import FuzzPlan
-from spindle.testing.fuzz.secured.fixtures import Right, create_fixtures, grant
-from spindle.testing.fuzz.secured.port import SecuredPort
-from spindle.testing.fuzz.secured.run import run_secured
-from spindle.testing.fuzz.secured.state_snapshot import differences, take_snapshot
-from spindle.testing.fuzz.secured.target import SecuredNode
-from spindle.testing.fuzz.secured.users import ADMIN, STRANGER
-from spindle.testing.fuzz.wire import Finding, RawConnection
+from verification.fuzz.run import FuzzPlan
+from verification.fuzz.secured.fixtures import Right, create_fixtures, grant
+from verification.fuzz.secured.port import SecuredPort
+from verification.fuzz.secured.run import run_secured
+from verification.fuzz.secured.state_snapshot import differences, take_snapshot
+from verification.fuzz.secured.target import SecuredNode
+from verification.fuzz.secured.users import ADMIN, STRANGER
+from verification.fuzz.wire import Finding, RawConnection
 
 SECONDS = [4.0, pytest.param(60.0, marks=pytest.mark.full)]
 SEED = int(os.environ.get("SPINDLE_FUZZ_SEED", "2026"))

@@ -10,7 +10,15 @@ from peers.compare import Pair
 from peers.home_scripts import make_home
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node, SpindleNode
-from peers.paths import PeerUnavailable, java, kafka_libs
+from peers.paths import (
+    RELEASE,
+    RELEASES,
+    PeerUnavailable,
+    java,
+    kafka_libs,
+    kafka_release,
+    use_release,
+)
 
 _SLOWEST_FIRST = (
     "test_kafkas_group_suites.py",
@@ -38,6 +46,22 @@ _EVERY_TIME = (
     "test_storage_tool.py",
 )
 """Modules that `make interop` runs; tests of all others are marked `full`."""
+_OLDER_NEIGHBOUR = (
+    "test_mixed_cordons.py",
+    "test_mixed_disks.py",
+    "test_mixed_quorum.py",
+    "test_mixed_replicas.py",
+    "test_mixed_transactions.py",
+    "test_kafka_brokers_spindle_controllers.py",
+    "test_directory_moves.py",
+    "test_storage_tool.py",
+    "test_topics_tool.py",
+    "test_configs_tool.py",
+    "test_groups_tool.py",
+    "test_disks_tool.py",
+    "test_cluster_tools.py",
+)
+"""Modules that run with the older neighbour, too."""
 _LIMIT_S = 300
 """A test may start several Java programs on a machine where the other worker does the same."""
 
@@ -51,12 +75,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="program under test; `kafka` compares Kafka with itself, to check the scripts",
     )
     group.addoption(
+        "--kafka-release",
+        choices=RELEASES,
+        default=RELEASE,
+        help="release of Apache Kafka; the older one runs modules of mixed clusters and tools only",
+    )
+    group.addoption(
         "--differences", type=Path, default=None, help="folder that keeps a diff for each mismatch"
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    use_release(config.getoption("--kafka-release", RELEASE))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
+    if kafka_release() != RELEASE:
+        others = [item for item in items if item.path.name not in _OLDER_NEIGHBOUR]
+        items[:] = [item for item in items if item.path.name in _OLDER_NEIGHBOUR]
+        config.hook.pytest_deselected(items=others)
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
 from benchmarks import native_client
 from benchmarks.floor import Floor
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 pytestmark = pytest.mark.timeout(60)
 

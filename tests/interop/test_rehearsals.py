@@ -2,7 +2,7 @@
 
 Transactional producers and exactly-once copiers of librdkafka take part in all of them.
 
-`python -m spindle.testing.rehearsal` plays hundreds of them.
+`python -m verification.rehearsal` plays hundreds of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from peers.paths import java, kafka_libs
 
-from spindle.testing.rehearsal.rehearsal import JavaHome, new_cluster, rehearse
-from spindle.testing.rehearsal.schedule import draw_schedule
+from verification.rehearsal.rehearsal import JavaHome, new_cluster, rehearse
+from verification.rehearsal.schedule import draw_schedule
 
 pytestmark = pytest.mark.timeout(300)
 

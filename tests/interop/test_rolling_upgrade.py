@@ -26,17 +26,6 @@ def create(cluster: Cluster) -> None:
     admin.create_topics([topic])[TOPIC].result(LIMIT_S)
 
 
-def check_replicas(cluster: Cluster) -> None:
-    """Assert that the replicas of each partition hold the same bytes."""
-    cluster.kill()
-    result = cluster.replicas(TOPIC)
-    assert sorted(result) == list(range(6))
-    for partition, replicas in result.items():
-        assert len(replicas) == 3
-        assert replicas[0] == replicas[1] == replicas[2], f"replicas of {partition} differ"
-    assert any(replicas[0] for replicas in result.values())
-
-
 def test_a_cluster_changes_hands_node_by_node_and_back(tmp_path: Path) -> None:
     with Cluster(tmp_path, ["kafka"] * 3) as cluster:
         create(cluster)
@@ -47,7 +36,7 @@ def test_a_cluster_changes_hands_node_by_node_and_back(tmp_path: Path) -> None:
                     cluster.hand_over(seat, program, is_killed=seat == 2)
             cluster.wait_in_sync([TOPIC])
         assert traffic.check() > 1000
-        check_replicas(cluster)
+        cluster.check_equal_replicas(TOPIC, 6)
 
 
 @pytest.mark.parametrize(
@@ -64,4 +53,4 @@ def test_every_node_of_a_mixed_cluster_is_killed_under_traffic(
                 cluster.restart(seat, is_killed=True)
             cluster.wait_in_sync([TOPIC])
         assert traffic.check() > 1000
-        check_replicas(cluster)
+        cluster.check_equal_replicas(TOPIC, 6)

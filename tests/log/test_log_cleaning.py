@@ -39,7 +39,7 @@ from spindle.protocol.records.control import EndTransactionMarker, build_end_tra
 from spindle.protocol.records.record import decoded_bytes_limit, encode_record
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.testing.filesystem import Fault, MemoryFileSystem
-from spindle.testing.fuzz.hostile_records import forge, sound
+from verification.fuzz.hostile_records import forge, sound
 
 COMPACT = LogConfig(
     segment_bytes=1024 * 1024,

@@ -26,7 +26,7 @@ from spindle.log.log_config import LogConfig
 from spindle.log.log_values import Gap
 from spindle.protocol.records.batch import HEADER_BYTES, batches, read_header
 from spindle.testing.filesystem import Fault, MemoryFileSystem
-from spindle.testing.fuzz.hostile_records import forge
+from verification.fuzz.hostile_records import forge
 
 PATH = f"{ROOT}/orders-0"
 ONE_SEGMENT = LogConfig(segment_index_bytes=240, index_interval_bytes=100)

@@ -45,7 +45,7 @@ def epochs_of(*entries: tuple[int, int]) -> LeaderEpochs:
     files.make_directories("/log")
     epochs = LeaderEpochs(files, "/log")
     for epoch, start in entries:
-        epochs.note(epoch, start)
+        epochs.assign(epoch, start)
     return epochs
 
 
@@ -54,13 +54,13 @@ class TestLeaderEpochs:
         files = MemoryFileSystem()
         files.make_directories("/log")
         epochs = LeaderEpochs(files, "/log")
-        epochs.note(1, 0)
+        epochs.assign(1, 0)
         epochs.make_durable()
         before = len(files.operations)
-        epochs.note(1, 10)
+        epochs.assign(1, 10)
         epochs.make_durable()
         assert len(files.operations) == before
-        epochs.note(4, 12)
+        epochs.assign(4, 12)
         assert not epochs.is_stored
         epochs.store()
         assert files.read_bytes("/log/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 12\n"
@@ -81,7 +81,7 @@ class TestLeaderEpochs:
         self, epoch: int, start: int, expected: list[tuple[int, int]]
     ) -> None:
         epochs = epochs_of((1, 0), (3, 10))
-        epochs.note(epoch, start)
+        epochs.assign(epoch, start)
         assert epochs.entries == expected
 
     @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ class TestLeaderEpochs:
     )
     def test_end_offsets(self, asked: int, expected: tuple[int, int]) -> None:
         epochs = epochs_of((2, 5), (4, 12), (6, 20))
-        assert epochs.end_offset_for(asked, 99) == OffsetAndEpoch(*expected)
+        assert epochs.log_end_offset_for(asked, 99) == OffsetAndEpoch(*expected)
 
     def test_end_offsets_of_an_empty_history(self) -> None:
-        assert epochs_of().end_offset_for(0, 5) == OffsetAndEpoch(-1, -1)
+        assert epochs_of().log_end_offset_for(0, 5) == OffsetAndEpoch(-1, -1)
 
     def test_the_epoch_of_an_offset(self) -> None:
         epochs = epochs_of((2, 5), (4, 12))
@@ -138,7 +138,7 @@ class TestLeaderEpochs:
         files.make_directories("/log")
         epochs = LeaderEpochs(files, "/log")
         for epoch, start in assigned:
-            epochs.note(epoch, start)
+            epochs.assign(epoch, start)
         for column in zip(*epochs.entries, strict=True):
             assert list(column) == sorted(set(column))
         epochs.make_durable()
@@ -158,7 +158,7 @@ class TestLeaderEpochs:
         epochs = LeaderEpochs(files, "/log")
         epochs.load()
         assert epochs.entries == []
-        epochs.note(3, 0)
+        epochs.assign(3, 0)
         epochs.store()
         assert files.read_bytes("/log/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
 

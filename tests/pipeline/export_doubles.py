@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from log_directory_files import TOPIC_ID
 
+from spindle.columnar.columns import KAFKA_COLUMNS, arrow_schema
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export import exporter
@@ -25,7 +26,6 @@ from spindle.pipeline.export.row_format import row_format
 from spindle.pipeline.export.settings import Begin, ExportSettings
 from spindle.pipeline.export.spark_tasks import TaskProgress
 from spindle.pipeline.export.table import ExportTable
-from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
 
 SCHEMA = arrow_schema(KAFKA_COLUMNS)
 FORMATS = ("delta", "iceberg", "parquet")

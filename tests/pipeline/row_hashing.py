@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spindle.pipeline.records.memory import (
+from spindle.columnar.memory import (
     byte_at,
     compiled,
     inlined,

@@ -13,10 +13,10 @@ from log_directory_files import (
     size_of_first_batch,
 )
 
+from spindle.columnar.batch_columns import BATCH_COLUMNS, BATCH_TYPES
+from spindle.columnar.columns import arrow_schema
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records.batch_columns import BATCH_COLUMNS, BATCH_TYPES
-from spindle.pipeline.records.columns import arrow_schema
 from spindle.pipeline.segments.batch_reader import read_batch_ranges
 from spindle.pipeline.segments.failover import read_settings
 from spindle.pipeline.segments.options import parse_batch_options, parse_segment_options

@@ -10,9 +10,9 @@ import pytest
 from crc32c import crc32c
 from log_directory_files import ReplicaWriter, corrupt_byte, format_directory, simple_records
 
+from spindle.columnar.columns import arrow_schema
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records.columns import arrow_schema
 from spindle.pipeline.segments.failover import read_settings
 from spindle.pipeline.segments.options import parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions

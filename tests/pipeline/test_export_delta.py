@@ -11,6 +11,7 @@ from export_doubles import SCHEMA, FakeSource, Piece, piece
 from log_directory_files import OTHER_ID, TOPIC_ID, ReplicaWriter, format_directory, simple_records
 from wire_broker import WireBroker
 
+from spindle.columnar.columns import KAFKA_COLUMNS, arrow_schema
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.pipeline.errors import DataLoss
@@ -34,7 +35,6 @@ from spindle.pipeline.export.portions import PortionSize, cut_portions
 from spindle.pipeline.export.row_format import row_format
 from spindle.pipeline.export.sources import export_source
 from spindle.pipeline.export.table import CommitBatch, TableLayout
-from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
 from spindle.pipeline.schemas.options import row_decoding
 
 T0 = TopicPartition("topic", 0)

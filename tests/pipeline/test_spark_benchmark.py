@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from benchmarks import spark
 from benchmarks.process_cpu import CpuTimes, cpu_times, threads_s
 from benchmarks.spark_table import BUILT_IN, ROWS, TOPICS, Row, Samples, Topic

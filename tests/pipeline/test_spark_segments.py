@@ -20,6 +20,8 @@ from log_directory_files import (
 from pyspark.errors import AnalysisException
 from row_checksum import checksum_of_batches, checksum_of_frame, checksum_of_table
 
+from spindle.columnar.columns import ALL_COLUMNS, KAFKA_COLUMNS
+from spindle.columnar.decoder import BatchDecoder
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.pipeline import count_records
@@ -34,8 +36,6 @@ from spindle.pipeline.export import (
     read_iceberg,
     read_parquet,
 )
-from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS
-from spindle.pipeline.records.decoder import BatchDecoder
 from spindle.pipeline.sources.segments import PUSHDOWN_CONF
 from spindle.pipeline.spark.session import get_spark, register_sources
 from spindle.protocol.records.builder import SimpleRecord

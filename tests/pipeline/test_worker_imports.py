@@ -6,7 +6,7 @@ import sys
 PROGRAM = """
 import sys
 
-from spindle.pipeline.records.decoder import compile_kernel
+from spindle.columnar.decoder import compile_kernel
 from spindle.pipeline.sources import broker, segments
 from spindle.pipeline.streaming import segments_reader
 

@@ -1,8 +1,8 @@
 """Preferred leaders of plans: brokers lead equally many partitions, and no more bytes move."""
 
-from benchmarks.planner import SMALL, skewed_cluster
 from replayed_plans import verify
 
+from benchmarks.planner import SMALL, skewed_cluster
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.planner.goals import balance, decommission, what_if
 from spindle.planner.leaders import even_leaders, leaders_of_plan, preferred_orders

@@ -4,10 +4,10 @@ from itertools import product
 from random import Random
 
 import pytest
-from benchmarks.planner import HEAVY_TAILED, SMALL, Shape, skewed_cluster
 from generated_clusters import GIB
 from replayed_plans import verify
 
+from benchmarks.planner import HEAVY_TAILED, SMALL, Shape, skewed_cluster
 from spindle.common.ids import TopicPartition
 from spindle.planner.goals import balance, drain, what_if
 from spindle.planner.limits import PlanLimits

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quorum_node import log_with
 
+from spindle.common.epoch_history import EpochHistory
 from spindle.common.ids import OffsetAndEpoch
-from spindle.raft.epochs import EpochHistory
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID, Diverging, LogView, SnapshotNeeded
 
 
@@ -118,10 +118,10 @@ def test_truncation_leaves_the_epochs_of_what_stays(
         epoch += rise
         history.assign(epoch, len(by_offset))
         by_offset += [epoch] * length
-    history.truncate_to(cut)
+    history.truncate_from_end(cut)
     for offset, written in enumerate(by_offset[:cut]):
         assert history.epoch_at(offset) == written
-    assert history.last_epoch == (by_offset[min(cut, len(by_offset)) - 1] if cut else None)
+    assert history.latest == (by_offset[min(cut, len(by_offset)) - 1] if cut else None)
 
 
 def test_the_start_of_the_history_moves_with_the_log() -> None:

@@ -3,10 +3,10 @@
 import pytest
 
 from spindle.raft.invariants import InvariantBroken
-from spindle.testing.simulation.mutant import applied
-from spindle.testing.simulation.mutants import QUORUM_MUTANTS
-from spindle.testing.simulation.quorum_cores import QuorumChances, RaftSimulation
-from spindle.testing.simulation.verdict import InvariantViolated
+from verification.simulation.mutant import applied
+from verification.simulation.mutants import QUORUM_MUTANTS
+from verification.simulation.quorum_cores import QuorumChances, RaftSimulation
+from verification.simulation.verdict import InvariantViolated
 
 ROUGH = QuorumChances(loss=0.2, crash=0.4, kill=0.4, partition=0.3, snapshot=0.4)
 CALM_MS = 6000

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Message
 
 from spindle.testing.histories import Acknowledged, NumberedRecord, TopicPartition
-from spindle.testing.rehearsal.librdkafka_clients import acknowledgement
+from verification.rehearsal.librdkafka_clients import acknowledgement
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Which records of a compacted topic count as lost in a rehearsal."""
 
 from spindle.testing.histories.events import NumberedRecord
-from spindle.testing.rehearsal.keyed_clients import NewestRecords
+from verification.rehearsal.keyed_clients import NewestRecords
 
 
 def test_a_key_without_its_newest_acknowledged_record_is_lost() -> None:

@@ -5,7 +5,7 @@ import threading
 import pytest
 from confluent_kafka import KafkaException
 
-from spindle.testing.rehearsal.transactional_clients import within
+from verification.rehearsal.transactional_clients import within
 
 
 def test_a_call_that_hangs_is_given_up() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindle.testing.rehearsal.schedule import (
+from verification.rehearsal.schedule import (
     BROKERS,
     DIRECTORIES,
     METADATA_DISK,

@@ -38,7 +38,7 @@ from spindle.replication.throttling import ThrottledPartitions
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
 from spindle.testing.filesystem import MemoryFileSystem
-from spindle.testing.simulation.loop import SimulatedLoop
+from verification.simulation.loop import SimulatedLoop
 
 ME = 1
 """The broker under test."""

@@ -8,7 +8,7 @@ import pytest
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.alter_partition import AlterPartitionResponse
-from spindle.replicas.alter_partition_queue import IsrChanges
+from spindle.replicas.report_queues import IsrChanges
 from spindle.replication.leader_state import IsrProposal
 
 TOPIC = b"t" * 16

@@ -6,7 +6,7 @@ from spindle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
-from spindle.replicas.directory_report_queue import MAX_ASSIGNMENTS_PER_REQUEST, Assignments
+from spindle.replicas.report_queues import MAX_ASSIGNMENTS_PER_REQUEST, Assignments
 
 TOPIC, OTHER = b"t" * 16, b"o" * 16
 DIR_A, DIR_B = b"a" * 16, b"b" * 16

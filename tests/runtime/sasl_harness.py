@@ -49,7 +49,7 @@ RULES = SaslRules(
     max_receive_bytes=100_000,
     failure_delay_s=0.0,
     now_ms=lambda: 0,
-    strangers=UnauthenticatedConnections(),
+    unauthenticated=UnauthenticatedConnections(),
 )
 
 

@@ -26,7 +26,7 @@ from spindle.runtime.broker.lifecycle import (
     BrokerState,
     LifecycleTimes,
 )
-from spindle.testing.simulation.loop import SimulatedLoop
+from verification.simulation.loop import SimulatedLoop
 
 LIMIT_S = 60
 

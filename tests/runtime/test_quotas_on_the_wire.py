@@ -20,6 +20,7 @@ from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.runtime.network.connection import ConnectionState
 
 Entry = AlterClientQuotasRequest.EntryData
 
@@ -82,10 +83,15 @@ async def test_the_longer_of_two_waits_holds() -> None:
     session.connection.mute(0)
     await asyncio.sleep(0.001)
     assert session.transport.is_reading
-    session.connection.mute(3600)
+
+
+async def test_a_lost_connection_is_not_unmuted() -> None:
+    session = Session()
+    session.receive(frame(PRODUCE, b"1"))
+    session.connection.mute(0.0)
     session.connection.connection_lost(None)
-    assert session.connection._mute is not None
-    assert session.connection._mute.cancelled()
+    await asyncio.sleep(0.001)
+    assert session.connection.state is ConnectionState.CLOSED
 
 
 async def test_a_producer_over_its_quota_is_answered_and_then_waits(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from spindle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
-from spindle.replicas.directory_report_queue import Assignments
+from spindle.replicas.report_queues import Assignments
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.report_sender import ReportSender
 

@@ -421,9 +421,9 @@ async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each of them holds a small buffer of 64 KiB, so there is room for four."""
-    strangers = UnauthenticatedConnections(4 * 64 * 1024)
+    unauthenticated = UnauthenticatedConnections(4 * 64 * 1024)
 
-    async with sasl_client(strangers=strangers) as (served, client):
+    async with sasl_client(unauthenticated=unauthenticated) as (served, client):
         opened = []
         for _ in range(7):
             reader, writer = await served.connect()
@@ -431,14 +431,14 @@ async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
             opened.append((reader, writer))
         for reader, _ in opened[:3]:
             assert await reader.read() == b""
-        assert strangers.held_bytes == 4 * 64 * 1024
+        assert unauthenticated.held_bytes == 4 * 64 * 1024
         # A whole frame needs no room, and a client that has logged in is no stranger.
         await authenticate(client)
         client._writer.write(pack(">i", 30_000))
         assert not any(reader.at_eof() for reader, _ in opened[3:])
         for _, writer in opened:
             writer.close()
-        while strangers.held_bytes:  # noqa: ASYNC110
+        while unauthenticated.held_bytes:  # noqa: ASYNC110
             await asyncio.sleep(0)
     lines = [r.getMessage() for r in caplog.records if "have not logged in" in r.getMessage()]
     assert len(lines) == 1
@@ -446,10 +446,10 @@ async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
 
 
 async def test_the_memory_of_a_large_frame_of_a_stranger_counts_as_it_grows() -> None:
-    strangers = UnauthenticatedConnections(4 * 64 * 1024)
+    unauthenticated = UnauthenticatedConnections(4 * 64 * 1024)
 
-    async with sasl_client(strangers=strangers) as (_, client):
+    async with sasl_client(unauthenticated=unauthenticated) as (_, client):
         client._writer.write(pack(">i", 99_000) + bytes(90_000))
-        while strangers.held_bytes != 99_000:  # noqa: ASYNC110
+        while unauthenticated.held_bytes != 99_000:  # noqa: ASYNC110
             await asyncio.sleep(0)
-    assert strangers.held_bytes == 0
+    assert unauthenticated.held_bytes == 0

@@ -1,6 +1,7 @@
 """Frames in, answers out, in order: one connection with a transport that only notes things."""
 
 import asyncio
+from random import Random
 from struct import pack
 from typing import Any
 
@@ -10,9 +11,9 @@ from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.runtime.frame_receiver import FrameReceiver
-from spindle.runtime.network.connection import Connection
+from spindle.runtime.network.connection import Connection, ConnectionState
 from spindle.runtime.network.request_limits import RequestLimits
-from spindle.runtime.network.request_pipeline import Answer, Deferred
+from spindle.runtime.network.response_writer import Answer, Deferred
 
 PRODUCE, METADATA = 0, 3
 
@@ -342,3 +343,53 @@ async def test_a_peer_that_does_not_read_is_idle_unless_it_reads_slowly() -> Non
     session.transport.unsent_bytes = 0
     connection.resume_writing()
     assert limits.unsent.total_bytes == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_events_in_any_order_make_only_legal_moves(seed: int) -> None:
+    rng = Random(seed)
+    session = Session()
+    connection, transport = session.connection, session.transport
+
+    def take_all() -> None:
+        transport.unsent_bytes = 0
+        connection.resume_writing()
+
+    def fill() -> None:
+        transport.unsent_bytes = 50_000
+        connection.pause_writing()
+
+    def finish_one() -> None:
+        for waiting in session.server.waiting:
+            if not waiting.done():
+                waiting.set_result([b"answer"])
+                return
+
+    events = [
+        lambda: session.receive(frame(rng.choice((PRODUCE, METADATA)), b"1")),
+        lambda: connection.mute(rng.choice((0.0, 3600.0))),
+        connection.unmute,
+        fill,
+        take_all,
+        finish_one,
+        finish_one,
+        lambda: session.receive(frame(METADATA, b"bad")),
+        lambda: connection.refuse(0.0, [b"refused"]),
+        connection.close,
+        connection.abort,
+    ]
+    for _ in range(100):
+        rng.choice(events[: rng.choice((7, 7, 7, 7, len(events)))])()
+        if rng.random() < 0.3:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if connection.state is ConnectionState.SERVING and not transport.unsent_bytes:
+                is_busy = not all(waiting.done() for waiting in session.server.waiting)
+                assert is_busy or transport.is_reading
+    connection.connection_lost(None)
+    while session.server.limits.held_bytes:
+        finish_one()
+        await asyncio.sleep(0)
+    connection.abort()
+    assert connection.state is ConnectionState.CLOSED
+    assert session.server.open == session.server.limits.unsent.total_bytes == 0

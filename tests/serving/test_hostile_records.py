@@ -13,7 +13,7 @@ from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.records.compression import Codec, compress
 from spindle.protocol.records.record import decoded_bytes_limit, encode_record
 from spindle.serving.handlers.list_offsets import MAX_TIMESTAMP, list_offsets
-from spindle.testing.fuzz.hostile_records import forge, sound
+from verification.fuzz.hostile_records import forge, sound
 
 
 class Scenario(ServingScenario):

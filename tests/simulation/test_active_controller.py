@@ -7,10 +7,10 @@ import pytest
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.runtime.controller import driver
-from spindle.testing.simulation.mutant import applied
-from spindle.testing.simulation.mutants import MUTANTS
-from spindle.testing.simulation.run import simulate
-from spindle.testing.simulation.scenario import FaultRates, NodePlan, Scenario, Workload, draw
+from verification.simulation.mutant import applied
+from verification.simulation.mutants import MUTANTS
+from verification.simulation.run import simulate
+from verification.simulation.scenario import FaultRates, NodePlan, Scenario, Workload, draw
 
 
 @pytest.mark.parametrize("controllers", [1, 3])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spindle.testing.simulation.run import simulate
-from spindle.testing.simulation.scenario import draw
+from verification.simulation.run import simulate
+from verification.simulation.scenario import draw
 
 
 @pytest.mark.full

@@ -7,10 +7,10 @@ from inspect import Parameter, isfunction, signature
 
 import pytest
 
-from spindle.testing.simulation.mutant import applied
-from spindle.testing.simulation.mutants import MUTANTS
-from spindle.testing.simulation.pool import run_seed
-from spindle.testing.simulation.scenario import draw
+from verification.simulation.mutant import applied
+from verification.simulation.mutants import MUTANTS
+from verification.simulation.pool import run_seed
+from verification.simulation.scenario import draw
 
 SEEDS = 60
 # Seeds that find these quickly; the seeds behind them follow, for the simulator draws other stories

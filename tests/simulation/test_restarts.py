@@ -7,8 +7,8 @@ import pytest
 from spindle.common.errors import ApiError
 from spindle.disks.alter_disks import DirectoryAction
 from spindle.log.formats.clean_shutdown import read_clean_shutdown
-from spindle.testing.simulation.run import Simulation
-from spindle.testing.simulation.scenario import FaultRates, NodePlan, Scenario
+from verification.simulation.run import Simulation
+from verification.simulation.scenario import FaultRates, NodePlan, Scenario
 
 
 def test_a_run_without_registration_leaves_the_directory_as_clean_as_it_was() -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from spindle.testing.simulation.run import Simulation
-from spindle.testing.simulation.scenario import FaultRates, NodePlan, Scenario, draw
+from verification.simulation.run import Simulation
+from verification.simulation.scenario import FaultRates, NodePlan, Scenario, draw
 
 
 def test_a_silent_connection_to_the_controller_does_not_cost_the_session() -> None:

@@ -1,6 +1,6 @@
 """Compacted logs with gaps between segments, through kills, power failures and lost checkpoints.
 
-The brokers load their logs before they know the topics. `python -m spindle.testing.simulation
+The brokers load their logs before they know the topics. `python -m verification.simulation
 --cleaning` runs more of these clusters.
 """
 
@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from spindle.testing.simulation.pool import run_seed
-from spindle.testing.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks
+from verification.simulation.pool import run_seed
+from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks
 
 FIRST = {
     "gaps not verified": 78,
+    "rebalances of downgraded groups not stored": 301_735,
     "segments behind gaps deleted": 8,
     "segments behind gaps deleted, without recovery points": 8,
 }
@@ -32,7 +33,13 @@ def test_no_key_loses_its_newest_value_in_more_clusters(seed: int) -> None:
     assert outcome.violation is None, outcome.report
 
 
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.full
+def test_a_coordinator_that_moves_after_a_downgrade_and_forgets_its_rebalance_is_caught() -> None:
+    name = "rebalances of downgraded groups not stored"
+    assert run_seed(FIRST[name], name, draw_cleaning).violation is not None
+
+
+@pytest.mark.parametrize("name", [name for name in FIRST if "gaps" in name])
 def test_a_load_that_trusts_or_deletes_what_is_behind_a_gap_is_caught(name: str) -> None:
     seeds = range(FIRST[name], FIRST[name] + SEEDS)
     assert any(run_seed(seed, name, draw_cleaning).violation is not None for seed in seeds)

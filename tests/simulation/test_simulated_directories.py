@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from spindle.testing.simulation.mutant import applied
-from spindle.testing.simulation.mutants import MUTANTS
-from spindle.testing.simulation.run import SimulationOutcome, simulate
-from spindle.testing.simulation.scenario import FaultRates, Scenario, Workload, draw_disks
+from verification.simulation.mutant import applied
+from verification.simulation.mutants import MUTANTS
+from verification.simulation.run import SimulationOutcome, simulate
+from verification.simulation.scenario import FaultRates, Scenario, Workload, draw_disks
 
 SEEDS = 60
 # The seed that finds this mutant; the seeds behind it follow.

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from spindle.testing.simulation.mutant import applied
-from spindle.testing.simulation.mutants import MUTANTS
-from spindle.testing.simulation.run import SimulationOutcome, simulate
-from spindle.testing.simulation.scenario import FaultRates, Workload, draw
+from verification.simulation.mutant import applied
+from verification.simulation.mutants import MUTANTS
+from verification.simulation.run import SimulationOutcome, simulate
+from verification.simulation.scenario import FaultRates, Workload, draw
 
 SEEDS = 60
 

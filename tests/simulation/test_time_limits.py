@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from spindle.runtime.node import Node
-from spindle.testing.simulation.loop import TimeLimitReached
-from spindle.testing.simulation.run import simulate
-from spindle.testing.simulation.scenario import draw
+from verification.simulation.loop import TimeLimitReached
+from verification.simulation.run import simulate
+from verification.simulation.scenario import draw
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from spindle.protocol.messages.init_producer_id import (
 )
 from spindle.raft.ready import Destination
 from spindle.runtime.peers.port import PeerUnavailable
-from spindle.testing.simulation.client import SimulatedClient
-from spindle.testing.simulation.metadata_oracle import MetadataOracle
-from spindle.testing.simulation.scenario import FaultRates, NodePlan, Scenario
-from spindle.testing.simulation.topic import Topic
-from spindle.testing.simulation.transaction_traffic import TransactionTraffic
-from spindle.testing.simulation.verdict import Verdict
+from verification.simulation.client import SimulatedClient
+from verification.simulation.metadata_oracle import MetadataOracle
+from verification.simulation.scenario import FaultRates, NodePlan, Scenario
+from verification.simulation.topic import Topic
+from verification.simulation.transaction_traffic import TransactionTraffic
+from verification.simulation.verdict import Verdict
 
 _BROKERS = (NodePlan(1, ("broker",)), NodePlan(2, ("broker",)))
 _COORDINATOR = FindCoordinatorResponse.Coordinator(node_id=1, host="node1", port=9092)

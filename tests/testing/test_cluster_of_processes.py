@@ -14,8 +14,8 @@ import psutil
 import pytest
 from records import read, send
 
+from spindle.local.control_socket import NoReply, ask, listen, read_line, send_result
 from spindle.testing import Cluster, ClusterError
-from spindle.testing.cluster.control import NoReply, ask, listen, read_line, send_result
 
 pytestmark = pytest.mark.timeout(300)
 

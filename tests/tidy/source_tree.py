@@ -8,7 +8,8 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "src" / "spindle"
 GENERATED = PACKAGE / "protocol" / "messages"
-CODE_FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
+PACKAGE_FOLDERS = ("src", "verification")
+CODE_FOLDERS = (*PACKAGE_FOLDERS, "tests", "benchmarks", "tools", "examples")
 
 DOCUMENT_FOLDERS = (
     ".",
@@ -62,6 +63,7 @@ def public_classes(path: Path) -> Iterator[ast.ClassDef]:
 
 
 def module_name(path: Path) -> str:
-    """Return the dotted name of a file below `src`."""
-    parts = path.relative_to("src").with_suffix("").parts
+    """Return the dotted name of a file in one of `PACKAGE_FOLDERS`."""
+    parts = path.with_suffix("").parts
+    parts = parts[1:] if parts[0] == "src" else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -6,7 +6,15 @@ from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
-from source_tree import Function, functions, module_name, parsed, public_classes, sources
+from source_tree import (
+    PACKAGE_FOLDERS,
+    Function,
+    functions,
+    module_name,
+    parsed,
+    public_classes,
+    sources,
+)
 
 ENTRY_POINTS = re.compile(r"^spindle(\.cli\.entry)?$|\.__main__$")
 UNUSED_YET = {
@@ -16,15 +24,21 @@ UNUSED_YET = {
 
 
 def is_for_tests(path: Path) -> bool:
-    """Return whether a file belongs to what the package offers to tests."""
-    return path.is_relative_to("src/spindle/testing")
+    """Return whether a file serves tests: those of applications, or Spindle's own."""
+    return path.is_relative_to("src/spindle/testing") or path.is_relative_to("verification")
+
+
+def extends_its_namesake(node: ast.ClassDef) -> bool:
+    """Return whether a class is another one of its name with more in it, as in testing."""
+    return any(ast.unparse(base).rpartition(".")[2] == node.name for base in node.bases)
 
 
 def test_a_public_class_name_has_one_meaning() -> None:
     homes = defaultdict(list)
-    for path in sources("src"):
+    for path in sources(*PACKAGE_FOLDERS):
         for node in public_classes(path):
-            homes[node.name].append(str(path))
+            if not extends_its_namesake(node):
+                homes[node.name].append(str(path))
     shared = {name: paths for name, paths in homes.items() if len(paths) > 1}
     assert not shared
 
@@ -43,8 +57,10 @@ def imported_modules(path: Path) -> set[str]:
 
 def test_every_module_has_a_user() -> None:
     """Imports count, and names in strings: commands are loaded lazily, by `module:attribute`."""
-    paths = {path: text for path, text in sources("src").items() if not is_for_tests(path)}
-    used = set().union(*(imported_modules(path) for path in sources("src")))
+    paths = {
+        path: text for path, text in sources(*PACKAGE_FOLDERS).items() if not is_for_tests(path)
+    }
+    used = set().union(*(imported_modules(path) for path in sources(*PACKAGE_FOLDERS)))
     text = "\n".join(paths.values())
     unused = [
         name
@@ -62,7 +78,7 @@ def bases_by_class() -> dict[str, set[str]]:
     """Return the names of the bases of every class of the package."""
     return {
         node.name: {ast.unparse(base).partition("[")[0] for base in node.bases}
-        for path in sources("src")
+        for path in sources(*PACKAGE_FOLDERS)
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
     }
@@ -89,11 +105,11 @@ def foreign_methods(path: Path) -> set[str]:
 
 def test_no_function_is_called_by_tests_alone() -> None:
     """A public function of the package is named in the package besides its definition."""
-    text = "\n".join(sources("src", "benchmarks", "tools").values())
+    text = "\n".join(sources(*PACKAGE_FOLDERS, "benchmarks", "tools").values())
     counts = Counter(re.findall(r"\w+", text))
     unused = [
         f"{path}: {function.name}"
-        for path in sources("src")
+        for path in sources(*PACKAGE_FOLDERS)
         if not is_for_tests(path)
         for function in functions(path)
         if counts[function.name] < 2

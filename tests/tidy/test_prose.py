@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from source_tree import PROJECT, documents, sources
+from source_tree import CODE_FOLDERS, PROJECT, documents, sources
 
 DOCUMENTS = documents()
 RIDDLE = re.compile(r"(?:^|[.:;!?]\s+)((?:Who|Whoever|Whose|What|Whatever|One of)\b[^.?!]*[.!?]?)")
@@ -50,7 +50,7 @@ def test_a_riddle_is_recognised(text: str, is_riddle: bool) -> None:
     assert bool(riddles(text)) == is_riddle
 
 
-@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "tools", "examples"])
+@pytest.mark.parametrize("folder", CODE_FOLDERS)
 def test_no_sentence_of_the_code_begins_like_a_riddle(folder: str) -> None:
     result = [
         f"{path}:{line}: {riddle}"

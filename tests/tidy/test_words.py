@@ -5,9 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from source_tree import functions, parsed, sources
-
-FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
+from source_tree import CODE_FOLDERS, PACKAGE_FOLDERS, functions, parsed, sources
 
 MODULES = frozenset(
     [
@@ -200,10 +198,10 @@ def local_names(path: Path) -> set[str]:
 
 
 def test_no_module_has_a_private_name() -> None:
-    assert not [str(path) for path in sources("src") if path.stem in MODULES]
+    assert not [str(path) for path in sources(*PACKAGE_FOLDERS) if path.stem in MODULES]
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", CODE_FOLDERS)
 def test_no_definition_has_a_private_name(folder: str) -> None:
     private = {
         str(path): names for path in sources(folder) if (names := stored_names(path) & NAMES)
@@ -211,7 +209,7 @@ def test_no_definition_has_a_private_name(folder: str) -> None:
     assert not private
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", CODE_FOLDERS)
 def test_a_variable_is_called_by_its_noun(folder: str) -> None:
     """`each` and `found` say nothing about the value."""
     vague = {
@@ -222,7 +220,7 @@ def test_a_variable_is_called_by_its_noun(folder: str) -> None:
     assert not vague
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", CODE_FOLDERS)
 def test_a_bound_is_called_max_or_min(folder: str) -> None:
     superlatives = {
         str(path): names

@@ -4,8 +4,8 @@ They are peers for tests and measurements; Spindle itself needs none of them. A 
 nothing: a folder whose stamp equals its pom is complete. Exit code 3 means that Maven is not
 installed.
 
-    python tools/kafka/fetch.py [kafka] [kafka-shell] [kafka-suite] [streams] [clients-2.1]
-        [clients-3.9] [spark-connector]
+    python tools/kafka/fetch.py [kafka-4.4.0] [kafka-4.3.1] [streams] [kafka-shell] [kafka-suite]
+        [clients-2.1] [clients-3.9] [spark-connector]
 """
 
 from __future__ import annotations
@@ -14,26 +14,51 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(__file__).resolve().parent
+ROOT: Final = Path(__file__).resolve().parents[2]
+HERE: Final = Path(__file__).resolve().parent
 
-KAFKA_LIBS = ROOT / "build" / "kafka" / "4.3.1" / "libs"
-KAFKA_SHELL_JARS = ROOT / "build" / "kafka-shell"
-KAFKA_SUITE_JARS = ROOT / "build" / "kafka-suite"
-STREAMS_JARS = ROOT / "build" / "kafka-streams"
-OLD_CLIENT_JARS = ROOT / "build" / "kafka-clients"
-SPARK_CONNECTOR_JARS = ROOT / "build" / "spark-kafka"
+RELEASE: Final = "4.4.0"
+"""The release of Apache Kafka that Spindle is compared and mixed with."""
+OLDER_RELEASE: Final = "4.3.1"
+"""The older neighbour of mixed clusters."""
 
-TARGETS: dict[str, tuple[Path, Path]] = {
-    "kafka": (HERE / "pom.xml", KAFKA_LIBS),
-    "kafka-shell": (HERE / "shell-pom.xml", KAFKA_SHELL_JARS),
-    "kafka-suite": (HERE / "suite-pom.xml", KAFKA_SUITE_JARS),
-    "streams": (HERE / "streams-pom.xml", STREAMS_JARS),
-    "clients-2.1": (HERE / "clients-2.1-pom.xml", OLD_CLIENT_JARS / "2.1"),
-    "clients-3.9": (HERE / "clients-3.9-pom.xml", OLD_CLIENT_JARS / "3.9"),
-    "spark-connector": (HERE / "spark-pom.xml", SPARK_CONNECTOR_JARS),
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Jars to fetch.
+
+    Attributes:
+        pom: names the jars; the word RELEASE in it stands for `release`.
+        folder: has the jars.
+    """
+
+    pom: Path
+    folder: Path
+    release: str = RELEASE
+
+    def pom_text(self) -> str:
+        """Return the pom with the release filled in."""
+        return self.pom.read_text().replace("RELEASE", self.release)
+
+
+def _of_release(pom: str, part: str, release: str = RELEASE) -> Target:
+    return Target(HERE / pom, ROOT / "build" / "kafka" / release / part, release)
+
+
+# Maven Central has neither the metadata shell nor the test jars of 4.4.0.
+TARGETS: Final = {
+    f"kafka-{RELEASE}": _of_release("pom.xml", "libs"),
+    f"kafka-{OLDER_RELEASE}": _of_release("pom.xml", "libs", OLDER_RELEASE),
+    "streams": _of_release("streams-pom.xml", "streams"),
+    "kafka-shell": _of_release("shell-pom.xml", "shell", OLDER_RELEASE),
+    "kafka-suite": _of_release("suite-pom.xml", "suite", OLDER_RELEASE),
+    "clients-2.1": Target(HERE / "clients-2.1-pom.xml", ROOT / "build" / "kafka-clients" / "2.1"),
+    "clients-3.9": Target(HERE / "clients-3.9-pom.xml", ROOT / "build" / "kafka-clients" / "3.9"),
+    "spark-connector": Target(HERE / "spark-pom.xml", ROOT / "build" / "spark-kafka"),
 }
 
 MAVEN_MISSING = 3
@@ -43,10 +68,10 @@ class MavenMissing(RuntimeError):
     """Maven is not on the PATH, and the jars are not in build/ yet."""
 
 
-def is_complete(pom: Path, folder: Path) -> bool:
-    """Return True if `folder` holds the jars of exactly this `pom`."""
-    stamp = folder / ".pom.sha256"
-    return stamp.is_file() and stamp.read_text() == _digest(pom)
+def is_complete(target: Target) -> bool:
+    """Return True if the folder of the target has the jars of exactly its pom."""
+    stamp = target.folder / ".pom.sha256"
+    return stamp.is_file() and stamp.read_text() == _digest(target)
 
 
 def fetch(name: str) -> Path:
@@ -56,8 +81,9 @@ def fetch(name: str) -> Path:
         MavenMissing: there are no jars and Maven is not installed.
         CalledProcessError: Maven failed.
     """
-    pom, folder = TARGETS[name]
-    if is_complete(pom, folder):
+    target = TARGETS[name]
+    folder = target.folder
+    if is_complete(target):
         return folder
     maven = shutil.which("mvn")
     if maven is None:
@@ -68,6 +94,8 @@ def fetch(name: str) -> Path:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
+    pom = folder / "pom.xml"
+    pom.write_text(target.pom_text())
     subprocess.run(
         [
             maven,
@@ -81,7 +109,7 @@ def fetch(name: str) -> Path:
         ],
         check=True,
     )
-    (folder / ".pom.sha256").write_text(_digest(pom))
+    (folder / ".pom.sha256").write_text(_digest(target))
     return folder
 
 
@@ -102,8 +130,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _digest(pom: Path) -> str:
-    return hashlib.sha256(pom.read_bytes()).hexdigest()
+def _digest(target: Target) -> str:
+    return hashlib.sha256(target.pom_text().encode()).hexdigest()
 
 
 if __name__ == "__main__":

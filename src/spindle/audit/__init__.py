@@ -2,8 +2,16 @@
 
 Directories of Apache Kafka and of Spindle are read, also while their broker runs. The checks are
 pure functions over NumPy columns of batch headers; `replica` and `log_directory` read the files.
+The audit needs the extra `spindle-log[audit]`, which is NumPy. Only its jobs on Spark (`spark_job`,
+`spark_fetch`, `fleet`) need the extra `spark`.
 """
 
-from spindle.pipeline.optional_dependencies import ARROW, require
+from spindle.common.optional_dependencies import NUMBA, NUMPY, require
+from spindle.log.cleaning.native_kernel import load_library
 
-require(ARROW)
+require(NUMPY, "audit")
+if load_library() is None:
+    require(
+        NUMBA,
+        reason="Spindle was installed without a C compiler, and then numba compiles the audit",
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from spindle.audit.repairs import DirectoryRepairs, RepairStep
-from spindle.pipeline.segments.directory_files import LOCK_FILE
+from spindle.columnar.directory_files import LOCK_FILE
 
 _PART_SUFFIX: Final = ".part"
 

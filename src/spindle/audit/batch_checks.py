@@ -12,8 +12,7 @@ import numpy as np
 from spindle.audit.findings import MAX_OF_A_KIND, Collector, FindingKind
 from spindle.audit.segment_part import NO_BATCHES, BatchPart, EpochRun, OffsetGap
 from spindle.audit.segment_scan import MAX_BAD_SPANS, BadSpan
-from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
-from spindle.pipeline.records.headers import (
+from spindle.columnar.headers import (
     ATTRIBUTES,
     BASE_OFFSET,
     COMPUTED_CRC,
@@ -23,6 +22,7 @@ from spindle.pipeline.records.headers import (
     POSITION,
     RECORD_COUNT,
 )
+from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, DELETE_HORIZON_FLAG
 
 _LAST_CODEC: Final = 4

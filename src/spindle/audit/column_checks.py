@@ -19,10 +19,7 @@ from spindle.audit.segment_part import Marker, SegmentBatches
 from spindle.audit.segment_scan import SegmentScan
 from spindle.audit.sound_walk import SoundPrefix
 from spindle.audit.transaction_scan import TransactionNotes
-from spindle.common.errors import CorruptRecords
-from spindle.log.formats.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from spindle.log.formats.transaction_index import AbortedTransaction
-from spindle.pipeline.records.headers import (
+from spindle.columnar.headers import (
     ATTRIBUTES,
     BASE_OFFSET,
     LAST_DELTA,
@@ -34,6 +31,9 @@ from spindle.pipeline.records.headers import (
     RECORDS_STATUS,
     SIZE_BYTES,
 )
+from spindle.common.errors import CorruptRecords
+from spindle.log.formats.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,

@@ -33,7 +33,7 @@ from spindle.audit.replica import AuditedReplica
 from spindle.audit.replica_comparison import committed_until, compared_until, replica_groups
 from spindle.audit.shutdown_state import ClosingState
 from spindle.audit.throttle import ReadThrottle
-from spindle.pipeline.records.tables import CONTENT, KEY_HIGH, KEY_LOW, OFFSET, TOMBSTONE
+from spindle.columnar.tables import CONTENT, KEY_HIGH, KEY_LOW, OFFSET, TOMBSTONE
 
 _BYTES_OF_A_BUCKET: Final = 64 << 20
 _MAX_BUCKETS: Final = 256

@@ -13,10 +13,10 @@ from spindle.audit.findings import AuditFinding
 from spindle.audit.log_directory import compare_directories, list_log_directory
 from spindle.audit.placement import ClusterPlacement, compare_with_metadata
 from spindle.audit.shutdown_state import ClosingState
+from spindle.columnar.directory_files import read_topic_id
 from spindle.common.errors import CorruptLog
 from spindle.common.uuids import Uuid
 from spindle.log.formats.names import PARTITION_METADATA
-from spindle.pipeline.segments.directory_files import read_topic_id
 
 _LOOKS: Final = 4
 

@@ -7,6 +7,7 @@ from typing import Final
 from spindle.audit.checkpoint_checks import CheckpointedOffsets
 from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import Collector, FindingKind
+from spindle.columnar.directory_files import FILE_SYSTEM
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.text import join_first
@@ -18,7 +19,6 @@ from spindle.log.formats.checkpoints import (
     RECOVERY_POINTS,
     read_offset_checkpoint,
 )
-from spindle.pipeline.segments.directory_files import FILE_SYSTEM
 
 _WITH_ALL_LOGS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS)
 """The checkpoints into which a broker writes each log when it stops in order."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import Collector, FindingKind
+from spindle.columnar.directory_files import FILE_SYSTEM
 from spindle.common.errors import ConfigError
 from spindle.common.uuids import Uuid, is_reserved_directory_id, uuid_text
 from spindle.log.formats.clean_shutdown import (
@@ -18,7 +19,6 @@ from spindle.log.formats.meta_properties import (
     MetaProperties,
     parse_meta_properties,
 )
-from spindle.pipeline.segments.directory_files import FILE_SYSTEM
 
 
 def read_identity(findings: Collector, directory: Path) -> MetaProperties | None:

@@ -15,12 +15,13 @@ import numpy as np
 
 from spindle.audit.record_checks import MAX_UNPACKED_BYTES
 from spindle.audit.segment_scan import SegmentScan
+from spindle.columnar import headers, tables
+from spindle.columnar.segment_files import SegmentFile, list_segments
+from spindle.columnar.tables import address_of
+from spindle.columnar.unpacked_records import digest_records
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.log.formats.names import TRANSACTION_INDEX_SUFFIX
 from spindle.log.formats.transaction_index import AbortedTransaction, decode_aborted_transactions
-from spindle.pipeline.records import headers, tables
-from spindle.pipeline.records.tables import address_of
-from spindle.pipeline.segments.segment_files import SegmentFile, list_segments
 from spindle.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -172,14 +173,10 @@ def _rows(
 
 
 def _digests(table: Any) -> Any:
-    from spindle.pipeline.records.record_walk import walk_records  # numba: only for this
-
     # A count that the bytes cannot hold must not ask for memory.
-    table = table[table[:, tables.COUNT] <= table[:, tables.LENGTH] // _MIN_RECORD_BYTES]
-    rows = np.zeros((int(table[:, tables.COUNT].sum()), tables.DIGEST_WIDTH), np.int64)
-    counters = np.zeros(tables.RESULT_WIDTH, np.int64)
-    walk_records(table, rows, counters)
-    return rows[: int(counters[tables.DIGEST_COUNT])]
+    return digest_records(
+        table[table[:, tables.COUNT] <= table[:, tables.LENGTH] // _MIN_RECORD_BYTES]
+    )
 
 
 def _batch_table(fields: Any, view: memoryview, window_at: int) -> Any:

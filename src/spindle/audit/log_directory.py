@@ -17,6 +17,7 @@ from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.replica import ReplicaPlace
 from spindle.audit.shutdown_state import ClosingState, state_of
+from spindle.columnar.directory_files import FILE_SYSTEM
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
@@ -31,7 +32,6 @@ from spindle.log.formats.names import (
     parse_directory_name,
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
-from spindle.pipeline.segments.directory_files import FILE_SYSTEM
 
 _AUDITED: tuple[DirectoryKind, ...] = (
     DirectoryKind.CURRENT,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from spindle.audit.segment_part import NO_PRODUCERS, LastBatch, ProducerCut, ProducerPart
-from spindle.pipeline.records.headers import (
+from spindle.columnar.headers import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_SEQUENCE,

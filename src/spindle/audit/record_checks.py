@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spindle.audit.findings import Collector, FindingKind
+from spindle.columnar import tables
+from spindle.columnar.unpacked_records import check_records
 from spindle.common.errors import CorruptRecords, RecordsTooLarge
 from spindle.common.ports import Bytes
-from spindle.pipeline.records import tables
-from spindle.pipeline.records.unpacked_records import check_records
 from spindle.protocol.records.compression import DecompressionBuffer, decompress
 
 MAX_UNPACKED_BYTES: Final = 64 << 20

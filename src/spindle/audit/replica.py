@@ -23,6 +23,8 @@ from spindle.audit.segment_audit import SegmentAudit
 from spindle.audit.segment_part import SegmentPart
 from spindle.audit.shutdown_state import ClosingState, state_of
 from spindle.audit.transaction_checks import TransactionChecks
+from spindle.columnar.directory_files import FILE_SYSTEM
+from spindle.columnar.segment_files import SegmentFile, list_segments
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import METADATA_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
@@ -40,8 +42,6 @@ from spindle.log.formats.names import (
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
-from spindle.pipeline.segments.directory_files import FILE_SYSTEM
-from spindle.pipeline.segments.segment_files import SegmentFile, list_segments
 
 _NAME_DIGITS: Final = 20
 _LAST_OFFSET: Final = 2**63 - 1

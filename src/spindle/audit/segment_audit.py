@@ -10,6 +10,7 @@ from spindle.audit.index_files import IndexContent, read_index
 from spindle.audit.record_checks import RecordChecks
 from spindle.audit.segment_part import SegmentPart
 from spindle.audit.sound_walk import SoundPrefix, sound_prefix
+from spindle.columnar.segment_files import SegmentFile
 from spindle.common.errors import CorruptLog
 from spindle.log.formats.names import (
     INDEX_SUFFIX,
@@ -22,7 +23,6 @@ from spindle.log.formats.transaction_index import (
     AbortedTransaction,
     decode_aborted_transactions,
 )
-from spindle.pipeline.segments.segment_files import SegmentFile
 
 if TYPE_CHECKING:
     from spindle.audit.column_checks import ColumnChecks

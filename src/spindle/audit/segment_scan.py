@@ -12,9 +12,9 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from spindle.audit import file_limits
+from spindle.columnar.headers import HeaderWalk
+from spindle.columnar.tables import address_of
 from spindle.common.checksums import crc32c
-from spindle.pipeline.records.headers import HeaderWalk
-from spindle.pipeline.records.tables import address_of
 from spindle.protocol.records.batch import (
     CRC_COVERS_FROM,
     HEADER,

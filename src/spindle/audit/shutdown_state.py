@@ -4,8 +4,8 @@ from enum import Enum
 from pathlib import Path
 
 from spindle.audit.file_limits import refuse_odd_file
+from spindle.columnar.directory_files import LOCK_FILE, is_in_use
 from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from spindle.pipeline.segments.directory_files import LOCK_FILE, is_in_use
 
 
 class ClosingState(Enum):

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from spindle.audit.segment_part import NO_BATCH, Marker, SeenMarker, TransactionPart
-from spindle.log.formats.transaction_index import AbortedTransaction
-from spindle.pipeline.records.headers import (
+from spindle.columnar.headers import (
     ATTRIBUTES,
     BASE_OFFSET,
     LAST_DELTA,
     POSITION,
     PRODUCER_ID,
 )
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.protocol.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 
 

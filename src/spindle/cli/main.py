@@ -22,6 +22,7 @@ from spindle.cli.standard_output import (
 )
 from spindle.common.errors import ConfigError
 from spindle.common.printable import printable
+from spindle.local.errors import LocalError
 
 FAILED = 1
 MISUSED = 2
@@ -111,7 +112,7 @@ def run(
         return _failed(error.format_message(), output)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except (CommandFailed, ConfigError) as error:
+    except (CommandFailed, ConfigError, LocalError) as error:
         return _failed(str(error), output)
     except OSError as error:
         return _failed(_os_error_text(error), output)

@@ -7,8 +7,9 @@ import sys
 import click
 
 from spindle.cli.examples import examples
-from spindle.cli.property_file import load_node_config, parse_overrides
+from spindle.cli.overrides import parse_overrides
 from spindle.cli.suggestions import SuggestingGroup
+from spindle.config.property_file import load_node_config
 
 
 class _ServerGroup(SuggestingGroup):

@@ -1,7 +1,6 @@
 """Registration of brokers and controllers (KIP-631, KIP-858, KIP-919, KIP-966)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid, is_reserved_directory_id, uuid_text
@@ -18,6 +17,7 @@ from spindle.metadata.broker_registration import (
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.features import (
     CONTROLLER_REGISTRATION_LEVEL,
+    CONTROLLER_UNREGISTRATION_LEVEL,
     CORDONED_DIRECTORIES_LEVEL,
     DIRECTORY_ASSIGNMENT_LEVEL,
     KRAFT_VERSION,
@@ -25,6 +25,7 @@ from spindle.metadata.features import (
     VersionRange,
 )
 from spindle.metadata.image import MetadataImage
+from spindle.protocol import versions
 from spindle.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
@@ -36,14 +37,16 @@ from spindle.protocol.messages.controller_registration import (
 from spindle.protocol.messages.metadata_records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    UnregisterControllerRecord,
 )
 from spindle.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-
-CLEAN_SHUTDOWN_DETECTION_VERSION: Final = 3
-"""The first BrokerRegistration version with the broker epoch before a clean stop."""
+from spindle.protocol.messages.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 
 
 def register_broker(
@@ -99,7 +102,7 @@ def register_broker(
                     changes.directory_failed(request.broker_id, directory)
     else:
         # An unregistered id may still be an eligible leader, but its last epoch is not known.
-        is_clean = version < CLEAN_SHUTDOWN_DETECTION_VERSION or (
+        is_clean = version < versions.BROKER_REGISTRATION_PREVIOUS_EPOCH or (
             existing is not None and request.previous_broker_epoch == existing.epoch
         )
         changes.forget_previous_incarnation(request.broker_id, is_clean=is_clean)
@@ -192,6 +195,37 @@ def register_controller(
     return Decision(ControllerRegistrationResponse(error_message=None), [record])
 
 
+def unregister_controller(
+    image: MetadataImage, request: UnregisterControllerRequest, node_id: int
+) -> Decision[UnregisterControllerResponse]:
+    """Remove the registration of a controller (KIP-1312); one that is alive registers again.
+
+    A registration that stays after its node is gone bars levels that the node did not support.
+
+    Args:
+        node_id: of this controller, which is the active one.
+
+    Raises:
+        ApiError: INVALID_REQUEST, UNSUPPORTED_VERSION or CONTROLLER_ID_NOT_REGISTERED.
+    """
+    if request.controller_id == node_id:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
+        )
+    if image.metadata_version < CONTROLLER_UNREGISTRATION_LEVEL:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller unregistration.",
+        )
+    if request.controller_id not in image.cluster.controllers:
+        raise ApiError(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+            f"Controller ID {request.controller_id} is not currently registered.",
+        )
+    record = UnregisterControllerRecord(controller_id=request.controller_id)
+    return Decision(UnregisterControllerResponse(error_message=None), [record], is_atomic=True)
+
+
 def finalized_levels(image: MetadataImage, kraft_version: int) -> Mapping[str, int]:
     """Return the levels in force, 0 for "off"; kraft.version comes from the quorum."""
     return {**image.features.levels, **({KRAFT_VERSION: kraft_version} if kraft_version else {})}
@@ -278,4 +312,5 @@ __all__ = [
     "register_broker",
     "register_controller",
     "unregister_broker",
+    "unregister_controller",
 ]

@@ -23,13 +23,12 @@ from spindle.coordinator.records import (
     GroupRecord,
     OffsetRecord,
 )
+from spindle.protocol import versions
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
-GROUP_NOT_FOUND_FROM_VERSION: Final = 9
-"""Since this version OffsetCommit answers GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
 NO_RETENTION_MS: Final = -1
 INVALID_OFFSET: Final = -1
 TopicIdOf = Callable[[str], Uuid | None]
@@ -146,8 +145,8 @@ class OffsetRequests:
             # Without a generation the caller assigns partitions itself; the record of its first
             # offset creates the group.
             if generation_id >= 0:
-                if api_version >= GROUP_NOT_FOUND_FROM_VERSION:
-                    raise _group_not_found(message.group_id)
+                if api_version >= versions.OFFSET_COMMIT_GROUP_ID_NOT_FOUND:
+                    raise group_not_found(message.group_id)
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
             return
         group.check_offset_commit(message.member_id, message.group_instance_id, generation_id)
@@ -251,7 +250,7 @@ class OffsetRequests:
         consumer_group = self._groups.consumer.get(request.group_id)
         reader = group or consumer_group
         if reader is None:
-            raise _group_not_found(request.group_id)
+            raise group_not_found(request.group_id)
         if group is not None:
             group.check_offset_delete()
         out.is_atomic = False
@@ -442,7 +441,8 @@ def _may_expire(group: ClassicGroup) -> bool:
     )
 
 
-def _group_not_found(group_id: str) -> ApiError:
+def group_not_found(group_id: str) -> ApiError:
+    """Return the error of a group that does not exist."""
     return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")
 
 

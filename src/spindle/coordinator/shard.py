@@ -20,7 +20,7 @@ from typing import Final
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import UuidSource, uuid_hex_text, uuid_text
-from spindle.coordinator.classic.classic_group import GroupState
+from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.classic.group_record import group_of
 from spindle.coordinator.classic.rebalance import ClassicRebalance, answer_parked, keep_alive
 from spindle.coordinator.classic.requests import ClassicGroupRequests
@@ -160,15 +160,21 @@ class GroupShard:
             self.offsets.put_pending(producer_id, group_id, partition, committed)
 
     def loaded(self, out: GroupResult) -> None:
-        """Begin the members' sessions after loading; rebalance each group over `group.max.size`."""
-        config = self.groups.config
+        """Begin the members' sessions after loading.
+
+        Rebalance groups over `group.max.size`, and groups whose last record says that it is due.
+        """
         for group in self.groups:
-            for member in group.members.values():
-                keep_alive(group, member, out)
-            if len(group.members) > config.max_size:
-                ClassicRebalance(group, config, out).prepare()
+            self._begin(group, out)
         self.consumers.loaded(out)
         self.offset_requests.start_expiration_timer(out)
+
+    def _begin(self, group: ClassicGroup, out: GroupResult) -> None:
+        """Begin the sessions of a group that was read from its record."""
+        for member in group.members.values():
+            keep_alive(group, member, out)
+        if group.is_rebalance_due or len(group.members) > self.groups.config.max_size:
+            ClassicRebalance(group, self.groups.config, out).prepare()
 
     def unloaded(self, out: GroupResult) -> None:
         """Answer every parked request with NOT_COORDINATOR; the shard must not be used any more."""
@@ -213,8 +219,7 @@ class GroupShard:
             # The group was removed before its record was committed. Restart its members' sessions.
             group = group_of(record)
             self.groups.put(group)
-            for member in group.members.values():
-                keep_alive(group, member, out)
+            self._begin(group, out)
 
     def failed(self, records: Sequence[CoordinatorRecord], _: GroupResult) -> None:
         """Let members whose steps were not appended take them again.

@@ -264,7 +264,7 @@ class Log:
         latest = self.epochs.latest
         for _, header in placed:
             if header.leader_epoch != latest and header.leader_epoch >= 0:
-                self.epochs.note(header.leader_epoch, header.base_offset)
+                self.epochs.assign(header.leader_epoch, header.base_offset)
                 latest = self.epochs.latest
         self.epochs.make_durable()
 
@@ -372,16 +372,16 @@ class Log:
         """Return where `epoch`, or the largest known one below it, ends; (-1, -1) if that is
         unknown.
         """
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+        return self.epochs.log_end_offset_for(epoch, self.log_end_offset)
 
     def latest_epoch(self) -> int | None:
         """Return the epoch of the newest entry of the history."""
         return self.epochs.latest
 
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
-        """Note that a leader of `epoch` begins to write at `offset`; see `LeaderEpochs.note`."""
+        """Note that a leader of `epoch` begins to write at `offset`; see `LeaderEpochs.assign`."""
         self._refuse_if_deleted()
-        self.epochs.note(epoch, offset)
+        self.epochs.assign(epoch, offset)
 
     def update_high_watermark(self, offset: int) -> None:
         """Set the high watermark, kept within log start and log end."""
@@ -470,7 +470,7 @@ class Log:
         self.segments = Segments([fresh])
         self.truncation_count += 1
         self.lowest_end_offset = min(self.lowest_end_offset, offset)
-        self.epochs.clear()
+        self.epochs.truncate_from_end(0)
         self.producers.reset(offset)
         self.log_start_offset = offset
         self.log_end_offset = offset

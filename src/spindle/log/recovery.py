@@ -162,7 +162,7 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, producers: ProducerS
                 segment.transaction_index.append(aborted)
             latest = epochs.latest
             if header.leader_epoch >= 0 and (latest is None or header.leader_epoch > latest):
-                epochs.note(header.leader_epoch, header.base_offset)
+                epochs.assign(header.leader_epoch, header.base_offset)
             segment.note_batch(position, header)
             next_offset = header.next_offset
             end = position + header.size_bytes

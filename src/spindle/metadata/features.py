@@ -1,12 +1,14 @@
 """Feature levels: which levels exist, what they require and what a new cluster starts with.
 
 `metadata.version` decides the format of metadata records and of some inter-broker requests
-(KIP-584, KIP-778); the other features depend on it. The numbers are those of Apache Kafka 4.3.
+(KIP-584, KIP-778); the other features depend on it. The numbers are those of Apache Kafka 4.4.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from spindle.common.errors import ProtocolViolation
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
@@ -17,8 +19,8 @@ SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 
 MINIMUM_METADATA_VERSION: Final = 7
-LATEST_METADATA_VERSION: Final = 30
-"""The newest level that a released cluster may use; 31 and above are under development in Kafka."""
+LATEST_METADATA_VERSION: Final = 33
+"""The newest level that a released cluster may use; 34 and above are under development in Kafka."""
 
 # The first level of each change of the record format.
 REGISTRATION_CHANGE_LEVEL: Final = 6
@@ -31,6 +33,8 @@ DIRECTORY_ASSIGNMENT_LEVEL: Final = 17
 DYNAMIC_QUORUM_LEVEL: Final = 21
 ELR_LEVEL: Final = 23
 CORDONED_DIRECTORIES_LEVEL: Final = 30
+CIDR_HOSTS_LEVEL: Final = 32
+CONTROLLER_UNREGISTRATION_LEVEL: Final = 33
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +78,14 @@ METADATA_VERSIONS: Final = tuple(
         (28, "4.2-IV0", False),
         (29, "4.2-IV1", False),
         (30, "4.3-IV0", True),
+        (31, "4.4-IV0", False),
+        (32, "4.4-IV1", True),
+        (33, "4.4-IV2", True),
     )
 )
 _BY_LEVEL: Final = {version.level: version for version in METADATA_VERSIONS}
+UNSTABLE_METADATA_VERSION: Final = MetadataVersion(34, "4.5-IV0", changes_metadata=False)
+"""Under development in Kafka 4.4; no cluster of a release has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,7 @@ FEATURES: Final = tuple(
         (TRANSACTION_VERSION, (24, 24), ({}, {})),
         (GROUP_VERSION, (22,), ({},)),
         (ELR_VERSION, (26,), ({METADATA_VERSION: ELR_LEVEL},)),
-        (SHARE_VERSION, (28,), ({},)),
+        (SHARE_VERSION, (28, 31), ({}, {})),
         (STREAMS_VERSION, (29,), ({},)),
     )
 )
@@ -151,6 +160,31 @@ def metadata_version(level: int) -> MetadataVersion:
             f"{MINIMUM_METADATA_VERSION} to {LATEST_METADATA_VERSION}"
         )
     return version
+
+
+def check_metadata_version(level: int) -> None:
+    """Refuse a level whose records this build might misread.
+
+    Raises:
+        ProtocolViolation: the level is older or newer than those of the table.
+    """
+    if level > LATEST_METADATA_VERSION:
+        raise ProtocolViolation(
+            f"metadata.version {_shown(level)} is newer than this Spindle, which knows levels up "
+            f"to {_shown(LATEST_METADATA_VERSION)}: start a release of Spindle that knows it on "
+            "these directories; nothing in them has been changed"
+        )
+    if level < MINIMUM_METADATA_VERSION:
+        raise ProtocolViolation(
+            f"metadata.version {level} is older than this Spindle supports, whose first level is "
+            f"{_shown(MINIMUM_METADATA_VERSION)}: upgrade the cluster with Kafka 3.3 to 3.9 first"
+        )
+
+
+def _shown(level: int) -> str:
+    """Return a level with its name, such as `33 (4.4-IV2)`, if it has one."""
+    known = {**_BY_LEVEL, UNSTABLE_METADATA_VERSION.level: UNSTABLE_METADATA_VERSION}
+    return f"{level} ({known[level].name})" if level in known else str(level)
 
 
 def metadata_version_name(level: int) -> str:

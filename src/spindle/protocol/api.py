@@ -1,4 +1,4 @@
-"""The API table of Apache Kafka 4.3: keys, version ranges, listeners, forwarding, headers.
+"""The API table of Apache Kafka 4.4: keys, version ranges, listeners, forwarding, headers.
 
 Keys from `FIRST_PRIVATE_KEY` on are Spindle's own. ApiVersions does not name them, so that clients
 see exactly Kafka's set of APIs.
@@ -89,6 +89,7 @@ class ApiKey(IntEnum):
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
+    UNREGISTER_CONTROLLER = 94
     ALTER_DISKS = 32000
     DESCRIBE_DISKS = 32001
     REBUILD_REPLICAS = 32002
@@ -99,7 +100,7 @@ FIRST_PRIVATE_KEY: Final = 32000
 
 
 class Api(NamedTuple):
-    """An API of Kafka 4.3, or of Spindle. Version numbers are inclusive."""
+    """An API of Kafka 4.4, or of Spindle. Version numbers are inclusive."""
 
     key: ApiKey
     name: str
@@ -117,7 +118,7 @@ class Api(NamedTuple):
         return self.key >= FIRST_PRIVATE_KEY
 
 
-_NO_VERSION: Final = 32767
+NO_VERSION: Final = 32767
 
 
 def _api(
@@ -144,8 +145,8 @@ APIS: Final[dict[int, Api]] = dict(
         _api(ApiKey.SYNC_GROUP, 0, 5, 4),
         _api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5),
         _api(ApiKey.LIST_GROUPS, 0, 5, 3),
-        _api(ApiKey.SASL_HANDSHAKE, 0, 1, _NO_VERSION, "BC"),
-        _api(ApiKey.API_VERSIONS, 0, 4, 3, "BC"),
+        _api(ApiKey.SASL_HANDSHAKE, 0, 1, NO_VERSION, "BC"),
+        _api(ApiKey.API_VERSIONS, 0, 5, 3, "BC"),
         _api(ApiKey.CREATE_TOPICS, 2, 7, 5, "BCF"),
         _api(ApiKey.DELETE_TOPICS, 1, 6, 4, "BCF"),
         _api(ApiKey.DELETE_RECORDS, 0, 2, 2),
@@ -155,7 +156,7 @@ APIS: Final[dict[int, Api]] = dict(
         _api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
         _api(ApiKey.END_TXN, 0, 5, 3),
         _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1),
-        _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
+        _api(ApiKey.TXN_OFFSET_COMMIT, 0, 6, 3),
         _api(ApiKey.DESCRIBE_ACLS, 1, 3, 2, "BC"),
         _api(ApiKey.CREATE_ACLS, 1, 3, 2, "BCF"),
         _api(ApiKey.DELETE_ACLS, 1, 3, 2, "BCF"),
@@ -169,12 +170,12 @@ APIS: Final[dict[int, Api]] = dict(
         _api(ApiKey.RENEW_DELEGATION_TOKEN, 1, 2, 2, "BCF"),
         _api(ApiKey.EXPIRE_DELEGATION_TOKEN, 1, 2, 2, "BCF"),
         _api(ApiKey.DESCRIBE_DELEGATION_TOKEN, 1, 3, 2, "BC"),
-        _api(ApiKey.DELETE_GROUPS, 0, 2, 2),
+        _api(ApiKey.DELETE_GROUPS, 0, 3, 2),
         _api(ApiKey.ELECT_LEADERS, 0, 2, 2, "BCF"),
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1, "BCF"),
         _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0, "BCF"),
         _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0, "BCF"),
-        _api(ApiKey.OFFSET_DELETE, 0, 0, _NO_VERSION),
+        _api(ApiKey.OFFSET_DELETE, 0, 0, NO_VERSION),
         _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
         _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1, "BCF"),
         _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0, "BC"),
@@ -206,19 +207,13 @@ APIS: Final[dict[int, Api]] = dict(
         _api(ApiKey.ADD_RAFT_VOTER, 0, 1, 0, "BCF"),
         _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, 0, "BCF"),
         _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, 0, "C"),
+        _api(ApiKey.UNREGISTER_CONTROLLER, 0, 0, 0, "BCF"),
         _api(ApiKey.ALTER_DISKS, 0, 0, 0),
         _api(ApiKey.DESCRIBE_DISKS, 0, 0, 0),
         _api(ApiKey.REBUILD_REPLICAS, 0, 0, 0),
     )
 )
 
-TOPIC_IDS_FROM: Final[dict[int, int]] = {
-    ApiKey.PRODUCE: 13,
-    ApiKey.FETCH: 13,
-    ApiKey.OFFSET_COMMIT: 10,
-    ApiKey.OFFSET_FETCH: 10,
-}
-"""The first version in which an API names topics by id instead of by name (KIP-516)."""
 
 # Module constants, because every request looks them up.
 PRODUCE: Final = ApiKey.PRODUCE

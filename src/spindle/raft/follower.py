@@ -5,6 +5,7 @@ Observers that know no leader ask any node they know; its refusal names the lead
 
 from typing import Final
 
+from spindle.common.epoch_history import truncation_offset
 from spindle.common.errors import CorruptRecords, ErrorCode
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import Bytes
@@ -109,7 +110,8 @@ def handle_fetch_response(
         return
     if partition.diverging_epoch.epoch >= 0 and partition.diverging_epoch.end_offset >= 0:
         end = OffsetAndEpoch(partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch)
-        core.truncate_to(truncation_offset(core, end))
+        own_end = core.log.end_offset_for(end.epoch)
+        core.truncate_to(truncation_offset(own_end, end, core.log.end_offset))
     elif partition.snapshot_id.epoch >= 0:
         snapshot_id = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         role.snapshot = SnapshotFetch(snapshot_id)
@@ -133,18 +135,6 @@ def handle_refused_fetch(core: QuorumCore, role: Follower, sent: InFlight, now_m
         role.has_fetched = False  # others get the pre-vote of this node now
         deadline_ms = transitions.early_election_deadline_ms(core, now_ms)
         role.fetch_deadline_ms = min(role.fetch_deadline_ms, deadline_ms)
-
-
-def truncation_offset(core: QuorumCore, leader_end: OffsetAndEpoch) -> int:
-    """Return the highest offset up to which the own log may agree with the leader's.
-
-    Args:
-        leader_end: an epoch of the leader's log, and where it ends there.
-    """
-    own_end = core.log.end_offset_for(leader_end.epoch)
-    if own_end.epoch == leader_end.epoch:
-        return min(own_end.offset, leader_end.offset)
-    return own_end.offset
 
 
 def _append_fetched(core: QuorumCore, role: Follower, records: Bytes) -> bool:

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from spindle.common.epoch_history import EpochHistory
 from spindle.common.ids import OffsetAndEpoch
-from spindle.raft.epochs import EpochHistory
 
 BOOTSTRAP_SNAPSHOT_ID: Final = OffsetAndEpoch(0, 0)
 """Written by the formatting tool; local to a node, never sent to another."""
@@ -57,7 +57,7 @@ class LogView:
     @property
     def last_epoch(self) -> int:
         """Epoch of the last record in the log, else of the newest snapshot, else 0."""
-        epoch = self.epochs.last_epoch
+        epoch = self.epochs.latest
         if epoch is not None:
             return epoch
         return self.snapshots[-1].epoch if self.snapshots else 0
@@ -95,7 +95,7 @@ class LogView:
         self.flushed_offset = min(self.flushed_offset, offset)
         # A flush that is under way does not cover what is appended after the truncation.
         self._flushes = deque(min(end, offset) for end in self._flushes)
-        self.epochs.truncate_to(offset)
+        self.epochs.truncate_from_end(offset)
 
     def reset_to(self, snapshot_id: OffsetAndEpoch) -> None:
         """Begin an empty log where a snapshot ends."""

@@ -7,6 +7,8 @@ epoch comes with the fetch).
 import logging
 from typing import NamedTuple, TypeAlias
 
+from spindle.common.epoch_history import truncation_offset
+from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import Bytes
 from spindle.log.errors import UnexpectedAppendOffset
 from spindle.log.log import Log
@@ -117,7 +119,8 @@ def apply_leader_answer(log: Log, work: LogWork, now_ms: int) -> LogPosition:
         case Append():
             _append(log, work, now_ms)
         case TruncateToEpoch(epoch, end_offset):
-            _truncate(log, truncation_offset(log, epoch, end_offset), now_ms)
+            own_end, end = log.end_offset_for_epoch(epoch), OffsetAndEpoch(end_offset, epoch)
+            _truncate(log, truncation_offset(own_end, end, log.log_end_offset), now_ms)
         case TruncateTo(offset):
             _truncate(log, offset, now_ms)
         case ConfirmGaps(offset):
@@ -126,20 +129,6 @@ def apply_leader_answer(log: Log, work: LogWork, now_ms: int) -> LogPosition:
             logger.warning("%s starts over at %d, the leader's log start", log, offset)
             log.truncate_fully_and_start_at(offset)
     return position_of(log)
-
-
-def truncation_offset(log: Log, epoch: int, end_offset: int) -> int:
-    """Return up to where the log may agree with the leader's (KIP-279).
-
-    If the log does not have the leader's epoch, truncate to the end of its largest epoch below
-    that one; the next fetch then asks about that epoch.
-    """
-    own = log.end_offset_for_epoch(epoch)
-    if own.epoch == NO_EPOCH:
-        return min(end_offset, log.log_end_offset)
-    if own.epoch != epoch:
-        return min(own.offset, log.log_end_offset)
-    return min(own.offset, end_offset, log.log_end_offset)
 
 
 def _truncate(log: Log, offset: int, now_ms: int) -> None:

@@ -73,6 +73,12 @@ class FollowerState:
         self._last_fetch_ms = now_ms
         self._offered_end_offset = max(self._offered_end_offset, leader_end_offset)
 
+    @property
+    def last_fetch_ms(self) -> int:
+        """When it last fetched, whether or not the fetch named the partition."""
+        session_ms = NEVER_MS if self._fetches is None else self._fetches.last_used_ms
+        return max(self._last_fetch_ms, session_ms)
+
     def leader_appends(self, leader_end_offset: int) -> None:
         """Note that the leader's log, which ended at `leader_end_offset`, grows.
 

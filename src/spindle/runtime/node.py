@@ -89,7 +89,7 @@ class Node:
         self.tls: TlsListeners | None = None
         self._authorizer = make_authorizer(config, self._machine.steady_clock_ms)
         self._key_sets = KeySets(self._machine.random.random)
-        self._strangers = UnauthenticatedConnections(steady_ms=self._machine.steady_clock_ms)
+        self._unauthenticated = UnauthenticatedConnections(steady_ms=self._machine.steady_clock_ms)
         self._counts = MetadataCounts()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
@@ -342,7 +342,7 @@ class Node:
             lambda: self.publisher.image,
             now_ms,
             self._key_sets,
-            self._strangers,
+            self._unauthenticated,
         )
 
     def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:

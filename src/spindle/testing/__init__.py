@@ -1,19 +1,19 @@
 """Clusters for tests: `from spindle.testing import Cluster`; checks in `spindle.testing.histories`.
 
-The packages besides `cluster`, `faults` and `histories` are for Spindle's own tests.
+`faults` has the faults of disks and networks, and `filesystem` a file system in memory.
 """
 
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from spindle.local.errors import ClusterError
     from spindle.testing.cluster.cluster import Cluster
     from spindle.testing.cluster.disk import Disk
-    from spindle.testing.cluster.errors import ClusterError
     from spindle.testing.cluster.node import NodeHandle
 
 _MODULES: Final = {
     "Cluster": "spindle.testing.cluster.cluster",
-    "ClusterError": "spindle.testing.cluster.errors",
+    "ClusterError": "spindle.local.errors",
     "NodeHandle": "spindle.testing.cluster.node",
     "Disk": "spindle.testing.cluster.disk",
 }

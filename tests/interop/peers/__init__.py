@@ -1,1 +1,1 @@
-"""Nodes and tools to compare: Apache Kafka 4.3.1 and Spindle behind one interface."""
+"""Nodes and tools to compare: Apache Kafka and Spindle behind one interface."""

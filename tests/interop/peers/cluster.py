@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicCollection
@@ -11,10 +12,15 @@ from confluent_kafka.admin import AdminClient
 
 from peers.clients import wait_for_brokers
 from peers.node import KafkaNode, Node, SpindleNode
+from peers.paths import RELEASES
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 LIMIT_S = 60.0
-PROGRAMS: Mapping[str, type[Node]] = {"kafka": KafkaNode, "spindle": SpindleNode}
+PROGRAMS: Mapping[str, Callable[..., Node]] = {
+    "kafka": KafkaNode,
+    "spindle": SpindleNode,
+    **{f"kafka-{release}": partial(KafkaNode, release=release) for release in RELEASES},
+}
 
 QUICK_FAILOVER = {
     "broker.session.timeout.ms": "3000",
@@ -32,6 +38,7 @@ class Cluster:
 
     Args:
         programs: the first program of each seat; it formats the directories.
+        format_flags: further arguments of the format command.
     """
 
     def __init__(
@@ -40,8 +47,10 @@ class Cluster:
         programs: Sequence[str],
         overrides: Mapping[str, str] = QUICK_FAILOVER,
         directory_count: int = 2,
+        format_flags: Sequence[str] = (),
     ) -> None:
         self._folder = folder
+        self._format_flags = format_flags
         self._overrides = dict(overrides)
         self._turn = 0
         self._first = [
@@ -62,7 +71,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         for node in self._first:
-            node.format()
+            node.format(*self._format_flags)
         self.start(self.seats)
         return self
 
@@ -148,6 +157,16 @@ class Cluster:
                     content = b"".join(segment.read_bytes() for segment in segments)
                     replicas.setdefault(partition, []).append(content)
         return replicas
+
+    def check_equal_replicas(self, topic: str, partitions: int) -> None:
+        """Kill all nodes, and assert that the replicas of each partition have the same bytes."""
+        self.kill()
+        replicas = self.replicas(topic)
+        assert sorted(replicas) == list(range(partitions))
+        for partition, copies in replicas.items():
+            assert len(copies) == len(self.seats)
+            assert len(set(copies)) == 1, f"replicas of {partition} differ"
+        assert any(copies[0] for copies in replicas.values())
 
     def _wait(self, is_right: Callable[..., bool], topics: Sequence[str], what: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})

@@ -24,6 +24,7 @@ from peers.paths import (
     java,
     java_can_compile,
     kafka_libs,
+    kafka_release,
     made_by_one,
     old_client_jars,
 )
@@ -32,7 +33,7 @@ TOOLS = "org.apache.kafka.tools"
 
 MAIN_CLASSES = {
     "topics": f"{TOOLS}.TopicCommand",
-    "configs": "kafka.admin.ConfigCommand",
+    "configs": f"{TOOLS}.ConfigCommand",
     "acls": f"{TOOLS}.AclCommand",
     "groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
     "all-groups": f"{TOOLS}.GroupsCommand",
@@ -54,6 +55,7 @@ MAIN_CLASSES = {
     "delegation-tokens": f"{TOOLS}.DelegationTokenCommand",
     "storage": "kafka.tools.StorageTool",
 }
+_FORMER_CLASSES = {"4.3.1": {"configs": "kafka.admin.ConfigCommand"}}
 
 
 # Some tools print the exception by which the tool server intercepts System.exit.
@@ -86,12 +88,19 @@ class ToolResult:
 
 def main_class(tool: str) -> str:
     """Return the class of a short tool name such as `topics`, or any other name unchanged."""
-    return MAIN_CLASSES.get(tool, tool)
+    classes = MAIN_CLASSES | _FORMER_CLASSES.get(kafka_release(), {})
+    return classes.get(tool, tool)
 
 
-def java_command(*jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str = "") -> list[str]:
-    """Return the start of a command line: Java, options, class path; a main class must follow."""
-    class_path = os.pathsep.join(filter(None, [extra_path, f"{kafka_libs()}/*"]))
+def java_command(
+    *jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str = "", release: str = ""
+) -> list[str]:
+    """Return the start of a command line: Java, options, class path; a main class must follow.
+
+    Args:
+        release: of Kafka's jars; `kafka_release()` if it is empty.
+    """
+    class_path = os.pathsep.join(filter(None, [extra_path, f"{kafka_libs(release)}/*"]))
     return [
         java(),
         *jvm_options,
@@ -130,12 +139,12 @@ def compiled_classes(part: str = "", *more_jars: Path) -> Path:
     Args:
         part: a folder of further sources, which need `more_jars`.
     """
-    with made_by_one(f"classes{part}"):
-        return _compiled(part, more_jars)
+    name = f"classes{part}-{kafka_release()}"
+    with made_by_one(name):
+        return _compiled(BUILD / "interop" / name, part, more_jars)
 
 
-def _compiled(part: str, more_jars: Iterable[Path]) -> Path:
-    target = BUILD / "interop" / f"classes{part}"
+def _compiled(target: Path, part: str, more_jars: Iterable[Path]) -> Path:
     sources = sorted((JAVA_SOURCES / part).glob("*.java"))
     stamp = target / ".stamp"
     newest = max(source.stat().st_mtime_ns for source in sources)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from peers.java_tools import java_command
 from peers.node import Node, random_uuid
-from peers.paths import JAVA_SOURCES, kafka_suite_jars
+from peers.paths import JAVA_SOURCES, OLDER_RELEASE, kafka_suite_jars
 
 _CONTROLLER = 3000
 _LAST_LINES = ("passed", "failed", "listed")
@@ -119,7 +119,10 @@ class KafkaSuites:
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None or self._process.poll() is not None:
             command = java_command(
-                "-Xmx384m", "-XX:+UseSerialGC", extra_path=f"{kafka_suite_jars()}/*"
+                "-Xmx384m",
+                "-XX:+UseSerialGC",
+                extra_path=f"{kafka_suite_jars()}/*",
+                release=OLDER_RELEASE,
             )
             self._process = subprocess.Popen(
                 [*command, str(JAVA_SOURCES / "suite" / "KafkaSuite.java")],

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from peers.java_tools import QUICK_JVM, java_command
-from peers.paths import SPINDLE, kafka_shell_jars
+from peers.paths import OLDER_RELEASE, SPINDLE, kafka_shell_jars
 
 _ATTEMPTS = 5
 _LIMIT_S = 20
@@ -17,7 +17,7 @@ _VERIFIER = re.compile(r"\b(salt|storedKey|serverKey)=[0-9a-f]*")
 
 def kafka_lines(path: Path, *words: str) -> list[str]:
     """Return what Kafka's shell prints, without what only Spindle's hides."""
-    java = java_command(*QUICK_JVM, extra_path=f"{kafka_shell_jars()}/*")
+    java = java_command(*QUICK_JVM, extra_path=f"{kafka_shell_jars()}/*", release=OLDER_RELEASE)
     lines = _lines([*java, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(path), *words])
     return [_VERIFIER.sub(r"\1=[hidden]", line) for line in lines]
 

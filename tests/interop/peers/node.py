@@ -60,7 +60,7 @@ class Node(ABC):
     another node, so that one program continues on the other's disks. `voters` are the nodes of the
     controller quorum, if this node is not the only one; set them before `write_properties`.
     `secure_listeners` are further listeners for clients: security protocol by name; `overrides`
-    have their keys and users.
+    have their keys and users. `release` is that of Apache Kafka, `kafka_release()` if it is empty.
     """
 
     folder: Path
@@ -73,6 +73,7 @@ class Node(ABC):
     roles: tuple[str, ...] = ("broker", "controller")
     voters: Sequence[Node] = ()
     secure_listeners: Mapping[str, str] = field(default_factory=dict)
+    release: str = ""
 
     kind = "node"
 
@@ -240,13 +241,17 @@ class Node(ABC):
 
 
 class KafkaNode(Node):
-    """Apache Kafka 4.3.1."""
+    """Apache Kafka."""
 
     kind = "kafka"
 
     def _java(self, *options: str) -> list[str]:
-        log4j = JAVA_SOURCES / "log4j2-server.properties"
-        return java_command(*options, f"-Dkafka.logs.dir={self.folder}", log4j=log4j)
+        return java_command(
+            *options,
+            f"-Dkafka.logs.dir={self.folder}",
+            log4j=JAVA_SOURCES / "log4j2-server.properties",
+            release=self.release,
+        )
 
     def format_command(self) -> list[str]:
         return [

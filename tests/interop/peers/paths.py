@@ -19,33 +19,56 @@ LOG4J_CONFIG = JAVA_SOURCES / "log4j2.properties"
 
 MINIMUM_JAVA = 17
 
+RELEASE = "4.4.0"
+"""The release of Apache Kafka whose behaviour Spindle follows."""
+OLDER_RELEASE = "4.3.1"
+"""The older neighbour; also the newest release whose metadata shell and tests are published."""
+RELEASES = (RELEASE, OLDER_RELEASE)
+
+_release = RELEASE
+
 
 class PeerUnavailable(RuntimeError):
     """Something outside Python is missing; the message says what to install."""
 
 
+def use_release(release: str) -> None:
+    """Compare with this release of Kafka from now on, instead of with the newest one."""
+    global _release
+    _release = release
+
+
+def kafka_release() -> str:
+    """Return the release of Kafka that nodes and tools are of, such as "4.4.0"."""
+    return _release
+
+
+def kafka_libs(release: str = "") -> Path:
+    """Return the folder of Kafka's jars, those of `kafka_release()` unless `release` is given."""
+    return _kafka_libs(release or _release)
+
+
 @cache
-def kafka_libs() -> Path:
-    """Return the folder of Kafka's jars, which are fetched on first use."""
-    return _fetched("kafka", BUILD / "kafka" / "4.3.1" / "libs")
+def _kafka_libs(release: str) -> Path:
+    return _fetched(f"kafka-{release}", BUILD / "kafka" / release / "libs")
 
 
 @cache
 def kafka_shell_jars() -> Path:
-    """Return the folder of the jars that the metadata shell needs besides Kafka's."""
-    return _fetched("kafka-shell", BUILD / "kafka-shell")
+    """Return the folder of the jars that the metadata shell needs besides OLDER_RELEASE."""
+    return _fetched("kafka-shell", BUILD / "kafka" / OLDER_RELEASE / "shell")
 
 
 @cache
 def kafka_suite_jars() -> Path:
-    """Return the folder of Kafka's test classes, and of what these need besides Kafka's jars."""
-    return _fetched("kafka-suite", BUILD / "kafka-suite")
+    """Return the folder of Kafka's test classes, which need the jars of OLDER_RELEASE, too."""
+    return _fetched("kafka-suite", BUILD / "kafka" / OLDER_RELEASE / "suite")
 
 
 @cache
 def streams_jars() -> Path:
     """Return the folder of Kafka Streams and of what it needs besides Kafka's jars."""
-    return _fetched("streams", BUILD / "kafka-streams")
+    return _fetched("streams", BUILD / "kafka" / RELEASE / "streams")
 
 
 @cache

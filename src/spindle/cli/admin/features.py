@@ -9,11 +9,11 @@ import click
 from spindle.cli.admin.output import YES, confirm, show_rows
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
-from spindle.cli.storage.feature_flags import parse_feature, parse_release
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.client.admin.cluster import UpgradeType, describe_features, update_features
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ConfigError
+from spindle.local.formatting.feature_levels import parse_feature, parse_release
 from spindle.metadata.features import (
     FEATURES,
     METADATA_VERSION,

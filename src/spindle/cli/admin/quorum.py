@@ -9,7 +9,6 @@ import click
 
 from spindle.cli.admin.output import YES, confirm, show_rows
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import span_text
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
@@ -24,6 +23,7 @@ from spindle.client.admin.cluster import (
     remove_voter,
 )
 from spindle.client.blocking.client import WireClient
+from spindle.common.text import span_text
 from spindle.common.uuids import ZERO_UUID, parse_uuid, uuid_text
 
 _COLUMNS: Final = {

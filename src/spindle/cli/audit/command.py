@@ -136,7 +136,8 @@ def audit(**options: Any) -> int:
     PATH is a log directory of a stopped or of a running broker. Without --apply nothing is changed.
     The exit code is 0 without findings, 1 with findings, and 2 if the audit is incomplete: an
     option is wrong, a PATH is not a log directory, or something could not be read or asked. The
-    command needs the extra spindle-log[spark], Spark only with --spark, and brokers only with -b.
+    command needs the extra spindle-log[audit], with --spark spindle-log[spark]; brokers are asked
+    only with -b.
     """
     request = AuditRequest(**options)
     try:

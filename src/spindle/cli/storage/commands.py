@@ -2,17 +2,16 @@
 
 import json
 import os
-import time
 
 import click
 
 from spindle.cli.examples import examples
 from spindle.cli.output_mode import Dialect, dialect_of
-from spindle.cli.property_file import load_node_config
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.common.filesystem import OsFileSystem
-from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
+from spindle.common.uuids import uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
+from spindle.config.property_file import load_node_config
 
 
 @click.group(
@@ -34,17 +33,13 @@ _config_option = click.option(
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _new_uuid() -> Uuid:
-    return uuid_from_random(os.urandom)
-
-
 @storage.command(
     "random-uuid",
     epilog=examples("spindle storage random-uuid"),
 )
 def random_uuid() -> None:
     """Print a random id, for a cluster or a directory."""
-    click.echo(uuid_text(_new_uuid()))
+    click.echo(uuid_text(uuid_from_random(os.urandom)))
 
 
 @storage.command(
@@ -97,8 +92,8 @@ def format_command(
     Writes the cluster id and the node id into each directory, and the first records of the metadata
     beside them.
     """
-    from spindle.cli.storage.format_options import FormatOptions, format_request
-    from spindle.cli.storage.formatting import format_directories
+    from spindle.local.formatting.format_node import format_node
+    from spindle.local.formatting.format_options import FormatOptions
 
     _only_one(
         {
@@ -117,13 +112,10 @@ def format_command(
         no_initial_controllers=no_initial_controllers,
         scram=scram,
     )
-    request = format_request(load_node_config(config_file), options, _new_uuid, os.urandom)
-    now_ms = time.time_ns() // 1_000_000
     # Scripts search the output of Kafka's tool for the records, some 1,000 characters.
     shows_records = dialect_of(context) is Dialect.KAFKA
-    format_directories(
-        request, OsFileSystem(), _new_uuid, now_ms, click.echo, shows_records=shows_records
-    )
+    config = load_node_config(config_file)
+    format_node(config, options, click.echo, shows_records=shows_records)
 
 
 def _only_one(flags: dict[str, bool]) -> None:
@@ -168,7 +160,7 @@ def _all_directories(config: NodeConfig) -> tuple[str, ...]:
 @_json_option
 def version_mapping(release_version: str | None, as_json: bool) -> None:
     """Show the feature levels of a release."""
-    from spindle.cli.storage.feature_flags import parse_release
+    from spindle.local.formatting.feature_levels import parse_release
     from spindle.metadata.features import (
         FEATURES,
         LATEST_METADATA_VERSION,

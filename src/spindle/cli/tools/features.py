@@ -8,7 +8,6 @@ import click
 
 from spindle.cli.failure import CommandFailed
 from spindle.cli.storage.dependencies import dependencies_of, dependency_lines
-from spindle.cli.storage.feature_flags import parse_feature, parse_release
 from spindle.cli.tools.bootstrap import connect_either
 from spindle.cli.tools.command import Body, ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
@@ -33,6 +32,7 @@ from spindle.client.admin.refusals import refusal_text
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress
 from spindle.common.errors import ApiError, ConfigError
+from spindle.local.formatting.feature_levels import parse_feature, parse_release
 from spindle.metadata.features import (
     FEATURES,
     LATEST_METADATA_VERSION,

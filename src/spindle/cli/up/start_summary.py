@@ -13,14 +13,14 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from spindle.cli.up.folder import NodeFolder, bootstrap_servers, cluster_id
-from spindle.cli.up.security import (
+from spindle.config.broker_keys.spindle import METRICS_LISTENER
+from spindle.local.node_folder import NodeFolder, bootstrap_servers, cluster_id
+from spindle.local.security import (
     USERS,
     authority_file,
     client_properties_file,
     python_settings_file,
 )
-from spindle.config.broker_keys.spindle import METRICS_LISTENER
 
 _COMMANDS_FILE: Final = "to-try.txt"
 """A file in the folder of the cluster, with all commands, if the terminal shows only some."""

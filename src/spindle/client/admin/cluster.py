@@ -27,6 +27,10 @@ from spindle.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from spindle.protocol.messages.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 from spindle.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 _BROKERS: Final = 1
@@ -127,6 +131,19 @@ def unregister_broker(client: WireClient, broker_id: int) -> None:
     """
     request = UnregisterBrokerRequest(broker_id=broker_id)
     answer = client.retrying(lambda: client.ask(request, UnregisterBrokerResponse))
+    raise_refusal(answer.error_code, answer.error_message)
+
+
+def unregister_controller(client: WireClient, controller_id: int) -> None:
+    """Remove the registration of a controller that will not come back (KIP-1312).
+
+    Raises:
+        ApiError: the cluster refused.
+        UnsupportedByPeer: the node that is asked does not serve the request.
+        ClientError: no node could be asked.
+    """
+    request = UnregisterControllerRequest(controller_id=controller_id)
+    answer = client.retrying(lambda: client.ask(request, UnregisterControllerResponse))
     raise_refusal(answer.error_code, answer.error_message)
 
 

@@ -64,6 +64,7 @@ class ClassicGroup:
         "generation_id",
         "group_id",
         "initial_delay",
+        "is_rebalance_due",
         "is_stored",
         "leader_id",
         "members",
@@ -108,6 +109,8 @@ class ClassicGroup:
         """(ms of the running step, ms left after it) of the initial delay (KIP-134), or None."""
         self.is_stored = False
         """True once a record of the group is committed."""
+        self.is_rebalance_due = False
+        """True if the group was loaded from a record that names no leader: see `group_record`."""
 
     @property
     def is_simple(self) -> bool:

@@ -12,8 +12,16 @@ from spindle.coordinator.records import NO_TIMESTAMP_MS, GroupRecord
 from spindle.protocol.messages.coordinator_records import GroupMetadataValue
 
 
-def group_record(group: ClassicGroup, assignment: dict[str, bytes]) -> GroupRecord:
-    """Return the record of this generation, with each member's assignment."""
+def group_record(
+    group: ClassicGroup, assignment: dict[str, bytes], *, is_rebalance_due: bool = False
+) -> GroupRecord:
+    """Return the record of this generation, with each member's assignment.
+
+    Args:
+        is_rebalance_due: the generation does not assign all partitions. The record then names no
+            leader, so that a coordinator that loads it begins the rebalance, too. Kafka takes the
+            first member as the leader of such a record.
+    """
     name = group.protocol_name
     members = [
         GroupMetadataValue.MemberMetadata(
@@ -32,7 +40,7 @@ def group_record(group: ClassicGroup, assignment: dict[str, bytes]) -> GroupReco
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
         protocol=name,
-        leader=group.leader_id,
+        leader=None if is_rebalance_due else group.leader_id,
         current_state_timestamp=_state_timestamp_ms(group),
         members=members,
     )
@@ -66,6 +74,7 @@ def group_of(record: GroupRecord) -> ClassicGroup:
         group.add(member)
     if group.members:
         group.state = GroupState.STABLE
+        group.is_rebalance_due = value.leader is None
     if group.leader_id not in group.members:
         group.leader_id = next(iter(group.members), None)
     group.subscribed_topics = group.compute_subscribed_topics()

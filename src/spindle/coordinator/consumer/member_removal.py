@@ -32,8 +32,7 @@ def remove_members(update: ConsumerGroupUpdate, member_ids: Sequence[str], reaso
     count = len(group.members) - len(member_ids)
     if can_downgrade(group, member_ids, count, groups.config):
         classic = downgraded_group(update, member_ids, None, group.epoch)
-        _downgrade(update, classic)
-        ClassicRebalance(classic, groups.config, out).prepare()
+        _downgrade(update, classic, is_rebalance_due=True)
         return
     for member_id in member_ids:
         update.remove(member_id)
@@ -50,23 +49,27 @@ def downgrade_with(
     """
     group = update.group
     classic = downgraded_group(update, [replaced.member_id], joining, epoch)
-    _downgrade(update, classic)
     others = [m for m in group.members.values() if m is not replaced]
-    if epoch > group.assignment_epoch or not all(m.is_reconciled_to(epoch) for m in others):
-        ClassicRebalance(classic, update.groups.config, update.out).prepare()
+    is_reconciled = all(m.is_reconciled_to(epoch) for m in others)
+    is_rebalance_due = epoch > group.assignment_epoch or not is_reconciled
+    _downgrade(update, classic, is_rebalance_due=is_rebalance_due)
 
 
-def _downgrade(update: ConsumerGroupUpdate, classic: ClassicGroup) -> None:
+def _downgrade(
+    update: ConsumerGroupUpdate, classic: ClassicGroup, *, is_rebalance_due: bool
+) -> None:
     group, out = update.group, update.out
     assignment = {m.member_id: m.assignment for m in classic.members.values()}
     out.records += group.deletion_records()
-    out.records.append(group_record(classic, assignment))
+    out.records.append(group_record(classic, assignment, is_rebalance_due=is_rebalance_due))
     out.completions.append(GroupCreated(group.group_id))
     update.groups.put(classic)
     for member_id in group.members:
         stop_step_timers(group, member_id, out)
     for member in classic.members.values():
         keep_alive(classic, member, out)
+    if is_rebalance_due:
+        ClassicRebalance(classic, update.groups.config, out).prepare()
 
 
 def stop_step_timers(group: ConsumerGroup, member_id: str, out: GroupResult) -> None:

@@ -1,5 +1,5 @@
 /* The inner loops of compaction: the key map, and the records of uncompressed batches. At the end
- * are the walk over batch headers of `pipeline/records/headers.py`, which needs the checksums, too,
+ * are the walk over batch headers of `columnar/headers.py`, which needs the checksums, too,
  * and the audit of the batches of a segment up to the first one that is unusual.
  *
  * `native_kernel.py` loads this through ctypes, which lets other threads run meanwhile. Every
@@ -603,7 +603,7 @@ EXPORT int64_t spindle_copy_batches(const key_map *map, const uint8_t *data, int
 
 /* ---- the walk over batch headers ---- */
 
-/* `pipeline/records/header_kernel.py` and `record_walk.py` say what these do; the order of their
+/* `columnar/header_kernel.py` and `record_walk.py` say what these do; the order of their
  * checks, the codes and the columns are the same here. */
 
 enum { OLD_FORMAT = 1, UNKNOWN_FORMAT, WRONG_LENGTH, WRONG_COUNT = 5, WRONG_OFFSETS };
@@ -629,38 +629,63 @@ static const uint8_t *read_long(const uint8_t *p, const uint8_t *end, int64_t *v
 }
 
 /* Move `*p` behind a field, which may be null except for a header's key; return the finding. */
-static int pass_field(const uint8_t **p, const uint8_t *end, int is_header_key) {
-    int64_t size;
-    *p = read_long(*p, end, &size);
+static inline int pass_field(const uint8_t **p, const uint8_t *end, int is_header_key, int64_t *size) {
+    *p = read_long(*p, end, size);
     if (*p == NULL) return WRONG_RECORD_LENGTH;
-    if (is_header_key && size < 0) return NULL_HEADER_KEY;
-    if (size < -1 || size > end - *p) return WRONG_FIELD;
-    if (size > 0) *p += size;
+    if (is_header_key && *size < 0) return NULL_HEADER_KEY;
+    if (*size < -1 || *size > end - *p) return WRONG_FIELD;
+    if (*size > 0) *p += *size;
     return 0;
 }
 
+typedef struct { int64_t key_size, value_size; const uint8_t *key_end; } key_and_value;
+
 /* Move `*p` behind a record, from the length of its key on; return the finding. */
-static int pass_fields(const uint8_t **p, const uint8_t *end) {
-    int64_t count;
-    int found = pass_field(p, end, 0);
-    if (!found) found = pass_field(p, end, 0);
+static inline int pass_fields(const uint8_t **p, const uint8_t *end, key_and_value *fields) {
+    int64_t count, size;
+    int found = pass_field(p, end, 0, &fields->key_size);
+    fields->key_end = *p;
+    if (!found) found = pass_field(p, end, 0, &fields->value_size);
     if (found) return found;
     *p = read_long(*p, end, &count);
     if (*p == NULL) return WRONG_RECORD_LENGTH;
     if (count < 0 || count > (end - *p) / 2) return WRONG_FIELD;
     for (; count > 0; count--) {
-        found = pass_field(p, end, 1);
-        if (!found) found = pass_field(p, end, 0);
+        found = pass_field(p, end, 1, &size);
+        if (!found) found = pass_field(p, end, 0, &size);
         if (found) return found;
     }
     return *p == end ? 0 : WRONG_RECORD_LENGTH;
 }
 
-/* Check the records of a batch; return the finding and set the byte within the records. */
-static int check_records(const uint8_t *start, const uint8_t *end, int64_t count, int64_t last_delta,
-                         int64_t *byte) {
-    const uint8_t *p = start, *record_end;
+#define HIGH_SEED UINT64_C(0x1B873593CC9E2D51)
+#define LOW_SEED UINT64_C(0x165667B19E3779F9)
+#define DIGEST_FACTOR UINT64_C(0x2545F4914F6CDD1D)
+#define TOMBSTONE 0
+
+/* The hash of `record_walk.py`: files of digests from both ways are compared with each other. */
+static uint64_t digest_of(const uint8_t *p, const uint8_t *end, uint64_t seed) {
+    uint64_t digest = seed ^ (uint64_t)(end - p) * DIGEST_FACTOR, rest = 0;
+    for (; end - p >= 8; p += 8) {
+        digest = (digest ^ get64(p)) * DIGEST_FACTOR;
+        digest ^= digest >> 29;
+    }
+    while (p < end) rest = rest << 8 | *p++;
+    digest = (digest ^ rest) * DIGEST_FACTOR;
+    digest ^= digest >> 29;
+    digest *= DIGEST_FACTOR;
+    return digest ^ digest >> 32;
+}
+
+typedef struct { int64_t key_high, key_low, offset, content; } record_digest;
+
+/* Check the records of a batch; return the finding and set the byte within the records. Unless
+ * `*digests` is NULL, make the digests of those that have a key, and move it behind them. */
+static inline int check_records(const uint8_t *start, const uint8_t *end, int64_t count, int64_t last_delta,
+                                int64_t *byte, int64_t base_offset, record_digest **digests) {
+    const uint8_t *p = start, *record_end, *content;
     int64_t size, delta, before = -1;
+    key_and_value fields;
     int found;
     for (; count > 0; count--) {
         p = read_long(p, end, &size);
@@ -674,9 +699,20 @@ static int check_records(const uint8_t *start, const uint8_t *end, int64_t count
         if (delta < 0 || delta > last_delta) return WRONG_OFFSET;
         if (delta <= before) return WRONG_ORDER;
         before = delta;
-        found = pass_fields(&p, record_end);
+        content = p;
+        found = pass_fields(&p, record_end, &fields);
         *byte = p == NULL ? 0 : p - start;
         if (found) return found;
+        if (digests != NULL && fields.key_size >= 0) {
+            const uint8_t *key = fields.key_end - fields.key_size;
+            record_digest *digest = (*digests)++;
+            digest->key_high = (int64_t)digest_of(key, fields.key_end, HIGH_SEED);
+            digest->key_low = (int64_t)digest_of(key, fields.key_end, LOW_SEED);
+            digest->offset = base_offset + delta;
+            digest->content = TOMBSTONE;
+            if (fields.value_size >= 0)
+                digest->content = (int64_t)(digest_of(content, record_end, LOW_SEED) | 1);
+        }
     }
     *byte = p - start;
     return p == end ? 0 : TRAILING;
@@ -685,7 +721,23 @@ static int check_records(const uint8_t *start, const uint8_t *end, int64_t count
 /* The same for the records that a batch had compressed. */
 EXPORT int spindle_check_records(const uint8_t *data, int64_t size, int64_t count, int64_t last_delta,
                                  int64_t *byte) {
-    return check_records(data, data + size, count, last_delta, byte);
+    return check_records(data, data + size, count, last_delta, byte, 0, NULL);
+}
+
+enum { ADDRESS, LENGTH, BASE_OFFSET, LAST_DELTA = 5, COUNT, TABLE_WIDTH = 10 };
+
+/* See `digest_records` of `record_walk.py`: `table` has a row of TABLE_WIDTH numbers for a batch.
+ * There must be room for a digest of each record. Return how many were made. */
+EXPORT int64_t spindle_digest_records(const int64_t *table, int64_t batches, record_digest *digests) {
+    record_digest *next = digests;
+    for (const int64_t *row = table; row < table + batches * TABLE_WIDTH; row += TABLE_WIDTH) {
+        const uint8_t *start = (const uint8_t *)(uintptr_t)row[ADDRESS];
+        record_digest *first = next;
+        int64_t byte;
+        if (check_records(start, start + row[LENGTH], row[COUNT], row[LAST_DELTA], &byte, row[BASE_OFFSET], &next))
+            next = first; /* of a batch that contradicts itself, none counts */
+    }
+    return next - digests;
 }
 
 /* See `walk_headers` of `header_kernel.py`: byte 0 of the file would be at `address`. A table has
@@ -744,7 +796,7 @@ EXPORT void spindle_walk_headers(int64_t address, int64_t position, int64_t end,
                 *status = 0;
                 if (crc == computed && record_count != 0 && !(attributes & CONTROL_FLAG)) {
                     if (attributes & CODEC_MASK) *status = RECORDS_ARE_PACKED;
-                    else *status = check_records(p + HEADER_BYTES, p + size, record_count, last_delta, byte);
+                    else *status = check_records(p + HEADER_BYTES, p + size, record_count, last_delta, byte, 0, NULL);
                 }
             }
             count++;
@@ -919,7 +971,7 @@ static int note_batch(sound_walk *w, const uint8_t *p, int64_t size, int64_t sta
     last_offset = base_offset + last_delta;
     if (codec > LAST_CODEC || (p[22] & OTHER_FLAGS) || crc32c(p + 21, size - 21) != (uint32_t)crc) return 0;
     if (w->checks_records && count > 0 && codec == 0 &&
-        check_records(p + HEADER_BYTES, p + size, count, last_delta, &byte) != 0)
+        check_records(p + HEADER_BYTES, p + size, count, last_delta, &byte, 0, NULL) != 0)
         return 0;
     if (w->run_count == EPOCH_RUNS && w->runs[EPOCH_RUNS - 1].epoch != epoch) return 0;
     if (!has_right_entries(w, base_offset, last_offset, max_timestamp)) return 0;

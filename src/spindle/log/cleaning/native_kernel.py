@@ -133,6 +133,7 @@ def load_library() -> ctypes.CDLL | None:
             [_POINTER, data, *[number] * 2, *[_POINTER] * 3, number, _POINTER],
         ),
         "spindle_check_records": (ctypes.c_int, [_POINTER, *[number] * 3, _POINTER]),
+        "spindle_digest_records": (number, [_POINTER, number, _POINTER]),
         "spindle_offset_index": (number, [_POINTER, number, _POINTER]),
         "spindle_time_index": (number, [_POINTER, number, _POINTER]),
         "spindle_walk_sound_batches": (ctypes.c_int, [_POINTER, _POINTER, number]),

@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.fetcher import FetchedRun
+from spindle.columnar.batch_columns import ROW_COUNT_COLUMN
 from spindle.common.errors import CorruptRecords
 from spindle.pipeline.brokers.options import BrokerTaskOptions
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.brokers.reading import BrokerRangeReader
-from spindle.pipeline.records.batch_columns import ROW_COUNT_COLUMN
 
 _UNKNOWN: Final = dict.fromkeys(("broker", "directory", "segment", "position"))
 
@@ -39,10 +39,10 @@ class _HeaderReader(BrokerRangeReader):
 
     def decode(self, run: FetchedRun) -> Iterator[pa.RecordBatch]:
         """Return a row for each batch."""
-        from spindle.pipeline.records.batch_rows import batch_rows
-        from spindle.pipeline.records.headers import HeaderWalk
-        from spindle.pipeline.records.row_counts import RowCounter
-        from spindle.pipeline.records.tables import address_of
+        from spindle.columnar.batch_rows import batch_rows
+        from spindle.columnar.headers import HeaderWalk
+        from spindle.columnar.row_counts import RowCounter
+        from spindle.columnar.tables import address_of
 
         view = memoryview(run.batches.records)
         start = max(run.start_offset, self.wanted.start_offset)

@@ -3,7 +3,7 @@
 A job that reads with `format("kafka")` reads with `format("spindle")` unchanged. This source adds
 `columns`, `minTimestamp` and `maxTimestamp` (only rows with a time in these bounds, in ms, both
 inclusive), `batchBytes`, `fetchMaxBytes`, `isolationLevel`, `corruptBatches` (see
-`spindle.pipeline.records.corruption`), `parallelism` (the cores of the executors, which a session's
+`spindle.columnar.corruption`), `parallelism` (the cores of the executors, which a session's
 registration sets; see `spindle.pipeline.spark.parallelism`), and options that decode keys and
 values (see `spindle.pipeline.schemas.options`). Options that only concern streams (see
 `spindle.pipeline.streaming.options`) or consumer groups are accepted and have no effect, as in a
@@ -16,6 +16,7 @@ from typing import Final
 
 from spindle.client.blocking.settings import ClientSettings
 from spindle.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
+from spindle.columnar.corruption import CorruptBatches
 from spindle.pipeline.options.client import missing_servers, source_client
 from spindle.pipeline.options.common import common_options
 from spindle.pipeline.options.limits import (
@@ -28,7 +29,6 @@ from spindle.pipeline.options.limits import (
 )
 from spindle.pipeline.options.topics import SELECTIONS, Selection
 from spindle.pipeline.options.values import MAX_INT, lower_names, number
-from spindle.pipeline.records.corruption import CorruptBatches
 from spindle.pipeline.schemas.options import DECODING_OPTIONS
 from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.pushdown import PushedFilters

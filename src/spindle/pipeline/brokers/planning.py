@@ -16,6 +16,7 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import ClusterView, TopicView
 from spindle.client.errors import ClientError, RequestTimedOut, is_worth_retrying
 from spindle.client.offsets import EARLIEST, LATEST
+from spindle.columnar.decoder import MAX_OFFSET
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.brokers.options import BrokerReadOptions
@@ -39,7 +40,6 @@ from spindle.pipeline.options.limits import (
     check_complete,
 )
 from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
-from spindle.pipeline.records.decoder import MAX_OFFSET
 from spindle.pipeline.segments.pushdown import PushedFilters
 
 T = TypeVar("T")

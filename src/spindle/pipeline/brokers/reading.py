@@ -9,13 +9,13 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 from spindle.client.fetching import FetchLimits
 from spindle.client.offsets import EARLIEST, LATEST
+from spindle.columnar.corruption import corruption_log
+from spindle.columnar.decoder import BatchDecoder, RowFilter
+from spindle.columnar.transactions import AbortedTransactions
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.pipeline.brokers.options import BrokerTaskOptions
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.errors import DataLoss
-from spindle.pipeline.records.corruption import corruption_log
-from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
-from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.pipeline.segments.pushdown import PushedFilters
 
 

@@ -4,7 +4,7 @@ Tasks decode records and write Parquet inside the Python worker, so rows never e
 driver then adds the files of each portion to the table with one commit.
 """
 
-from spindle.pipeline.optional_dependencies import DELTA, require
+from spindle.common.optional_dependencies import DELTA, require
 
 require(DELTA)
 

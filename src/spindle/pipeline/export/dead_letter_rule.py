@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spindle.columnar.columns import CORRUPTION_COLUMN
 from spindle.pipeline.export.continuation import key_of
 from spindle.pipeline.export.model import Coverage, ExportRefused, PartitionIdentity, PlannedRange
 from spindle.pipeline.export.row_format import RowFormat
-from spindle.pipeline.records.columns import CORRUPTION_COLUMN
 from spindle.pipeline.schemas.decoding import merged_errors
 
 RAW_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from spindle.common.optional_dependencies import ICEBERG, require
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.reading import frame_of_files
 from spindle.pipeline.export.settings import ExportOptions
-from spindle.pipeline.optional_dependencies import ICEBERG, require
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

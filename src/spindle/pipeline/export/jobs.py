@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from spindle.common.optional_dependencies import ICEBERG, require
 from spindle.pipeline.export.continuation import coverage_of, remaining_ranges
 from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.exporter import nothing_new, plan_export, run_export
@@ -13,7 +14,6 @@ from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.paths import local_directory
 from spindle.pipeline.export.settings import ExportOptions, raw_source, source_and_settings
 from spindle.pipeline.export.table import ExportTable
-from spindle.pipeline.optional_dependencies import ICEBERG, require
 from spindle.pipeline.spark.parallelism import for_executors
 
 if TYPE_CHECKING:

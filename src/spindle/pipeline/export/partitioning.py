@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spindle.columnar.columns import listed_names
 from spindle.pipeline.export.stored_values import NULL_NAME, partition_faults
-from spindle.pipeline.records.columns import listed_names
 
 _DERIVED: Final = {"date": pa.date32(), "hour": pa.int32()}
 _SOURCE: Final = "timestamp"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
+from spindle.columnar.columns import EVERY_COLUMN, listed_names
 from spindle.pipeline.export.dead_letter_rule import RAW_COLUMNS
 from spindle.pipeline.export.inference import infers_schema, with_inferred_schema
 from spindle.pipeline.export.model import ExportSource, ProgressCallback
@@ -17,7 +18,6 @@ from spindle.pipeline.options.unknown import (
     unknown_options,
     warn_of_unknown_options,
 )
-from spindle.pipeline.records.columns import EVERY_COLUMN, listed_names
 from spindle.pipeline.schemas.options import DECODING_OPTIONS, bad_records, row_decoding
 from spindle.pipeline.schemas.rows import BAD_RECORDS, DEAD_LETTERS
 

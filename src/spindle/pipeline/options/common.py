@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import TypedDict
 
+from spindle.columnar.columns import select_columns
+from spindle.columnar.corruption import OPTION, CorruptBatches
 from spindle.pipeline.options.client import is_read_committed
 from spindle.pipeline.options.limits import NoMatch, OffsetLimit, no_match_strategy
 from spindle.pipeline.options.topics import Selection, topic_selection
-from spindle.pipeline.options.values import MAX_INT, MAX_LONG, flag, optional_number
-from spindle.pipeline.records.columns import select_columns
-from spindle.pipeline.records.corruption import CorruptBatches, corrupt_batches
+from spindle.pipeline.options.values import MAX_INT, MAX_LONG, choice, flag, optional_number
 from spindle.pipeline.schemas.options import row_decoding
 from spindle.pipeline.schemas.rows import RowDecoding
 from spindle.pipeline.segments.pushdown import PushedFilters
@@ -48,7 +48,7 @@ def common_options(
     Raises:
         ValueError: an option is missing, contradicts another, or has no usable value.
     """
-    corrupt = corrupt_batches(options)
+    corrupt = _corrupt_batches(options)
     listed, decoding = row_decoding(options).choosing(options.get("columns"))
     return CommonOptions(
         selection=topic_selection(options),
@@ -73,3 +73,13 @@ def common_options(
         decoding=decoding,
         corrupt_batches=corrupt,
     )
+
+
+def _corrupt_batches(options: Mapping[str, str]) -> CorruptBatches:
+    """Return the value of the option `corruptBatches`, by default FAIL.
+
+    Raises:
+        ValueError: an unknown value.
+    """
+    words = {way.value: way for way in CorruptBatches}
+    return choice(options, OPTION, words, CorruptBatches.FAIL)

@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spindle.pipeline.optional_dependencies import AVRO, PROTOBUF, require
+from spindle.common.optional_dependencies import AVRO, PROTOBUF, require
 from spindle.pipeline.options.values import MAX_INT, choice, lower_names, number
 from spindle.pipeline.schemas.avro import AvroDecoder
 from spindle.pipeline.schemas.confluent import (

@@ -6,13 +6,13 @@ from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
-from spindle.common.ids import TopicPartition
-from spindle.pipeline.records.columns import (
+from spindle.columnar.columns import (
     ALL_COLUMNS,
     EVERY_COLUMN,
     arrow_schema,
     listed_names,
 )
+from spindle.common.ids import TopicPartition
 from spindle.pipeline.schemas.ddl import ddl_columns
 from spindle.pipeline.schemas.decoding import Decoder, merged_errors
 

@@ -5,3 +5,7 @@ tasks read byte ranges with pread. The directories of a running node change mean
 roll, are deleted or compacted, and replicas move. So nothing is mapped into memory, every index
 entry is checked against the batch it points to, and every batch is checked by its CRC.
 """
+
+from spindle.common.optional_dependencies import ARROW, require
+
+require(ARROW)

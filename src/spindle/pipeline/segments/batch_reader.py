@@ -12,16 +12,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from spindle.columnar import headers
+from spindle.columnar.batch_columns import ROW_COUNT_COLUMN
+from spindle.columnar.batch_rows import batch_rows
+from spindle.columnar.headers import HeaderWalk
+from spindle.columnar.row_counts import RowCounter
+from spindle.columnar.segment_log import SegmentLog
+from spindle.columnar.tables import address_of
 from spindle.common.errors import CorruptLog, CorruptRecords
-from spindle.pipeline.records import headers
-from spindle.pipeline.records.batch_columns import ROW_COUNT_COLUMN
-from spindle.pipeline.records.batch_rows import batch_rows
-from spindle.pipeline.records.headers import HeaderWalk
-from spindle.pipeline.records.row_counts import RowCounter
-from spindle.pipeline.records.tables import address_of
 from spindle.pipeline.segments.failover import ReadSettings, read_resumed
 from spindle.pipeline.segments.ranges import SegmentRange
-from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.walk import OpenSegment, SegmentWalk
 from spindle.protocol.records.batch import HEADER_BYTES
 

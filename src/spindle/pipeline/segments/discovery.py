@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from spindle.columnar.directory_files import current_replica, read_topic_id
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
 from spindle.log.formats.meta_properties import (
@@ -18,7 +19,6 @@ from spindle.log.formats.meta_properties import (
     parse_meta_properties,
 )
 from spindle.pipeline.errors import rights_explained
-from spindle.pipeline.segments.directory_files import current_replica, read_topic_id
 
 
 class DirectoryIdentity(NamedTuple):

@@ -14,16 +14,16 @@ from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from spindle.columnar.corruption import CorruptBatches
+from spindle.columnar.decoder import DEFAULT_CHUNK_BYTES, RowFilter
+from spindle.columnar.directory_files import read_topic_id
+from spindle.columnar.segment_log import SegmentLog
 from spindle.common.uuids import ZERO_UUID
 from spindle.pipeline.errors import DataLoss, WrongHost
-from spindle.pipeline.records.corruption import CorruptBatches
-from spindle.pipeline.records.decoder import DEFAULT_CHUNK_BYTES, RowFilter
 from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
-from spindle.pipeline.segments.directory_files import read_topic_id
 from spindle.pipeline.segments.discovery import expand_log_directories, identity_of
 from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.ranges import SegmentRange
-from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.walk import WalkInterrupted
 
 _ATTEMPTS_WITHOUT_PROGRESS: Final = 10

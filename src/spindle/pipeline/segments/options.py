@@ -31,6 +31,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from spindle.client.blocking.settings import ClientSettings
+from spindle.columnar.batch_columns import BATCH_COLUMNS
+from spindle.columnar.columns import chosen_columns
+from spindle.columnar.corruption import CorruptBatches
 from spindle.common.uuids import Uuid, parse_uuid
 from spindle.pipeline.options.client import source_client
 from spindle.pipeline.options.common import common_options
@@ -51,9 +54,6 @@ from spindle.pipeline.options.values import (
     lower_names,
     optional_number,
 )
-from spindle.pipeline.records.batch_columns import BATCH_COLUMNS
-from spindle.pipeline.records.columns import chosen_columns
-from spindle.pipeline.records.corruption import CorruptBatches
 from spindle.pipeline.schemas.options import DECODING_OPTIONS
 from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.pushdown import PushedFilters

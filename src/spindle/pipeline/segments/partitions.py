@@ -12,6 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from spindle.client.cluster_metadata import ClusterView
+from spindle.columnar.directory_files import FILE_SYSTEM, is_in_use, read_leader_epochs
+from spindle.columnar.segment_log import SegmentLog
+from spindle.columnar.transaction_state import last_stable_offset
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.log.formats.checkpoints import (
@@ -24,7 +27,6 @@ from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from spindle.pipeline.errors import DataLoss, rights_explained
 from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
 from spindle.pipeline.segments.broker_state import LiveCluster
-from spindle.pipeline.segments.directory_files import FILE_SYSTEM, is_in_use, read_leader_epochs
 from spindle.pipeline.segments.discovery import (
     ListedDirectory,
     ReplicaDirectory,
@@ -34,8 +36,6 @@ from spindle.pipeline.segments.discovery import (
 )
 from spindle.pipeline.segments.options import EndRule, SegmentOptions
 from spindle.pipeline.segments.replica_choice import candidates
-from spindle.pipeline.segments.segment_log import SegmentLog
-from spindle.pipeline.segments.transaction_state import last_stable_offset
 
 
 @dataclass(frozen=True, slots=True)

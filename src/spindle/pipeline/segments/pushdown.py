@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from spindle.columnar.decoder import MAX_OFFSET
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records.decoder import MAX_OFFSET
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)

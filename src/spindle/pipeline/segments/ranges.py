@@ -11,6 +11,8 @@ from typing import Final
 
 from spindle.client.fetching import AbortedProducer
 from spindle.client.offsets import EARLIEST, LATEST
+from spindle.columnar.segment_log import Position
+from spindle.columnar.transaction_state import aborted_transactions, overlapping
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.pipeline.errors import DataLoss, rights_explained
@@ -19,8 +21,6 @@ from spindle.pipeline.segments.discovery import DirectoryIdentity
 from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.partitions import ReadablePartition, describe
 from spindle.pipeline.segments.pushdown import PushedFilters
-from spindle.pipeline.segments.segment_log import Position
-from spindle.pipeline.segments.transaction_state import aborted_transactions, overlapping
 
 _MIN_TASK_BYTES: Final = 16 * 1024 * 1024
 _MAX_TASK_BYTES: Final = 256 * 1024 * 1024

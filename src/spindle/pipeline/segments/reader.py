@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from spindle.common.errors import CorruptLog
-from spindle.pipeline.records.corruption import (
+from spindle.columnar.corruption import (
     ADVICE,
     CorruptBatch,
     CorruptBatches,
     Place,
     corruption_log,
 )
-from spindle.pipeline.records.decoder import BatchDecoder, batch_size
-from spindle.pipeline.records.transactions import AbortedTransactions
+from spindle.columnar.decoder import BatchDecoder, batch_size
+from spindle.columnar.segment_log import SegmentLog
+from spindle.columnar.transactions import AbortedTransactions
+from spindle.common.errors import CorruptLog
 from spindle.pipeline.segments.failover import ReadSettings, read_resumed
 from spindle.pipeline.segments.ranges import SegmentRange
-from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.walk import OpenSegment, SegmentWalk
 from spindle.protocol.records.batch import HEADER_BYTES
 

@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from spindle.columnar.directory_files import read_leader_epochs
+from spindle.columnar.segment_files import SegmentFile
+from spindle.columnar.segment_log import Position, SegmentLog
 from spindle.common.errors import CorruptLog
 from spindle.pipeline.errors import DataLoss, LogChanged
-from spindle.pipeline.segments.directory_files import read_leader_epochs
 from spindle.pipeline.segments.ranges import SegmentRange
-from spindle.pipeline.segments.segment_files import SegmentFile
-from spindle.pipeline.segments.segment_log import Position, SegmentLog
 
 
 class WalkInterrupted(Exception):

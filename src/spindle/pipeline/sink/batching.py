@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from spindle.client.blocking.batch_sender import GatheredRecords
+from spindle.columnar import encoder_kernel as kernel
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records import encoder_kernel as kernel
 from spindle.pipeline.sink.errors import SinkError
 from spindle.pipeline.sink.rows import RowBuffers
 from spindle.pipeline.sink.state import RowsDigest

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spindle.pipeline.records.encoder_kernel import BytesBuffers, HeaderLists
+from spindle.columnar.encoder_kernel import BytesBuffers, HeaderLists
 from spindle.pipeline.sink.errors import SinkError
 
 COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -1,5 +1,5 @@
 """Spark data sources in Python: `spindle` (brokers) and `spindle-segments` (directories)."""
 
-from spindle.pipeline.optional_dependencies import SPARK, require
+from spindle.common.optional_dependencies import SPARK, require
 
 require(SPARK)

@@ -3,7 +3,7 @@
     spark.read.format("spindle-batches").option("logDirs", "/disk*/kafka").option("subscribe", "t")
 
 It decodes no records, so counts, volumes over time and lists of producers cost a small part of a
-read of the records. Columns: see `spindle.pipeline.records.batch_columns`. Options: those of
+read of the records. Columns: see `spindle.columnar.batch_columns`. Options: those of
 `spindle-segments`, without `includeHeaders` and `maxRecordsPerPartition`; `checkCrcs` is off by
 default and fills the column `crcOk`. With `kafka.bootstrap.servers`, and without log directories on
 this machine, the brokers send the batches, and the columns of their place are null.
@@ -16,14 +16,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from spindle.columnar.batch_columns import BATCH_TYPES
+from spindle.columnar.columns import spark_ddl
 from spindle.pipeline.brokers.headers import read_header_range
 from spindle.pipeline.brokers.options import SOURCE_OPTIONS, broker_read_options
 from spindle.pipeline.brokers.planning import plan_tasks
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.brokers.segments_fallback import batches_through_brokers
 from spindle.pipeline.options.unknown import warn_of_unknown_options
-from spindle.pipeline.records.batch_columns import BATCH_TYPES
-from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.broker_state import NoLocalDirectories
 from spindle.pipeline.segments.options import DIRECTORY_OPTIONS, parse_batch_options
 from spindle.pipeline.sources.broker import RangesPartition

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spindle.pipeline.spark.cache_directory import cache_directory
+from spindle.common.cache_directory import cache_directory
 
 OLDEST_JAVA: Final = 17
 _FAULTY_JAVA: Final = ((25, 0, 0), (25, 0, 3))

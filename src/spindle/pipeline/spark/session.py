@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from spindle.pipeline.optional_dependencies import SPARK, require
+from spindle.common.optional_dependencies import SPARK, require
 from spindle.pipeline.spark.java import Java, choose_java, launcher_home
 from spindle.pipeline.spark.settings import (
     check_standalone_master,
@@ -128,7 +128,7 @@ def register_sources(spark: "SparkSession") -> None:
 
 
 def _compile_kernel() -> None:
-    from spindle.pipeline.records.decoder import compile_kernel
+    from spindle.columnar.decoder import compile_kernel
 
     compile_kernel()
 

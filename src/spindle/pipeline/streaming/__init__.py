@@ -1,6 +1,6 @@
 """Structured Streaming: positions, how much a batch reads, and the reader that Spark calls."""
 
-from spindle.pipeline.optional_dependencies import SPARK, require
+from spindle.common.optional_dependencies import SPARK, require
 
 require(SPARK)
 

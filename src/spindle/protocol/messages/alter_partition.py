@@ -20,7 +20,7 @@ class AlterPartitionRequest(Message):
         __slots__ = ('topic_id', 'partitions')
 
         class PartitionData(Message):
-            __slots__ = ('partition_index', 'leader_epoch', 'new_isr_with_epochs', 'new_isr', 'leader_recovery_state', 'partition_epoch')
+            __slots__ = ('partition_index', 'leader_epoch', 'new_isr', 'new_isr_with_epochs', 'leader_recovery_state', 'partition_epoch')
 
             class BrokerState(Message):
                 __slots__ = ('broker_id', 'broker_epoch')
@@ -41,8 +41,8 @@ class AlterPartitionRequest(Message):
             FIELDS = (
                 Field('partition_index', 'int32', first=2),
                 Field('leader_epoch', 'int32', first=2),
-                Field('new_isr_with_epochs', BrokerState, first=3, is_array=True),
                 Field('new_isr', 'int32', first=2, last=2, is_array=True),
+                Field('new_isr_with_epochs', BrokerState, first=3, is_array=True),
                 Field('leader_recovery_state', 'int8', first=2),
                 Field('partition_epoch', 'int32', first=2),
             )
@@ -52,15 +52,15 @@ class AlterPartitionRequest(Message):
                 *,
                 partition_index: int = 0,
                 leader_epoch: int = 0,
-                new_isr_with_epochs: list[AlterPartitionRequest.TopicData.PartitionData.BrokerState] = EMPTY,
                 new_isr: list[int] = EMPTY,
+                new_isr_with_epochs: list[AlterPartitionRequest.TopicData.PartitionData.BrokerState] = EMPTY,
                 leader_recovery_state: int = 0,
                 partition_epoch: int = 0,
             ) -> None:
                 self.partition_index = partition_index
                 self.leader_epoch = leader_epoch
-                self.new_isr_with_epochs = [] if new_isr_with_epochs is EMPTY else new_isr_with_epochs
                 self.new_isr = [] if new_isr is EMPTY else new_isr
+                self.new_isr_with_epochs = [] if new_isr_with_epochs is EMPTY else new_isr_with_epochs
                 self.leader_recovery_state = leader_recovery_state
                 self.partition_epoch = partition_epoch
 

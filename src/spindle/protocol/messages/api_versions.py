@@ -9,14 +9,16 @@ from spindle.protocol.message import EMPTY, Field, Message
 
 
 class ApiVersionsRequest(Message):
-    __slots__ = ('client_software_name', 'client_software_version')
+    __slots__ = ('client_software_name', 'client_software_version', 'cluster_id', 'node_id')
     API_KEY = 18
     FIRST_VERSION = 0
-    LAST_VERSION = 4
+    LAST_VERSION = 5
     FLEXIBLE_FROM = 3
     FIELDS = (
         Field('client_software_name', 'string', first=3),
         Field('client_software_version', 'string', first=3),
+        Field('cluster_id', 'string', first=5, nullable=5, default=None),
+        Field('node_id', 'int32', first=5, default=-1),
     )
 
     def __init__(
@@ -24,16 +26,20 @@ class ApiVersionsRequest(Message):
         *,
         client_software_name: str = "",
         client_software_version: str = "",
+        cluster_id: str | None = None,
+        node_id: int = -1,
     ) -> None:
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
+        self.cluster_id = cluster_id
+        self.node_id = node_id
 
 
 class ApiVersionsResponse(Message):
     __slots__ = ('error_code', 'api_keys', 'throttle_time_ms', 'supported_features', 'finalized_features_epoch', 'finalized_features', 'zk_migration_ready')
     API_KEY = 18
     FIRST_VERSION = 0
-    LAST_VERSION = 4
+    LAST_VERSION = 5
     FLEXIBLE_FROM = 3
 
     class ApiVersion(Message):

@@ -42,7 +42,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         Field('subscribed_topic_names', 'string', is_array=True, nullable=0, default=None),
         Field('subscribed_topic_regex', 'string', first=1, nullable=1, default=None),
         Field('server_assignor', 'string', nullable=0, default=None),
-        Field('topic_partitions', TopicPartitions, is_array=True, nullable=0),
+        Field('topic_partitions', TopicPartitions, is_array=True, nullable=0, default=None),
     )
 
     def __init__(
@@ -57,7 +57,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         subscribed_topic_names: list[str] | None = None,
         subscribed_topic_regex: str | None = None,
         server_assignor: str | None = None,
-        topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = EMPTY,
+        topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = None,
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
@@ -68,7 +68,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         self.subscribed_topic_names = subscribed_topic_names
         self.subscribed_topic_regex = subscribed_topic_regex
         self.server_assignor = server_assignor
-        self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
+        self.topic_partitions = topic_partitions
 
 
 class ConsumerGroupHeartbeatResponse(Message):

@@ -12,7 +12,7 @@ class DeleteGroupsRequest(Message):
     __slots__ = ('groups_names',)
     API_KEY = 42
     FIRST_VERSION = 0
-    LAST_VERSION = 2
+    LAST_VERSION = 3
     FLEXIBLE_FROM = 2
     FIELDS = (
         Field('groups_names', 'string', is_array=True),
@@ -30,14 +30,15 @@ class DeleteGroupsResponse(Message):
     __slots__ = ('throttle_time_ms', 'results')
     API_KEY = 42
     FIRST_VERSION = 0
-    LAST_VERSION = 2
+    LAST_VERSION = 3
     FLEXIBLE_FROM = 2
 
     class DeletableGroupResult(Message):
-        __slots__ = ('group_id', 'error_code')
+        __slots__ = ('group_id', 'error_code', 'error_message')
         FIELDS = (
             Field('group_id', 'string'),
             Field('error_code', 'int16'),
+            Field('error_message', 'string', first=3, nullable=3, default=None),
         )
 
         def __init__(
@@ -45,9 +46,11 @@ class DeleteGroupsResponse(Message):
             *,
             group_id: str = "",
             error_code: int = 0,
+            error_message: str | None = None,
         ) -> None:
             self.group_id = group_id
             self.error_code = error_code
+            self.error_message = error_message
 
     FIELDS = (
         Field('throttle_time_ms', 'int32'),

@@ -20,7 +20,7 @@ class EndQuorumEpochRequest(Message):
         __slots__ = ('topic_name', 'partitions')
 
         class PartitionData(Message):
-            __slots__ = ('partition_index', 'leader_id', 'leader_epoch', 'preferred_candidates', 'preferred_successors')
+            __slots__ = ('partition_index', 'leader_id', 'leader_epoch', 'preferred_successors', 'preferred_candidates')
 
             class ReplicaInfo(Message):
                 __slots__ = ('candidate_id', 'candidate_directory_id')
@@ -42,8 +42,8 @@ class EndQuorumEpochRequest(Message):
                 Field('partition_index', 'int32'),
                 Field('leader_id', 'int32'),
                 Field('leader_epoch', 'int32'),
-                Field('preferred_candidates', ReplicaInfo, first=1, is_array=True),
                 Field('preferred_successors', 'int32', last=0, is_array=True),
+                Field('preferred_candidates', ReplicaInfo, first=1, is_array=True),
             )
 
             def __init__(
@@ -52,14 +52,14 @@ class EndQuorumEpochRequest(Message):
                 partition_index: int = 0,
                 leader_id: int = 0,
                 leader_epoch: int = 0,
-                preferred_candidates: list[EndQuorumEpochRequest.TopicData.PartitionData.ReplicaInfo] = EMPTY,
                 preferred_successors: list[int] = EMPTY,
+                preferred_candidates: list[EndQuorumEpochRequest.TopicData.PartitionData.ReplicaInfo] = EMPTY,
             ) -> None:
                 self.partition_index = partition_index
                 self.leader_id = leader_id
                 self.leader_epoch = leader_epoch
-                self.preferred_candidates = [] if preferred_candidates is EMPTY else preferred_candidates
                 self.preferred_successors = [] if preferred_successors is EMPTY else preferred_successors
+                self.preferred_candidates = [] if preferred_candidates is EMPTY else preferred_candidates
 
         FIELDS = (
             Field('topic_name', 'string'),

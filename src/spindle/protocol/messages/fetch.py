@@ -11,7 +11,7 @@ from spindle.protocol.message import EMPTY, Field, Message
 
 
 class FetchRequest(Message):
-    __slots__ = ('cluster_id', 'replica_state', 'replica_id', 'max_wait_ms', 'min_bytes', 'max_bytes', 'isolation_level', 'session_id', 'session_epoch', 'topics', 'forgotten_topics_data', 'rack_id')
+    __slots__ = ('cluster_id', 'replica_id', 'replica_state', 'max_wait_ms', 'min_bytes', 'max_bytes', 'isolation_level', 'session_id', 'session_epoch', 'topics', 'forgotten_topics_data', 'rack_id')
     API_KEY = 1
     FIRST_VERSION = 4
     LAST_VERSION = 18
@@ -34,7 +34,7 @@ class FetchRequest(Message):
             self.replica_epoch = replica_epoch
 
     class FetchTopic(Message):
-        __slots__ = ('topic_id', 'topic', 'partitions')
+        __slots__ = ('topic', 'topic_id', 'partitions')
 
         class FetchPartition(Message):
             __slots__ = ('partition', 'current_leader_epoch', 'fetch_offset', 'last_fetched_epoch', 'log_start_offset', 'partition_max_bytes', 'replica_directory_id', 'high_watermark')
@@ -71,45 +71,45 @@ class FetchRequest(Message):
                 self.high_watermark = high_watermark
 
         FIELDS = (
-            Field('topic_id', 'uuid', first=13),
             Field('topic', 'string', first=4, last=12),
+            Field('topic_id', 'uuid', first=13),
             Field('partitions', FetchPartition, first=4, is_array=True),
         )
 
         def __init__(
             self,
             *,
-            topic_id: bytes = ZERO_UUID,
             topic: str = "",
+            topic_id: bytes = ZERO_UUID,
             partitions: list[FetchRequest.FetchTopic.FetchPartition] = EMPTY,
         ) -> None:
-            self.topic_id = topic_id
             self.topic = topic
+            self.topic_id = topic_id
             self.partitions = [] if partitions is EMPTY else partitions
 
     class ForgottenTopic(Message):
-        __slots__ = ('topic_id', 'topic', 'partitions')
+        __slots__ = ('topic', 'topic_id', 'partitions')
         FIELDS = (
-            Field('topic_id', 'uuid', first=13),
             Field('topic', 'string', first=7, last=12),
+            Field('topic_id', 'uuid', first=13),
             Field('partitions', 'int32', first=7, is_array=True),
         )
 
         def __init__(
             self,
             *,
-            topic_id: bytes = ZERO_UUID,
             topic: str = "",
+            topic_id: bytes = ZERO_UUID,
             partitions: list[int] = EMPTY,
         ) -> None:
-            self.topic_id = topic_id
             self.topic = topic
+            self.topic_id = topic_id
             self.partitions = [] if partitions is EMPTY else partitions
 
     FIELDS = (
         Field('cluster_id', 'string', first=12, nullable=12, tag=0, tagged=12, default=None),
-        Field('replica_state', ReplicaState, first=15, tag=1, tagged=15),
         Field('replica_id', 'int32', first=4, last=14, default=-1),
+        Field('replica_state', ReplicaState, first=15, tag=1, tagged=15),
         Field('max_wait_ms', 'int32', first=4),
         Field('min_bytes', 'int32', first=4),
         Field('max_bytes', 'int32', first=4, default=2147483647),
@@ -125,8 +125,8 @@ class FetchRequest(Message):
         self,
         *,
         cluster_id: str | None = None,
-        replica_state: FetchRequest.ReplicaState = EMPTY,
         replica_id: int = -1,
+        replica_state: FetchRequest.ReplicaState = EMPTY,
         max_wait_ms: int = 0,
         min_bytes: int = 0,
         max_bytes: int = 2147483647,
@@ -138,8 +138,8 @@ class FetchRequest(Message):
         rack_id: str = '',
     ) -> None:
         self.cluster_id = cluster_id
-        self.replica_state = FetchRequest.ReplicaState() if replica_state is EMPTY else replica_state
         self.replica_id = replica_id
+        self.replica_state = FetchRequest.ReplicaState() if replica_state is EMPTY else replica_state
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
@@ -159,7 +159,7 @@ class FetchResponse(Message):
     FLEXIBLE_FROM = 12
 
     class FetchableTopicResponse(Message):
-        __slots__ = ('topic_id', 'topic', 'partitions')
+        __slots__ = ('topic', 'topic_id', 'partitions')
 
         class PartitionData(Message):
             __slots__ = ('partition_index', 'error_code', 'high_watermark', 'last_stable_offset', 'log_start_offset', 'diverging_epoch', 'current_leader', 'snapshot_id', 'aborted_transactions', 'preferred_read_replica', 'records')
@@ -270,20 +270,20 @@ class FetchResponse(Message):
                 self.records = records
 
         FIELDS = (
-            Field('topic_id', 'uuid', first=13),
             Field('topic', 'string', first=4, last=12),
+            Field('topic_id', 'uuid', first=13),
             Field('partitions', PartitionData, first=4, is_array=True),
         )
 
         def __init__(
             self,
             *,
-            topic_id: bytes = ZERO_UUID,
             topic: str = "",
+            topic_id: bytes = ZERO_UUID,
             partitions: list[FetchResponse.FetchableTopicResponse.PartitionData] = EMPTY,
         ) -> None:
-            self.topic_id = topic_id
             self.topic = topic
+            self.topic_id = topic_id
             self.partitions = [] if partitions is EMPTY else partitions
 
     class NodeEndpoint(Message):

@@ -33,7 +33,7 @@ class FindCoordinatorRequest(Message):
 
 
 class FindCoordinatorResponse(Message):
-    __slots__ = ('throttle_time_ms', 'coordinators', 'error_code', 'error_message', 'node_id', 'host', 'port')
+    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'node_id', 'host', 'port', 'coordinators')
     API_KEY = 10
     FIRST_VERSION = 0
     LAST_VERSION = 6
@@ -69,29 +69,29 @@ class FindCoordinatorResponse(Message):
 
     FIELDS = (
         Field('throttle_time_ms', 'int32', first=1),
-        Field('coordinators', Coordinator, first=4, is_array=True),
         Field('error_code', 'int16', last=3),
         Field('error_message', 'string', first=1, last=3, nullable=1),
         Field('node_id', 'int32', last=3),
         Field('host', 'string', last=3),
         Field('port', 'int32', last=3),
+        Field('coordinators', Coordinator, first=4, is_array=True),
     )
 
     def __init__(
         self,
         *,
         throttle_time_ms: int = 0,
-        coordinators: list[FindCoordinatorResponse.Coordinator] = EMPTY,
         error_code: int = 0,
         error_message: str | None = "",
         node_id: int = 0,
         host: str = "",
         port: int = 0,
+        coordinators: list[FindCoordinatorResponse.Coordinator] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.coordinators = [] if coordinators is EMPTY else coordinators
         self.error_code = error_code
         self.error_message = error_message
         self.node_id = node_id
         self.host = host
         self.port = port
+        self.coordinators = [] if coordinators is EMPTY else coordinators

@@ -9,7 +9,7 @@ from spindle.protocol.message import EMPTY, Field, Message
 
 
 class LeaveGroupRequest(Message):
-    __slots__ = ('group_id', 'members', 'member_id')
+    __slots__ = ('group_id', 'member_id', 'members')
     API_KEY = 13
     FIRST_VERSION = 0
     LAST_VERSION = 5
@@ -36,20 +36,20 @@ class LeaveGroupRequest(Message):
 
     FIELDS = (
         Field('group_id', 'string'),
-        Field('members', MemberIdentity, first=3, is_array=True),
         Field('member_id', 'string', last=2),
+        Field('members', MemberIdentity, first=3, is_array=True),
     )
 
     def __init__(
         self,
         *,
         group_id: str = "",
-        members: list[LeaveGroupRequest.MemberIdentity] = EMPTY,
         member_id: str = "",
+        members: list[LeaveGroupRequest.MemberIdentity] = EMPTY,
     ) -> None:
         self.group_id = group_id
-        self.members = [] if members is EMPTY else members
         self.member_id = member_id
+        self.members = [] if members is EMPTY else members
 
 
 class LeaveGroupResponse(Message):

@@ -33,17 +33,17 @@ class ListPartitionReassignmentsRequest(Message):
 
     FIELDS = (
         Field('timeout_ms', 'int32', default=60000),
-        Field('topics', ListPartitionReassignmentsTopics, is_array=True, nullable=0),
+        Field('topics', ListPartitionReassignmentsTopics, is_array=True, nullable=0, default=None),
     )
 
     def __init__(
         self,
         *,
         timeout_ms: int = 60000,
-        topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = EMPTY,
+        topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = None,
     ) -> None:
         self.timeout_ms = timeout_ms
-        self.topics = [] if topics is EMPTY else topics
+        self.topics = topics
 
 
 class ListPartitionReassignmentsResponse(Message):

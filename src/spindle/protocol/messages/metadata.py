@@ -54,7 +54,7 @@ class MetadataRequest(Message):
 
 
 class MetadataResponse(Message):
-    __slots__ = ('throttle_time_ms', 'brokers', 'cluster_id', 'controller_id', 'topics', 'error_code', 'cluster_authorized_operations')
+    __slots__ = ('throttle_time_ms', 'brokers', 'cluster_id', 'controller_id', 'topics', 'cluster_authorized_operations', 'error_code')
     API_KEY = 3
     FIRST_VERSION = 0
     LAST_VERSION = 13
@@ -148,8 +148,8 @@ class MetadataResponse(Message):
         Field('cluster_id', 'string', first=2, nullable=2, default=None),
         Field('controller_id', 'int32', first=1, default=-1),
         Field('topics', MetadataResponseTopic, is_array=True),
-        Field('error_code', 'int16', first=13),
         Field('cluster_authorized_operations', 'int32', first=8, last=10, default=-2147483648),
+        Field('error_code', 'int16', first=13),
     )
 
     def __init__(
@@ -160,13 +160,13 @@ class MetadataResponse(Message):
         cluster_id: str | None = None,
         controller_id: int = -1,
         topics: list[MetadataResponse.MetadataResponseTopic] = EMPTY,
-        error_code: int = 0,
         cluster_authorized_operations: int = -2147483648,
+        error_code: int = 0,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.brokers = [] if brokers is EMPTY else brokers
         self.cluster_id = cluster_id
         self.controller_id = controller_id
         self.topics = [] if topics is EMPTY else topics
-        self.error_code = error_code
         self.cluster_authorized_operations = cluster_authorized_operations
+        self.error_code = error_code

@@ -17,7 +17,7 @@ class OffsetCommitRequest(Message):
     FLEXIBLE_FROM = 8
 
     class OffsetCommitRequestTopic(Message):
-        __slots__ = ('topic_id', 'name', 'partitions')
+        __slots__ = ('name', 'topic_id', 'partitions')
 
         class OffsetCommitRequestPartition(Message):
             __slots__ = ('partition_index', 'committed_offset', 'committed_leader_epoch', 'committed_metadata')
@@ -42,20 +42,20 @@ class OffsetCommitRequest(Message):
                 self.committed_metadata = committed_metadata
 
         FIELDS = (
-            Field('topic_id', 'uuid', first=10),
             Field('name', 'string', first=2, last=9),
+            Field('topic_id', 'uuid', first=10),
             Field('partitions', OffsetCommitRequestPartition, first=2, is_array=True),
         )
 
         def __init__(
             self,
             *,
-            topic_id: bytes = ZERO_UUID,
             name: str = "",
+            topic_id: bytes = ZERO_UUID,
             partitions: list[OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition] = EMPTY,
         ) -> None:
-            self.topic_id = topic_id
             self.name = name
+            self.topic_id = topic_id
             self.partitions = [] if partitions is EMPTY else partitions
 
     FIELDS = (
@@ -93,7 +93,7 @@ class OffsetCommitResponse(Message):
     FLEXIBLE_FROM = 8
 
     class OffsetCommitResponseTopic(Message):
-        __slots__ = ('topic_id', 'name', 'partitions')
+        __slots__ = ('name', 'topic_id', 'partitions')
 
         class OffsetCommitResponsePartition(Message):
             __slots__ = ('partition_index', 'error_code')
@@ -112,20 +112,20 @@ class OffsetCommitResponse(Message):
                 self.error_code = error_code
 
         FIELDS = (
-            Field('topic_id', 'uuid', first=10),
             Field('name', 'string', first=2, last=9),
+            Field('topic_id', 'uuid', first=10),
             Field('partitions', OffsetCommitResponsePartition, first=2, is_array=True),
         )
 
         def __init__(
             self,
             *,
-            topic_id: bytes = ZERO_UUID,
             name: str = "",
+            topic_id: bytes = ZERO_UUID,
             partitions: list[OffsetCommitResponse.OffsetCommitResponseTopic.OffsetCommitResponsePartition] = EMPTY,
         ) -> None:
-            self.topic_id = topic_id
             self.name = name
+            self.topic_id = topic_id
             self.partitions = [] if partitions is EMPTY else partitions
 
     FIELDS = (

@@ -10,32 +10,48 @@ from spindle.protocol.message import EMPTY, Field, Message
 
 
 class OffsetFetchRequest(Message):
-    __slots__ = ('groups', 'group_id', 'topics', 'require_stable')
+    __slots__ = ('group_id', 'topics', 'groups', 'require_stable')
     API_KEY = 9
     FIRST_VERSION = 1
     LAST_VERSION = 10
     FLEXIBLE_FROM = 6
 
+    class OffsetFetchRequestTopic(Message):
+        __slots__ = ('name', 'partition_indexes')
+        FIELDS = (
+            Field('name', 'string', first=1, last=7),
+            Field('partition_indexes', 'int32', first=1, last=7, is_array=True),
+        )
+
+        def __init__(
+            self,
+            *,
+            name: str = "",
+            partition_indexes: list[int] = EMPTY,
+        ) -> None:
+            self.name = name
+            self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
+
     class OffsetFetchRequestGroup(Message):
         __slots__ = ('group_id', 'member_id', 'member_epoch', 'topics')
 
         class OffsetFetchRequestTopics(Message):
-            __slots__ = ('topic_id', 'name', 'partition_indexes')
+            __slots__ = ('name', 'topic_id', 'partition_indexes')
             FIELDS = (
-                Field('topic_id', 'uuid', first=10),
                 Field('name', 'string', first=8, last=9),
+                Field('topic_id', 'uuid', first=10),
                 Field('partition_indexes', 'int32', first=8, is_array=True),
             )
 
             def __init__(
                 self,
                 *,
-                topic_id: bytes = ZERO_UUID,
                 name: str = "",
+                topic_id: bytes = ZERO_UUID,
                 partition_indexes: list[int] = EMPTY,
             ) -> None:
-                self.topic_id = topic_id
                 self.name = name
+                self.topic_id = topic_id
                 self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
         FIELDS = (
@@ -58,114 +74,33 @@ class OffsetFetchRequest(Message):
             self.member_epoch = member_epoch
             self.topics = [] if topics is EMPTY else topics
 
-    class OffsetFetchRequestTopic(Message):
-        __slots__ = ('name', 'partition_indexes')
-        FIELDS = (
-            Field('name', 'string', first=1, last=7),
-            Field('partition_indexes', 'int32', first=1, last=7, is_array=True),
-        )
-
-        def __init__(
-            self,
-            *,
-            name: str = "",
-            partition_indexes: list[int] = EMPTY,
-        ) -> None:
-            self.name = name
-            self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
-
     FIELDS = (
-        Field('groups', OffsetFetchRequestGroup, first=8, is_array=True),
         Field('group_id', 'string', first=1, last=7),
         Field('topics', OffsetFetchRequestTopic, first=1, last=7, is_array=True, nullable=2),
+        Field('groups', OffsetFetchRequestGroup, first=8, is_array=True),
         Field('require_stable', 'bool', first=7),
     )
 
     def __init__(
         self,
         *,
-        groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = EMPTY,
         group_id: str = "",
         topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = EMPTY,
+        groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = EMPTY,
         require_stable: bool = False,
     ) -> None:
-        self.groups = [] if groups is EMPTY else groups
         self.group_id = group_id
         self.topics = [] if topics is EMPTY else topics
+        self.groups = [] if groups is EMPTY else groups
         self.require_stable = require_stable
 
 
 class OffsetFetchResponse(Message):
-    __slots__ = ('throttle_time_ms', 'groups', 'topics', 'error_code')
+    __slots__ = ('throttle_time_ms', 'topics', 'error_code', 'groups')
     API_KEY = 9
     FIRST_VERSION = 1
     LAST_VERSION = 10
     FLEXIBLE_FROM = 6
-
-    class OffsetFetchResponseGroup(Message):
-        __slots__ = ('group_id', 'topics', 'error_code')
-
-        class OffsetFetchResponseTopics(Message):
-            __slots__ = ('topic_id', 'name', 'partitions')
-
-            class OffsetFetchResponsePartitions(Message):
-                __slots__ = ('partition_index', 'committed_offset', 'committed_leader_epoch', 'metadata', 'error_code')
-                FIELDS = (
-                    Field('partition_index', 'int32', first=8),
-                    Field('committed_offset', 'int64', first=8),
-                    Field('committed_leader_epoch', 'int32', first=8, default=-1),
-                    Field('metadata', 'string', first=8, nullable=8),
-                    Field('error_code', 'int16', first=8),
-                )
-
-                def __init__(
-                    self,
-                    *,
-                    partition_index: int = 0,
-                    committed_offset: int = 0,
-                    committed_leader_epoch: int = -1,
-                    metadata: str | None = "",
-                    error_code: int = 0,
-                ) -> None:
-                    self.partition_index = partition_index
-                    self.committed_offset = committed_offset
-                    self.committed_leader_epoch = committed_leader_epoch
-                    self.metadata = metadata
-                    self.error_code = error_code
-
-            FIELDS = (
-                Field('topic_id', 'uuid', first=10),
-                Field('name', 'string', first=8, last=9),
-                Field('partitions', OffsetFetchResponsePartitions, first=8, is_array=True),
-            )
-
-            def __init__(
-                self,
-                *,
-                topic_id: bytes = ZERO_UUID,
-                name: str = "",
-                partitions: list[OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics.OffsetFetchResponsePartitions] = EMPTY,
-            ) -> None:
-                self.topic_id = topic_id
-                self.name = name
-                self.partitions = [] if partitions is EMPTY else partitions
-
-        FIELDS = (
-            Field('group_id', 'string', first=8),
-            Field('topics', OffsetFetchResponseTopics, first=8, is_array=True),
-            Field('error_code', 'int16', first=8),
-        )
-
-        def __init__(
-            self,
-            *,
-            group_id: str = "",
-            topics: list[OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics] = EMPTY,
-            error_code: int = 0,
-        ) -> None:
-            self.group_id = group_id
-            self.topics = [] if topics is EMPTY else topics
-            self.error_code = error_code
 
     class OffsetFetchResponseTopic(Message):
         __slots__ = ('name', 'partitions')
@@ -209,22 +144,87 @@ class OffsetFetchResponse(Message):
             self.name = name
             self.partitions = [] if partitions is EMPTY else partitions
 
+    class OffsetFetchResponseGroup(Message):
+        __slots__ = ('group_id', 'topics', 'error_code')
+
+        class OffsetFetchResponseTopics(Message):
+            __slots__ = ('name', 'topic_id', 'partitions')
+
+            class OffsetFetchResponsePartitions(Message):
+                __slots__ = ('partition_index', 'committed_offset', 'committed_leader_epoch', 'metadata', 'error_code')
+                FIELDS = (
+                    Field('partition_index', 'int32', first=8),
+                    Field('committed_offset', 'int64', first=8),
+                    Field('committed_leader_epoch', 'int32', first=8, default=-1),
+                    Field('metadata', 'string', first=8, nullable=8),
+                    Field('error_code', 'int16', first=8),
+                )
+
+                def __init__(
+                    self,
+                    *,
+                    partition_index: int = 0,
+                    committed_offset: int = 0,
+                    committed_leader_epoch: int = -1,
+                    metadata: str | None = "",
+                    error_code: int = 0,
+                ) -> None:
+                    self.partition_index = partition_index
+                    self.committed_offset = committed_offset
+                    self.committed_leader_epoch = committed_leader_epoch
+                    self.metadata = metadata
+                    self.error_code = error_code
+
+            FIELDS = (
+                Field('name', 'string', first=8, last=9),
+                Field('topic_id', 'uuid', first=10),
+                Field('partitions', OffsetFetchResponsePartitions, first=8, is_array=True),
+            )
+
+            def __init__(
+                self,
+                *,
+                name: str = "",
+                topic_id: bytes = ZERO_UUID,
+                partitions: list[OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics.OffsetFetchResponsePartitions] = EMPTY,
+            ) -> None:
+                self.name = name
+                self.topic_id = topic_id
+                self.partitions = [] if partitions is EMPTY else partitions
+
+        FIELDS = (
+            Field('group_id', 'string', first=8),
+            Field('topics', OffsetFetchResponseTopics, first=8, is_array=True),
+            Field('error_code', 'int16', first=8),
+        )
+
+        def __init__(
+            self,
+            *,
+            group_id: str = "",
+            topics: list[OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics] = EMPTY,
+            error_code: int = 0,
+        ) -> None:
+            self.group_id = group_id
+            self.topics = [] if topics is EMPTY else topics
+            self.error_code = error_code
+
     FIELDS = (
         Field('throttle_time_ms', 'int32', first=3),
-        Field('groups', OffsetFetchResponseGroup, first=8, is_array=True),
         Field('topics', OffsetFetchResponseTopic, first=1, last=7, is_array=True),
         Field('error_code', 'int16', first=2, last=7),
+        Field('groups', OffsetFetchResponseGroup, first=8, is_array=True),
     )
 
     def __init__(
         self,
         *,
         throttle_time_ms: int = 0,
-        groups: list[OffsetFetchResponse.OffsetFetchResponseGroup] = EMPTY,
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = EMPTY,
         error_code: int = 0,
+        groups: list[OffsetFetchResponse.OffsetFetchResponseGroup] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.groups = [] if groups is EMPTY else groups
         self.topics = [] if topics is EMPTY else topics
         self.error_code = error_code
+        self.groups = [] if groups is EMPTY else groups

@@ -299,7 +299,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
 
 
 class StreamsGroupMetadataValue(Message):
-    __slots__ = ('epoch', 'metadata_hash', 'validated_topology_epoch', 'last_assignment_configs')
+    __slots__ = ('epoch', 'metadata_hash', 'validated_topology_epoch', 'last_assignment_configs', 'stored_description_topology_epoch', 'failed_description_topology_epoch')
     API_KEY = 17
     FIRST_VERSION = 0
     LAST_VERSION = 0
@@ -326,6 +326,8 @@ class StreamsGroupMetadataValue(Message):
         Field('metadata_hash', 'int64'),
         Field('validated_topology_epoch', 'int32', tag=0, tagged=0, default=-1),
         Field('last_assignment_configs', LastAssignmentConfig, is_array=True, nullable=0, tag=1, tagged=0),
+        Field('stored_description_topology_epoch', 'int32', tag=2, tagged=0, default=-1),
+        Field('failed_description_topology_epoch', 'int32', tag=3, tagged=0, default=-1),
     )
 
     def __init__(
@@ -335,11 +337,15 @@ class StreamsGroupMetadataValue(Message):
         metadata_hash: int = 0,
         validated_topology_epoch: int = -1,
         last_assignment_configs: list[StreamsGroupMetadataValue.LastAssignmentConfig] | None = EMPTY,
+        stored_description_topology_epoch: int = -1,
+        failed_description_topology_epoch: int = -1,
     ) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
         self.validated_topology_epoch = validated_topology_epoch
         self.last_assignment_configs = [] if last_assignment_configs is EMPTY else last_assignment_configs
+        self.stored_description_topology_epoch = stored_description_topology_epoch
+        self.failed_description_topology_epoch = failed_description_topology_epoch
 
 
 class StreamsGroupMemberMetadataValue(Message):

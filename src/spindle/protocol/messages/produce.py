@@ -18,7 +18,7 @@ class ProduceRequest(Message):
     FLEXIBLE_FROM = 9
 
     class TopicProduceData(Message):
-        __slots__ = ('topic_id', 'name', 'partition_data')
+        __slots__ = ('name', 'topic_id', 'partition_data')
 
         class PartitionProduceData(Message):
             __slots__ = ('index', 'records')
@@ -37,20 +37,20 @@ class ProduceRequest(Message):
                 self.records = records
 
         FIELDS = (
-            Field('topic_id', 'uuid', first=13),
             Field('name', 'string', first=3, last=12),
+            Field('topic_id', 'uuid', first=13),
             Field('partition_data', PartitionProduceData, first=3, is_array=True),
         )
 
         def __init__(
             self,
             *,
-            topic_id: bytes = ZERO_UUID,
             name: str = "",
+            topic_id: bytes = ZERO_UUID,
             partition_data: list[ProduceRequest.TopicProduceData.PartitionProduceData] = EMPTY,
         ) -> None:
-            self.topic_id = topic_id
             self.name = name
+            self.topic_id = topic_id
             self.partition_data = [] if partition_data is EMPTY else partition_data
 
     FIELDS = (
@@ -82,7 +82,7 @@ class ProduceResponse(Message):
     FLEXIBLE_FROM = 9
 
     class TopicProduceResponse(Message):
-        __slots__ = ('topic_id', 'name', 'partition_responses')
+        __slots__ = ('name', 'topic_id', 'partition_responses')
 
         class PartitionProduceResponse(Message):
             __slots__ = ('index', 'error_code', 'base_offset', 'log_append_time_ms', 'log_start_offset', 'record_errors', 'error_message', 'current_leader')
@@ -123,7 +123,7 @@ class ProduceResponse(Message):
                 Field('index', 'int32', first=3),
                 Field('error_code', 'int16', first=3),
                 Field('base_offset', 'int64', first=3),
-                Field('log_append_time_ms', 'int64', first=3),
+                Field('log_append_time_ms', 'int64', first=3, default=-1),
                 Field('log_start_offset', 'int64', first=5, default=-1),
                 Field('record_errors', BatchIndexAndErrorMessage, first=8, is_array=True),
                 Field('error_message', 'string', first=8, nullable=8, default=None),
@@ -136,7 +136,7 @@ class ProduceResponse(Message):
                 index: int = 0,
                 error_code: int = 0,
                 base_offset: int = 0,
-                log_append_time_ms: int = 0,
+                log_append_time_ms: int = -1,
                 log_start_offset: int = -1,
                 record_errors: list[ProduceResponse.TopicProduceResponse.PartitionProduceResponse.BatchIndexAndErrorMessage] = EMPTY,
                 error_message: str | None = None,
@@ -152,20 +152,20 @@ class ProduceResponse(Message):
                 self.current_leader = ProduceResponse.TopicProduceResponse.PartitionProduceResponse.LeaderIdAndEpoch() if current_leader is EMPTY else current_leader
 
         FIELDS = (
-            Field('topic_id', 'uuid', first=13),
             Field('name', 'string', first=3, last=12),
+            Field('topic_id', 'uuid', first=13),
             Field('partition_responses', PartitionProduceResponse, first=3, is_array=True),
         )
 
         def __init__(
             self,
             *,
-            topic_id: bytes = ZERO_UUID,
             name: str = "",
+            topic_id: bytes = ZERO_UUID,
             partition_responses: list[ProduceResponse.TopicProduceResponse.PartitionProduceResponse] = EMPTY,
         ) -> None:
-            self.topic_id = topic_id
             self.name = name
+            self.topic_id = topic_id
             self.partition_responses = [] if partition_responses is EMPTY else partition_responses
 
     class NodeEndpoint(Message):

@@ -9,14 +9,15 @@ from spindle.protocol.message import EMPTY, Field, Message
 
 
 class StreamsGroupDescribeRequest(Message):
-    __slots__ = ('group_ids', 'include_authorized_operations')
+    __slots__ = ('group_ids', 'include_authorized_operations', 'include_topology_description')
     API_KEY = 89
     FIRST_VERSION = 0
-    LAST_VERSION = 0
+    LAST_VERSION = 1
     FLEXIBLE_FROM = 0
     FIELDS = (
         Field('group_ids', 'string', is_array=True),
         Field('include_authorized_operations', 'bool'),
+        Field('include_topology_description', 'bool', first=1),
     )
 
     def __init__(
@@ -24,20 +25,22 @@ class StreamsGroupDescribeRequest(Message):
         *,
         group_ids: list[str] = EMPTY,
         include_authorized_operations: bool = False,
+        include_topology_description: bool = False,
     ) -> None:
         self.group_ids = [] if group_ids is EMPTY else group_ids
         self.include_authorized_operations = include_authorized_operations
+        self.include_topology_description = include_topology_description
 
 
 class StreamsGroupDescribeResponse(Message):
     __slots__ = ('throttle_time_ms', 'groups')
     API_KEY = 89
     FIRST_VERSION = 0
-    LAST_VERSION = 0
+    LAST_VERSION = 1
     FLEXIBLE_FROM = 0
 
     class DescribedGroup(Message):
-        __slots__ = ('error_code', 'error_message', 'group_id', 'group_state', 'group_epoch', 'assignment_epoch', 'topology', 'members', 'authorized_operations')
+        __slots__ = ('error_code', 'error_message', 'group_id', 'group_state', 'group_epoch', 'assignment_epoch', 'topology', 'members', 'authorized_operations', 'topology_description', 'topology_description_status', 'assignor_name')
 
         class Topology(Message):
             __slots__ = ('epoch', 'subtopologies')
@@ -109,17 +112,17 @@ class StreamsGroupDescribeResponse(Message):
 
             FIELDS = (
                 Field('epoch', 'int32'),
-                Field('subtopologies', Subtopology, is_array=True, nullable=0),
+                Field('subtopologies', Subtopology, is_array=True, nullable=0, default=None),
             )
 
             def __init__(
                 self,
                 *,
                 epoch: int = 0,
-                subtopologies: list[StreamsGroupDescribeResponse.DescribedGroup.Topology.Subtopology] | None = EMPTY,
+                subtopologies: list[StreamsGroupDescribeResponse.DescribedGroup.Topology.Subtopology] | None = None,
             ) -> None:
                 self.epoch = epoch
-                self.subtopologies = [] if subtopologies is EMPTY else subtopologies
+                self.subtopologies = subtopologies
 
         class Member(Message):
             __slots__ = ('member_id', 'member_epoch', 'instance_id', 'rack_id', 'client_id', 'client_host', 'topology_epoch', 'process_id', 'user_endpoint', 'client_tags', 'task_offsets', 'task_end_offsets', 'assignment', 'target_assignment', 'is_classic')
@@ -264,6 +267,113 @@ class StreamsGroupDescribeResponse(Message):
                 self.target_assignment = StreamsGroupDescribeResponse.DescribedGroup.Member.Assignment() if target_assignment is EMPTY else target_assignment
                 self.is_classic = is_classic
 
+        class TopologyDescription(Message):
+            __slots__ = ('subtopologies', 'global_stores')
+
+            class TopologyDescriptionSubtopology(Message):
+                __slots__ = ('subtopology_id', 'nodes')
+
+                class TopologyDescriptionNode(Message):
+                    __slots__ = ('name', 'node_type', 'source_topics', 'sink_topic', 'stores', 'successors')
+                    FIELDS = (
+                        Field('name', 'string', first=1),
+                        Field('node_type', 'int8', first=1),
+                        Field('source_topics', 'string', first=1, is_array=True),
+                        Field('sink_topic', 'string', first=1, nullable=1, default=None),
+                        Field('stores', 'string', first=1, is_array=True),
+                        Field('successors', 'string', first=1, is_array=True),
+                    )
+
+                    def __init__(
+                        self,
+                        *,
+                        name: str = "",
+                        node_type: int = 0,
+                        source_topics: list[str] = EMPTY,
+                        sink_topic: str | None = None,
+                        stores: list[str] = EMPTY,
+                        successors: list[str] = EMPTY,
+                    ) -> None:
+                        self.name = name
+                        self.node_type = node_type
+                        self.source_topics = [] if source_topics is EMPTY else source_topics
+                        self.sink_topic = sink_topic
+                        self.stores = [] if stores is EMPTY else stores
+                        self.successors = [] if successors is EMPTY else successors
+
+                FIELDS = (
+                    Field('subtopology_id', 'string', first=1),
+                    Field('nodes', TopologyDescriptionNode, first=1, is_array=True),
+                )
+
+                def __init__(
+                    self,
+                    *,
+                    subtopology_id: str = "",
+                    nodes: list[StreamsGroupDescribeResponse.DescribedGroup.TopologyDescription.TopologyDescriptionSubtopology.TopologyDescriptionNode] = EMPTY,
+                ) -> None:
+                    self.subtopology_id = subtopology_id
+                    self.nodes = [] if nodes is EMPTY else nodes
+
+            class TopologyDescriptionGlobalStore(Message):
+                __slots__ = ('source', 'processor')
+
+                class TopologyDescriptionNode(Message):
+                    __slots__ = ('name', 'node_type', 'source_topics', 'sink_topic', 'stores', 'successors')
+                    FIELDS = (
+                        Field('name', 'string', first=1),
+                        Field('node_type', 'int8', first=1),
+                        Field('source_topics', 'string', first=1, is_array=True),
+                        Field('sink_topic', 'string', first=1, nullable=1, default=None),
+                        Field('stores', 'string', first=1, is_array=True),
+                        Field('successors', 'string', first=1, is_array=True),
+                    )
+
+                    def __init__(
+                        self,
+                        *,
+                        name: str = "",
+                        node_type: int = 0,
+                        source_topics: list[str] = EMPTY,
+                        sink_topic: str | None = None,
+                        stores: list[str] = EMPTY,
+                        successors: list[str] = EMPTY,
+                    ) -> None:
+                        self.name = name
+                        self.node_type = node_type
+                        self.source_topics = [] if source_topics is EMPTY else source_topics
+                        self.sink_topic = sink_topic
+                        self.stores = [] if stores is EMPTY else stores
+                        self.successors = [] if successors is EMPTY else successors
+
+                FIELDS = (
+                    Field('source', TopologyDescriptionNode, first=1),
+                    Field('processor', TopologyDescriptionNode, first=1),
+                )
+
+                def __init__(
+                    self,
+                    *,
+                    source: StreamsGroupDescribeResponse.DescribedGroup.TopologyDescription.TopologyDescriptionGlobalStore.TopologyDescriptionNode = EMPTY,
+                    processor: StreamsGroupDescribeResponse.DescribedGroup.TopologyDescription.TopologyDescriptionGlobalStore.TopologyDescriptionNode = EMPTY,
+                ) -> None:
+                    self.source = StreamsGroupDescribeResponse.DescribedGroup.TopologyDescription.TopologyDescriptionGlobalStore.TopologyDescriptionNode() if source is EMPTY else source
+                    self.processor = StreamsGroupDescribeResponse.DescribedGroup.TopologyDescription.TopologyDescriptionGlobalStore.TopologyDescriptionNode() if processor is EMPTY else processor
+
+            FIELDS = (
+                Field('subtopologies', TopologyDescriptionSubtopology, first=1, is_array=True),
+                Field('global_stores', TopologyDescriptionGlobalStore, first=1, is_array=True),
+            )
+
+            def __init__(
+                self,
+                *,
+                subtopologies: list[StreamsGroupDescribeResponse.DescribedGroup.TopologyDescription.TopologyDescriptionSubtopology] = EMPTY,
+                global_stores: list[StreamsGroupDescribeResponse.DescribedGroup.TopologyDescription.TopologyDescriptionGlobalStore] = EMPTY,
+            ) -> None:
+                self.subtopologies = [] if subtopologies is EMPTY else subtopologies
+                self.global_stores = [] if global_stores is EMPTY else global_stores
+
         FIELDS = (
             Field('error_code', 'int16'),
             Field('error_message', 'string', nullable=0, default=None),
@@ -274,6 +384,9 @@ class StreamsGroupDescribeResponse(Message):
             Field('topology', Topology, nullable=0, default=None),
             Field('members', Member, is_array=True),
             Field('authorized_operations', 'int32', default=-2147483648),
+            Field('topology_description', TopologyDescription, first=1, nullable=1, default=None),
+            Field('topology_description_status', 'int8', first=1),
+            Field('assignor_name', 'string', first=1, nullable=1, default=None),
         )
 
         def __init__(
@@ -288,6 +401,9 @@ class StreamsGroupDescribeResponse(Message):
             topology: StreamsGroupDescribeResponse.DescribedGroup.Topology | None = None,
             members: list[StreamsGroupDescribeResponse.DescribedGroup.Member] = EMPTY,
             authorized_operations: int = -2147483648,
+            topology_description: StreamsGroupDescribeResponse.DescribedGroup.TopologyDescription | None = None,
+            topology_description_status: int = 0,
+            assignor_name: str | None = None,
         ) -> None:
             self.error_code = error_code
             self.error_message = error_message
@@ -298,6 +414,9 @@ class StreamsGroupDescribeResponse(Message):
             self.topology = topology
             self.members = [] if members is EMPTY else members
             self.authorized_operations = authorized_operations
+            self.topology_description = topology_description
+            self.topology_description_status = topology_description_status
+            self.assignor_name = assignor_name
 
     FIELDS = (
         Field('throttle_time_ms', 'int32'),

@@ -12,7 +12,7 @@ class StreamsGroupHeartbeatRequest(Message):
     __slots__ = ('group_id', 'member_id', 'member_epoch', 'endpoint_information_epoch', 'instance_id', 'rack_id', 'rebalance_timeout_ms', 'topology', 'active_tasks', 'standby_tasks', 'warmup_tasks', 'process_id', 'user_endpoint', 'client_tags', 'task_offsets', 'task_end_offsets', 'shutdown_application')
     API_KEY = 88
     FIRST_VERSION = 0
-    LAST_VERSION = 0
+    LAST_VERSION = 1
     FLEXIBLE_FROM = 0
 
     class Topology(Message):
@@ -198,14 +198,14 @@ class StreamsGroupHeartbeatRequest(Message):
         Field('rack_id', 'string', nullable=0, default=None),
         Field('rebalance_timeout_ms', 'int32', default=-1),
         Field('topology', Topology, nullable=0, default=None),
-        Field('active_tasks', TaskIds, is_array=True, nullable=0),
-        Field('standby_tasks', TaskIds, is_array=True, nullable=0),
-        Field('warmup_tasks', TaskIds, is_array=True, nullable=0),
+        Field('active_tasks', TaskIds, is_array=True, nullable=0, default=None),
+        Field('standby_tasks', TaskIds, is_array=True, nullable=0, default=None),
+        Field('warmup_tasks', TaskIds, is_array=True, nullable=0, default=None),
         Field('process_id', 'string', nullable=0, default=None),
         Field('user_endpoint', Endpoint, nullable=0, default=None),
-        Field('client_tags', KeyValue, is_array=True, nullable=0),
-        Field('task_offsets', TaskOffset, is_array=True, nullable=0),
-        Field('task_end_offsets', TaskOffset, is_array=True, nullable=0),
+        Field('client_tags', KeyValue, is_array=True, nullable=0, default=None),
+        Field('task_offsets', TaskOffset, is_array=True, nullable=0, default=None),
+        Field('task_end_offsets', TaskOffset, is_array=True, nullable=0, default=None),
         Field('shutdown_application', 'bool'),
     )
 
@@ -220,14 +220,14 @@ class StreamsGroupHeartbeatRequest(Message):
         rack_id: str | None = None,
         rebalance_timeout_ms: int = -1,
         topology: StreamsGroupHeartbeatRequest.Topology | None = None,
-        active_tasks: list[StreamsGroupHeartbeatRequest.TaskIds] | None = EMPTY,
-        standby_tasks: list[StreamsGroupHeartbeatRequest.TaskIds] | None = EMPTY,
-        warmup_tasks: list[StreamsGroupHeartbeatRequest.TaskIds] | None = EMPTY,
+        active_tasks: list[StreamsGroupHeartbeatRequest.TaskIds] | None = None,
+        standby_tasks: list[StreamsGroupHeartbeatRequest.TaskIds] | None = None,
+        warmup_tasks: list[StreamsGroupHeartbeatRequest.TaskIds] | None = None,
         process_id: str | None = None,
         user_endpoint: StreamsGroupHeartbeatRequest.Endpoint | None = None,
-        client_tags: list[StreamsGroupHeartbeatRequest.KeyValue] | None = EMPTY,
-        task_offsets: list[StreamsGroupHeartbeatRequest.TaskOffset] | None = EMPTY,
-        task_end_offsets: list[StreamsGroupHeartbeatRequest.TaskOffset] | None = EMPTY,
+        client_tags: list[StreamsGroupHeartbeatRequest.KeyValue] | None = None,
+        task_offsets: list[StreamsGroupHeartbeatRequest.TaskOffset] | None = None,
+        task_end_offsets: list[StreamsGroupHeartbeatRequest.TaskOffset] | None = None,
         shutdown_application: bool = False,
     ) -> None:
         self.group_id = group_id
@@ -238,22 +238,22 @@ class StreamsGroupHeartbeatRequest(Message):
         self.rack_id = rack_id
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.topology = topology
-        self.active_tasks = [] if active_tasks is EMPTY else active_tasks
-        self.standby_tasks = [] if standby_tasks is EMPTY else standby_tasks
-        self.warmup_tasks = [] if warmup_tasks is EMPTY else warmup_tasks
+        self.active_tasks = active_tasks
+        self.standby_tasks = standby_tasks
+        self.warmup_tasks = warmup_tasks
         self.process_id = process_id
         self.user_endpoint = user_endpoint
-        self.client_tags = [] if client_tags is EMPTY else client_tags
-        self.task_offsets = [] if task_offsets is EMPTY else task_offsets
-        self.task_end_offsets = [] if task_end_offsets is EMPTY else task_end_offsets
+        self.client_tags = client_tags
+        self.task_offsets = task_offsets
+        self.task_end_offsets = task_end_offsets
         self.shutdown_application = shutdown_application
 
 
 class StreamsGroupHeartbeatResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'member_id', 'member_epoch', 'heartbeat_interval_ms', 'acceptable_recovery_lag', 'task_offset_interval_ms', 'status', 'active_tasks', 'standby_tasks', 'warmup_tasks', 'endpoint_information_epoch', 'partitions_by_user_endpoint')
+    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'member_id', 'member_epoch', 'heartbeat_interval_ms', 'acceptable_recovery_lag_legacy', 'task_offset_interval_ms', 'acceptable_recovery_lag', 'status', 'active_tasks', 'standby_tasks', 'warmup_tasks', 'topology_description_required', 'endpoint_information_epoch', 'partitions_by_user_endpoint')
     API_KEY = 88
     FIRST_VERSION = 0
-    LAST_VERSION = 0
+    LAST_VERSION = 1
     FLEXIBLE_FROM = 0
 
     class Status(Message):
@@ -347,14 +347,16 @@ class StreamsGroupHeartbeatResponse(Message):
         Field('member_id', 'string'),
         Field('member_epoch', 'int32'),
         Field('heartbeat_interval_ms', 'int32'),
-        Field('acceptable_recovery_lag', 'int32'),
+        Field('acceptable_recovery_lag_legacy', 'int32', last=0),
         Field('task_offset_interval_ms', 'int32'),
+        Field('acceptable_recovery_lag', 'int64', first=1, default=-1),
         Field('status', Status, is_array=True, nullable=0),
-        Field('active_tasks', TaskIds, is_array=True, nullable=0),
-        Field('standby_tasks', TaskIds, is_array=True, nullable=0),
-        Field('warmup_tasks', TaskIds, is_array=True, nullable=0),
+        Field('active_tasks', TaskIds, is_array=True, nullable=0, default=None),
+        Field('standby_tasks', TaskIds, is_array=True, nullable=0, default=None),
+        Field('warmup_tasks', TaskIds, is_array=True, nullable=0, default=None),
+        Field('topology_description_required', 'bool', first=1),
         Field('endpoint_information_epoch', 'int32'),
-        Field('partitions_by_user_endpoint', EndpointToPartitions, is_array=True, nullable=0),
+        Field('partitions_by_user_endpoint', EndpointToPartitions, is_array=True, nullable=0, default=None),
     )
 
     def __init__(
@@ -366,14 +368,16 @@ class StreamsGroupHeartbeatResponse(Message):
         member_id: str = "",
         member_epoch: int = 0,
         heartbeat_interval_ms: int = 0,
-        acceptable_recovery_lag: int = 0,
+        acceptable_recovery_lag_legacy: int = 0,
         task_offset_interval_ms: int = 0,
+        acceptable_recovery_lag: int = -1,
         status: list[StreamsGroupHeartbeatResponse.Status] | None = EMPTY,
-        active_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = EMPTY,
-        standby_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = EMPTY,
-        warmup_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = EMPTY,
+        active_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = None,
+        standby_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = None,
+        warmup_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = None,
+        topology_description_required: bool = False,
         endpoint_information_epoch: int = 0,
-        partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None = EMPTY,
+        partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -381,11 +385,13 @@ class StreamsGroupHeartbeatResponse(Message):
         self.member_id = member_id
         self.member_epoch = member_epoch
         self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.acceptable_recovery_lag = acceptable_recovery_lag
+        self.acceptable_recovery_lag_legacy = acceptable_recovery_lag_legacy
         self.task_offset_interval_ms = task_offset_interval_ms
+        self.acceptable_recovery_lag = acceptable_recovery_lag
         self.status = [] if status is EMPTY else status
-        self.active_tasks = [] if active_tasks is EMPTY else active_tasks
-        self.standby_tasks = [] if standby_tasks is EMPTY else standby_tasks
-        self.warmup_tasks = [] if warmup_tasks is EMPTY else warmup_tasks
+        self.active_tasks = active_tasks
+        self.standby_tasks = standby_tasks
+        self.warmup_tasks = warmup_tasks
+        self.topology_description_required = topology_description_required
         self.endpoint_information_epoch = endpoint_information_epoch
-        self.partitions_by_user_endpoint = [] if partitions_by_user_endpoint is EMPTY else partitions_by_user_endpoint
+        self.partitions_by_user_endpoint = partitions_by_user_endpoint

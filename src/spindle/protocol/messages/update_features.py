@@ -16,12 +16,12 @@ class UpdateFeaturesRequest(Message):
     FLEXIBLE_FROM = 0
 
     class FeatureUpdateKey(Message):
-        __slots__ = ('feature', 'max_version_level', 'upgrade_type', 'allow_downgrade')
+        __slots__ = ('feature', 'max_version_level', 'allow_downgrade', 'upgrade_type')
         FIELDS = (
             Field('feature', 'string'),
             Field('max_version_level', 'int16'),
-            Field('upgrade_type', 'int8', first=1, default=1),
             Field('allow_downgrade', 'bool', last=0),
+            Field('upgrade_type', 'int8', first=1, default=1),
         )
 
         def __init__(
@@ -29,13 +29,13 @@ class UpdateFeaturesRequest(Message):
             *,
             feature: str = "",
             max_version_level: int = 0,
-            upgrade_type: int = 1,
             allow_downgrade: bool = False,
+            upgrade_type: int = 1,
         ) -> None:
             self.feature = feature
             self.max_version_level = max_version_level
-            self.upgrade_type = upgrade_type
             self.allow_downgrade = allow_downgrade
+            self.upgrade_type = upgrade_type
 
     FIELDS = (
         Field('timeout_ms', 'int32', default=60000),

@@ -6,34 +6,15 @@ One request of a kind at a time; changes meanwhile go into the next (KIP-497, KI
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.protocol.message import Message
+from spindle.replicas.report_queues import Reports
 from spindle.runtime import background
 from spindle.runtime.backoff import Backoff
 from spindle.serving.ports import ControllerChannel
 
 log = logging.getLogger(__name__)
-
-
-class Reports(Protocol):
-    """Reports of one kind that the controller has not acknowledged."""
-
-    @property
-    def has_ready(self) -> bool: ...
-
-    def next_request(self, broker_epoch: int) -> Message | None:
-        """Return the next request; None if no report is current any more."""
-        ...
-
-    def requeue_in_flight(self) -> None:
-        """Queue the reports again: the request got no answer, or an error as a whole."""
-        ...
-
-    def answered(self, response: Any) -> bool:
-        """Take an answer; return False if any report in it was refused."""
-        ...
 
 
 class ReportSender:

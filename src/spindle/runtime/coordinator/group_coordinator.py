@@ -321,9 +321,7 @@ class GroupCoordinator:
             )
         core = shard.shard
         return await shard.submit(
-            lambda _, out: commit_transactional_offsets(
-                core.groups, request, self._topic_id_of, out
-            )
+            lambda _, out: commit_transactional_offsets(core.groups, request, client, out)
         )
 
     async def complete_transaction(

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from struct import Struct
 from typing import Any, Final, Protocol, cast
@@ -20,8 +21,12 @@ from spindle.common.promise import Promise
 from spindle.protocol.api import PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.request_limits import RequestLimits
-from spindle.runtime.network.request_pipeline import Answer, Deferred, PendingAnswer
-from spindle.runtime.network.response_tail import MAX_UNCOUNTED_BYTES, ResponseTail, limit_writes
+from spindle.runtime.network.response_writer import (
+    Answer,
+    Deferred,
+    PendingAnswer,
+    ResponseWriter,
+)
 from spindle.runtime.network.sasl_state import SaslState
 from spindle.runtime.network.sendfile_socket import Borrowed
 from spindle.runtime.task_promise import promise_of
@@ -32,11 +37,32 @@ log = logging.getLogger(__name__)
 
 _API_KEY: Final = Struct(">h")
 _FIRST_ALLOCATION_BYTES: Final = 2 * 1024 * 1024
-_FIRST_ALLOCATION_OF_STRANGERS_BYTES: Final = 64 * 1024
+_UNAUTHENTICATED_FIRST_ALLOCATION_BYTES: Final = 64 * 1024
 _LAST_ANSWER_S: Final = 0.05
 """Time between a last answer and the end of its connection, because kafka-python does not read an
 answer that arrives together with the end."""
-_PIPELINED_BYTES: Final = 64 * 1024 * 1024
+
+
+class ConnectionState(Enum):
+    """The life of a connection."""
+
+    SERVING = "requests are read and started"
+    MUTED = "nothing is read or started until the throttle time is over (KIP-219)"
+    REFUSING = "nothing is handled any more; an error is sent after a delay"
+    CLOSING = "nothing is handled or written any more"
+    CLOSED = "the transport has ended"
+
+
+_SERVING, _MUTED, _REFUSING, _CLOSING, _CLOSED = ConnectionState
+
+LEGAL_MOVES: Final = {
+    _SERVING: {_MUTED, _REFUSING, _CLOSING, _CLOSED},
+    _MUTED: {_MUTED, _SERVING, _REFUSING, _CLOSING, _CLOSED},
+    _REFUSING: {_REFUSING, _CLOSING, _CLOSED},
+    _CLOSING: {_CLOSING, _CLOSED},
+    _CLOSED: set[ConnectionState](),
+}
+"""The states that may follow a state; every other move is a bug."""
 
 
 class Dispatcher(Protocol):
@@ -65,21 +91,24 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket.
 
     Attributes:
+        state: see `ConnectionState`.
         sasl: the state of its authentication; None without SASL, and after an authentication that
             lasts as long as the connection.
         opened_s: when it was opened, by the loop's clock.
-        is_prompt: see `SocketOwner`.
+        may_send_directly: see `SocketOwner`.
     """
 
     def __init__(
         self, dispatcher: Dispatcher, listener: str, sasl: SaslState | None = None
     ) -> None:
+        self.state = _SERVING
         self.listener = listener
         self.client_address = ""
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.principal = "User:ANONYMOUS"
         self.is_token_authenticated = False
+        self.may_send_directly = False
         self.sasl = sasl
         self.opened_s = 0.0
         self.last_active_s = 0.0
@@ -94,21 +123,27 @@ class Connection(asyncio.BufferedProtocol):
             self._receiver.limit(
                 sasl.rules.max_receive_bytes,
                 "sasl.server.max.receive.size",
-                _FIRST_ALLOCATION_OF_STRANGERS_BYTES,
+                _UNAUTHENTICATED_FIRST_ALLOCATION_BYTES,
             )
-        self._strangers = None if sasl is None else sasl.rules.strangers
+        self._unauthenticated = None if sasl is None else sasl.rules.unauthenticated
         self._large_held_bytes = 0
         self._frames: deque[Bytes] = deque()
-        self._pending: deque[PendingAnswer] = deque()
-        self._pending_bytes = 0
-        self.may_send_directly = False
-        self._is_write_paused = False
-        self._is_read_paused = False
-        self._is_closing = False
+        self._is_reading = True
         self._is_advancing = False
-        self._mute: asyncio.TimerHandle | None = None
-        self._close_timer: asyncio.TimerHandle | None = None
-        self._rest = ResponseTail(self, self._limits.unsent)
+        self._timer: asyncio.TimerHandle | None = None
+        self._writer = ResponseWriter(self, self._limits.unsent)
+
+    def _move(self, state: ConnectionState, timer: asyncio.TimerHandle | None = None) -> None:
+        """Enter a state, which `timer` ends unless something else does."""
+        assert state in LEGAL_MOVES[self.state], f"{self.state.name} to {state.name}"
+        self.state = state
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = timer
+
+    @property
+    def _is_ending(self) -> bool:
+        return self.state is not _SERVING and self.state is not _MUTED
 
     # -- the transport's callbacks
 
@@ -118,30 +153,20 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client_address = peer[0] if peer else ""
-        limit_writes(transport)
+        self._writer.open(transport)
         self.opened_s = self.last_active_s = self._loop.time()
         if not self._dispatcher.connection_opened(self):
-            self._is_closing = True
-            transport.abort()
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_closing = True
-        self._rest.close(self._transport)
-        if self._mute is not None:
-            self._mute.cancel()
-        if self._close_timer is not None:
-            self._close_timer.cancel()
+        self._move(_CLOSED)
         self._receiver.drop()
-        if self._strangers is not None:
-            self._strangers.forget(self)
+        if self._unauthenticated is not None:
+            self._unauthenticated.forget(self._end_unfinished)
         self._release_large()
         self._limits.forget(self._flow)
-        self._limits.release(sum(map(len, self._frames)))
-        self._frames.clear()
-        for pending in self._pending:
-            if pending.promise is not None and not pending.is_produce:
-                pending.promise.cancel()
-        self._pending.clear()
+        self._drop_frames()
+        self._writer.close(self._transport)
         self._dispatcher.connection_closed(self)
         self._transport = None
 
@@ -149,16 +174,12 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._is_write_paused = True
-        self._rest.count()
+        self._writer.pause()
         self._flow()
 
     def resume_writing(self) -> None:
-        self._is_write_paused = False
-        self._rest.all_taken()
-        self._rest.resume()
-        self._advance()
-        self._flow()
+        self._writer.resume()
+        self.on_progress()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         try:
@@ -171,14 +192,14 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._receiver.drop()
             # The transport needs a buffer even now, and must not be closed before it has read.
-            self._is_closing = True
+            self._stop(_CLOSING)
             self._loop.call_soon(self.abort)
             return self._receiver.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._dispatcher.bytes_received(nbytes)
         self.last_active_s = self._loop.time()
-        if self._is_closing:
+        if self._is_ending:
             return
         try:
             for frame in self._receiver.received(nbytes):
@@ -187,28 +208,31 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatcher.on_protocol_violation(self, violation)
         if self._receiver.large_bytes and not self._large_held_bytes:
             self._flow()
-        if self._strangers is not None:
-            self._strangers.note(self, self._receiver.memory_bytes)
+        if self._unauthenticated is not None:
+            self._unauthenticated.note(self._end_unfinished, self._receiver.memory_bytes)
 
-    # -- frames
+    # -- requests
 
     def _accept(self, frame: Bytes) -> None:
         if self._large_held_bytes:
             self._release_large()
-        if self._is_closing:
+        if self._is_ending:
             return
-        self.may_send_directly = self._rest.client_keeps_up and not (self._frames or self._pending)
+        writer = self._writer
+        self.may_send_directly = writer.client_keeps_up and not (self._frames or writer.pending)
         self._frames.append(frame)
         self._limits.hold(len(frame))
         self._advance()
-        if self._frames or self._is_read_paused or self._limits.is_full:
+        if self._frames or not self._is_reading or self._limits.is_full:
             self._flow()
 
     def _release_large(self) -> None:
         self._limits.release(self._large_held_bytes)
         self._large_held_bytes = 0
 
-    # -- requests
+    def _drop_frames(self) -> None:
+        self._limits.release(sum(map(len, self._frames)))
+        self._frames.clear()
 
     def _advance(self) -> None:
         """Start the requests that may start now.
@@ -219,22 +243,15 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_advancing = True
         try:
-            while self._frames and not (self._is_blocked or self._is_closing):
+            while self._frames and self.state is _SERVING:
                 frame = self._frames[0]
                 is_produce = len(frame) >= 2 and _API_KEY.unpack_from(frame)[0] == PRODUCE
-                if self._pending and not (is_produce and self._pending[-1].is_produce):
-                    return
-                if self._pending_bytes > _PIPELINED_BYTES:
+                if not self._writer.may_start(is_produce=is_produce):
                     return
                 self._frames.popleft()
                 self._begin(frame, is_produce)
         finally:
             self._is_advancing = False
-
-    @property
-    def _is_blocked(self) -> bool:
-        """Whether dispatching is blocked although requests are queued."""
-        return self._is_write_paused or self._rest.is_active or self._mute is not None
 
     def _begin(self, frame: Bytes, is_produce: bool) -> None:
         try:
@@ -250,16 +267,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         if not isinstance(answer, Deferred):
             self._limits.release(len(frame))
-            if not self._pending:
-                self._send(answer)
-                return
-            done = PendingAnswer(is_produce, 0)
-            done.is_done, done.answer = True, answer
-            self._pending.append(done)
+            self._writer.add(answer, is_produce=is_produce)
             return
-        pending = PendingAnswer(is_produce and not answer.is_alone, len(frame))
-        self._pending_bytes += pending.size_bytes
-        self._pending.append(pending)
+        pending = self._writer.start(
+            is_produce=is_produce and not answer.is_alone, size_bytes=len(frame)
+        )
         promise = answer.result
         if not isinstance(promise, Promise):
             promise = promise_of(promise)
@@ -273,179 +285,152 @@ class Connection(asyncio.BufferedProtocol):
         result: Any,
         error: BaseException | None,
     ) -> None:
-        self._pending_bytes -= pending.size_bytes
+        self._writer.end_request(pending)
         self._limits.release(pending.size_bytes)
         if error is not None:
             if isinstance(error, AnswerCutOff):
-                log.warning("closing the connection of %s: %s", self.client_address, error)
-                self.abort()
+                self.abort_sending(error)
             elif isinstance(error, ProtocolViolation):
                 log.warning("closing the connection of %s: %s", self.client_address, error)
             elif not isinstance(error, asyncio.CancelledError):
                 log.error("request of %s failed", self.client_address, exc_info=error)
             self.close()
             return
-        if self._is_closing:
+        if self._is_ending:
             if isinstance(result, PartialResponse) and result.rest is not None:
                 result.rest.give_up()
             return
         try:
-            pending.answer = finish(result)
+            answer = finish(result)
         except Exception:  # an answer that cannot be written must not end the process
             log.exception("answer to %s failed", self.client_address)
             self.close()
             return
-        pending.is_done = True
-        self._rest.end_loan()
-        queue = self._pending
-        while queue and queue[0].is_done:
-            self._send(queue.popleft().answer)
+        self._writer.complete(pending, answer)
         if self._frames:
             self._advance()
-        if self._is_read_paused:
+        if not self._is_reading:
             self._flow()
-
-    def _send(self, answer: Answer) -> None:
-        transport = self._transport
-        if not answer or transport is None or self._is_closing:
-            return
-        size_bytes = sum(map(len, answer))
-        self._dispatcher.bytes_sent(size_bytes)
-        self.last_active_s = self._loop.time()
-        if len(answer) == 1:
-            transport.write(answer[0])
-        else:
-            transport.writelines(answer)
-        if size_bytes > MAX_UNCOUNTED_BYTES:
-            self._rest.large_given(size_bytes)
-        self._rest.resume()
-
-    # -- answers that a directory's thread sends
-
-    def borrow_socket(self) -> Borrowed | None:
-        """See `SocketOwner`: nothing may be under way that has to be sent before the answer."""
-        transport = self.open_transport
-        return (
-            None
-            if transport is None or len(self._pending) > 1
-            else self._rest.borrow_socket(transport)
-        )
-
-    def go_on_with(self, sent: PartialResponse) -> list[Bytes]:
-        """Return what is to be sent now of an answer that a directory's thread has begun to send.
-
-        When the client has taken that, the thread goes on. No request is started before the end.
-        """
-        return self._rest.start(sent)
-
-    @property
-    def open_transport(self) -> asyncio.Transport | None:
-        """See `TailSender`."""
-        return None if self._is_closing else self._transport
-
-    def on_progress(self, sent_bytes: int, answer: list[Bytes]) -> None:
-        """See `TailSender`."""
-        self._dispatcher.bytes_sent(sent_bytes)
-        self._send(answer)
-        self._advance()
-        self._flow()
-
-    def abort_sending(self, error: object) -> None:
-        """See `TailSender`."""
-        if self._transport is not None:
-            log.warning("closing the connection of %s: %s", self.client_address, error)
-            self.abort()
 
     def _flow(self) -> None:
         """Read from the peer only while its requests can be handled."""
         transport = self._transport
-        if transport is None or self._is_closing:
+        if transport is None or self._is_ending:
             return
-        should_pause = bool(self._frames) or self._mute is not None
+        should_read = not self._frames and self.state is _SERVING
         if not self._large_held_bytes and self._limits.is_full:
-            should_pause = True
+            should_read = False
             self._limits.when_room(self._flow)
         elif self._receiver.large_bytes and not self._large_held_bytes:
             # Add the whole size at once, so that a frame that has begun can be completed.
             self._large_held_bytes = self._receiver.large_bytes
             self._limits.hold(self._large_held_bytes)
-        if should_pause and not self._is_read_paused:
-            self._is_read_paused = True
-            transport.pause_reading()
-        elif not should_pause and self._is_read_paused:
-            self._is_read_paused = False
-            transport.resume_reading()
+        if should_read != self._is_reading:
+            self._is_reading = should_read
+            (transport.resume_reading if should_read else transport.pause_reading)()
+
+    # -- see `SocketOwner` and `ResponseOwner`
+
+    def borrow_socket(self) -> Borrowed | None:
+        return self._writer.borrow_socket()
+
+    def on_sent(self, sent_bytes: int) -> None:
+        self._dispatcher.bytes_sent(sent_bytes)
+        self.last_active_s = self._loop.time()
+
+    def on_progress(self) -> None:
+        self._advance()
+        self._flow()
+
+    def abort_sending(self, error: object) -> None:
+        if self._transport is not None:
+            log.warning("closing the connection of %s: %s", self.client_address, error)
+            self.abort()
 
     # -- for the server
 
+    def stream(self, sent: PartialResponse) -> list[Bytes]:
+        """Return what has to be written now of a response that a directory's thread has begun.
+
+        When the client has taken that, the thread goes on. No request is started before the end.
+        """
+        self.on_sent(sent.sent_bytes)
+        return self._writer.stream(sent)
+
     def is_idle_since(self, time_s: float) -> bool:
         """Return True if the connection was idle since `time_s` of the loop's clock."""
-        if self._is_write_paused and self._rest.count():
+        writer = self._writer
+        if writer.is_full and writer.count():
             self.last_active_s = self._loop.time()  # the peer reads, if slowly
-        is_waiting = bool(self._frames) and not (self._is_write_paused or self._mute)
-        return not self._pending and not is_waiting and self.last_active_s < time_s
+        is_waiting = bool(self._frames) and not (writer.is_full or self.state is _MUTED)
+        return not writer.pending and not is_waiting and self.last_active_s < time_s
 
     def mute(self, delay_s: float) -> None:
         """Stop reading and starting requests for that long; started requests are answered
         (KIP-219)."""
-        if self._is_closing:
+        if self._is_ending:
             return
         ends_s = self._loop.time() + delay_s
-        if self._mute is not None:
-            ends_s = max(ends_s, self._mute.when())
-            self._mute.cancel()
-        self._mute = self._loop.call_at(ends_s, self.unmute)
+        if self._timer is not None:
+            ends_s = max(ends_s, self._timer.when())
+        self._move(_MUTED, self._loop.call_at(ends_s, self.unmute))
         self._flow()
 
     def unmute(self) -> None:
         """Go on before the time is over."""
-        if self._mute is not None:
-            self._mute.cancel()
-            self._mute = None
-            self._advance()
-            self._flow()
+        if self.state is _MUTED:
+            self._move(_SERVING)
+            self.on_progress()
 
     def authenticated(self, login: LoggedIn) -> None:
         """Serve the requests of a user from now on."""
         self.principal = f"User:{login.user}"
         self.is_token_authenticated = login.is_token
-        if self._strangers is not None:
-            self._strangers.forget(self)
-            self._strangers = None
+        if self._unauthenticated is not None:
+            self._unauthenticated.forget(self._end_unfinished)
+            self._unauthenticated = None
         self._receiver.limit(
             self._limits.max_request_bytes, "socket.request.max.bytes", _FIRST_ALLOCATION_BYTES
         )
 
-    def end_after(self, delay_s: float, answer: list[Bytes]) -> None:
-        """Handle nothing more; send an answer and close after the delay."""
-        if self._is_closing:
-            return
-        self._is_closing = True
-        self._limits.release(sum(map(len, self._frames)))
-        self._frames.clear()
-        if self._transport is not None and not self._is_read_paused:
-            self._is_read_paused = True
-            self._transport.pause_reading()
-        self._close_timer = self._loop.call_later(delay_s, self._part_with, answer)
+    def _end_unfinished(self) -> str:
+        """See `UnauthenticatedConnections.note`."""
+        self._receiver.drop()
+        self.abort()
+        return f"{self.client_address} on listener {self.listener}"
 
-    def _part_with(self, answer: list[Bytes]) -> None:
+    def refuse(self, delay_s: float, answer: list[Bytes]) -> None:
+        """Handle nothing more; send an answer and close after the delay."""
+        if self._is_ending:
+            return
+        self._stop(_REFUSING, self._loop.call_later(delay_s, self._send_last, answer))
+        self._drop_frames()
+        if self._transport is not None and self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _send_last(self, answer: list[Bytes]) -> None:
         if not answer or self._transport is None:
             self.close()
             return
         self._dispatcher.bytes_sent(sum(map(len, answer)))
         self._transport.writelines(answer)
-        self._close_timer = self._loop.call_later(_LAST_ANSWER_S, self.close)
+        self._move(_REFUSING, self._loop.call_later(_LAST_ANSWER_S, self.close))
+
+    def _stop(self, state: ConnectionState, timer: asyncio.TimerHandle | None = None) -> None:
+        self._move(state, timer)
+        self._writer.stop()
 
     def close(self) -> None:
         """Close after what was already given to the socket has been sent."""
-        self._is_closing = True
-        if self._transport is not None:
-            self._transport.close()
+        if self.state is not _CLOSED:
+            self._stop(_CLOSING)
+            if self._transport is not None:
+                self._transport.close()
 
-    def abort(self, *, must_drop: bool = False) -> None:
-        """Close at once. `must_drop` frees the memory of a frame; not while frames are cut."""
-        if must_drop:
-            self._receiver.drop()
-        self._is_closing = True
-        if self._transport is not None:
-            self._transport.abort()
+    def abort(self) -> None:
+        """Close at once."""
+        if self.state is not _CLOSED:
+            self._stop(_CLOSING)
+            if self._transport is not None:
+                self._transport.abort()

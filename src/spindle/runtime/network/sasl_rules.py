@@ -35,7 +35,7 @@ def sasl_rules(
     image: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
     key_sets: KeySets,
-    strangers: UnauthenticatedConnections,
+    unauthenticated: UnauthenticatedConnections,
 ) -> SaslRules | None:
     """Return how a listener authenticates, None if it has no SASL.
 
@@ -45,7 +45,7 @@ def sasl_rules(
         image: returns the newest metadata of this node.
         now_ms: Unix time.
         key_sets: those of the node; the listener adds its own.
-        strangers: those of the node.
+        unauthenticated: those of the node.
     """
     if not SecurityProtocol(endpoint.security_protocol).has_sasl:
         return None
@@ -75,7 +75,7 @@ def sasl_rules(
         max_receive_bytes=settings.max_receive_bytes,
         failure_delay_s=settings.failure_delay_ms / 1000,
         now_ms=now_ms,
-        strangers=strangers,
+        unauthenticated=unauthenticated,
     )
 
 

@@ -47,7 +47,7 @@ class SaslRules:
         max_receive_bytes: `sasl.server.max.receive.size`.
         failure_delay_s: `connection.failed.authentication.delay.ms`.
         now_ms: Unix time, for credentials that end.
-        strangers: those of the node, whose memory is limited.
+        unauthenticated: those of the node, whose memory is limited.
     """
 
     mechanisms: Mapping[str, SaslMechanism]
@@ -55,7 +55,7 @@ class SaslRules:
     max_receive_bytes: int
     failure_delay_s: float
     now_ms: Callable[[], int]
-    strangers: UnauthenticatedConnections
+    unauthenticated: UnauthenticatedConnections
 
 
 class LoginFailed(Exception):

@@ -27,7 +27,7 @@ from spindle.runtime.network.connection import Connection
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
 from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.request_limits import RequestLimits
-from spindle.runtime.network.request_pipeline import Answer, Deferred
+from spindle.runtime.network.response_writer import Answer, Deferred
 from spindle.runtime.network.sasl_state import LoginFailed, SaslState, SessionExpired
 from spindle.serving.context import RequestContext, Response
 from spindle.serving.fetch.sendfile_response import PartialResponse, frame_of
@@ -231,7 +231,7 @@ class RequestServer:
             mechanism=failure.mechanism,
             is_again=sasl.session is not None,
         )
-        connection.end_after(sasl.rules.failure_delay_s, failure.answer)
+        connection.refuse(sasl.rules.failure_delay_s, failure.answer)
 
     def on_protocol_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
         """Close a connection after a malformed request."""
@@ -289,8 +289,7 @@ class RequestServer:
         def finish(response: Response) -> Answer:
             frame: Answer
             if isinstance(response, PartialResponse):
-                self.bytes_sent(response.sent_bytes)
-                frame = connection.go_on_with(response)
+                frame = connection.stream(response)
             elif quotas.is_active:
                 frame = self._throttled(connection, context, frame_bytes, response)
             else:

@@ -6,12 +6,9 @@ A frame before the login is small, but anyone may begin one on each of very many
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spindle.common.log_throttle import LogThrottle
-
-if TYPE_CHECKING:
-    from spindle.runtime.network.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -39,34 +36,38 @@ class UnauthenticatedConnections:
         self.held_bytes = 0
         self._most_bytes = most_bytes
         self._log_entries = LogThrottle(steady_ms)
-        self._held: dict[Connection, int] = {}
+        self._held: dict[Callable[[], str], int] = {}
 
-    def note(self, connection: "Connection", size_bytes: int) -> None:
-        """Note the memory that a connection uses now; 0 if it has no part of a frame."""
-        before = self._held.get(connection, 0)
+    def note(self, end: Callable[[], str], size_bytes: int) -> None:
+        """Record the memory that a connection uses now; 0 if it has no part of a frame.
+
+        Args:
+            end: identifies the connection; closes it at once, frees its memory, and returns the
+                client's address and the listener for the log.
+        """
+        before = self._held.get(end, 0)
         if size_bytes == before:
             return
         if size_bytes:
-            self._held[connection] = size_bytes
+            self._held[end] = size_bytes
         else:
-            del self._held[connection]
+            del self._held[end]
         self.held_bytes += size_bytes - before
         while self.held_bytes > self._most_bytes:
             self._close_oldest()
 
-    def forget(self, connection: "Connection") -> None:
+    def forget(self, end: Callable[[], str]) -> None:
         """Stop counting a connection that has logged in or has ended."""
-        self.held_bytes -= self._held.pop(connection, 0)
+        self.held_bytes -= self._held.pop(end, 0)
 
     def _close_oldest(self) -> None:
-        oldest = next(iter(self._held))
-        self.forget(oldest)
-        oldest.abort(must_drop=True)
+        end = next(iter(self._held))
+        self.forget(end)
+        client = end()
         if self._log_entries.allow("full"):
             log.warning(
                 "closing connections that have not logged in, the oldest first: their unfinished "
-                "requests take more than %d MiB; this one is of %s on listener %s",
+                "requests take more than %d MiB; this one is of %s",
                 self._most_bytes // _MIB,
-                oldest.client_address,
-                oldest.listener,
+                client,
             )

@@ -1,32 +1,70 @@
-"""ApiVersions: the APIs of a listener, and feature levels (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions: the APIs of a listener, and feature levels (KIP-35, KIP-511, KIP-584, KIP-1242)."""
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from spindle.common.errors import ErrorCode
 from spindle.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
+from spindle.protocol import versions
 from spindle.protocol.api import API_VERSIONS, APIS, PRODUCE
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.serving.context import RequestContext
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_FIRST_CLIENT_SOFTWARE_VERSION: Final = 3
-_FIRST_MIN_ZERO_FEATURES_VERSION: Final = 4
+_NO_NODE: Final = -1
+
+
+class AnsweringBroker(NamedTuple):
+    """The broker that clients of a listener reach."""
+
+    cluster_id: str
+    node_id: int
 
 
 def answer_of_listener(
-    keys: Iterable[int], image: Callable[[], MetadataImage], kraft_version: Callable[[], int]
+    keys: Iterable[int],
+    image: Callable[[], MetadataImage],
+    kraft_version: Callable[[], int],
+    broker: AnsweringBroker | None = None,
 ) -> Callable[[RequestContext, ApiVersionsRequest], ApiVersionsResponse]:
     """Make the handler for a listener that serves these APIs, and ApiVersions itself.
 
     Args:
         image: gives the newest committed image, for the finalized features.
         kraft_version: gives the level of kraft.version, which the quorum alone knows.
+        broker: a client that asks for another one has to bootstrap again (KIP-1242). None for a
+            controller, which answers every client.
     """
     rows = _rows((*keys, API_VERSIONS))
-    return lambda context, request: _answer(context, request, rows, image(), kraft_version())
+
+    def answer(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        if not _is_valid(request, context.api_version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if broker is not None and _expects_another(request, broker):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+        return _answer(context, rows, image(), kraft_version())
+
+    return answer
+
+
+def _is_valid(request: ApiVersionsRequest, version: int) -> bool:
+    """Return True if the client names its software, and cluster and node both or neither.
+
+    Fields that the version does not have are null or -1.
+    """
+    if (request.cluster_id is None) != (request.node_id == _NO_NODE):
+        return False
+    return version < versions.API_VERSIONS_CLIENT_SOFTWARE or bool(
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    )
+
+
+def _expects_another(request: ApiVersionsRequest, broker: AnsweringBroker) -> bool:
+    """Return True for a client that expects another broker; without a cluster id it expects any."""
+    return request.cluster_id is not None and broker != (request.cluster_id, request.node_id)
 
 
 def _rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
@@ -48,19 +86,13 @@ def _rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
 
 def _answer(
     context: RequestContext,
-    request: ApiVersionsRequest,
     rows: list[ApiVersionsResponse.ApiVersion],
     image: MetadataImage,
     kraft_version: int,
 ) -> ApiVersionsResponse:
-    """Answer a request. As in Kafka, a feature at level 0 is not listed."""
-    if context.api_version >= _FIRST_CLIENT_SOFTWARE_VERSION and not (
-        _SOFTWARE.fullmatch(request.client_software_name)
-        and _SOFTWARE.fullmatch(request.client_software_version)
-    ):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    """Answer a valid request. As in Kafka, a feature at level 0 is not listed."""
     # Clients before version 4 cannot parse a feature whose minimum is 0 (KAFKA-17011).
-    show_all = context.api_version >= _FIRST_MIN_ZERO_FEATURES_VERSION
+    show_all = context.api_version >= versions.API_VERSIONS_MIN_ZERO_FEATURES
     finalized = dict(image.features.levels)
     if kraft_version:
         finalized[KRAFT_VERSION] = kraft_version

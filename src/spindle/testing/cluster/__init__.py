@@ -1,5 +1,1 @@
-"""Clusters of real processes for the tests of applications, with faults of every part.
-
-`cluster` is the interface. `supervisor` runs in a process of its own that forks the nodes, so that
-modules are loaded once, and the test's process, which may have threads, is never forked.
-"""
+"""Clusters of `spindle.local` for the tests of applications, with faults of every part."""

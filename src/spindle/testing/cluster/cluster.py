@@ -1,135 +1,50 @@
-"""A Spindle cluster of real processes for tests, scripts and notebooks."""
+"""A cluster of `spindle.local` whose disks, networks and processes fail on demand."""
 
-import os
-import time
-import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from signal import Signals
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final
 
-from spindle.testing.cluster.arguments import check_count, check_timeout
+from spindle.local import cluster as local
+from spindle.local.errors import ClusterError
+from spindle.local.node import STOP_S
+from spindle.local.node import NodeHandle as LocalNodeHandle
 from spindle.testing.cluster.disk import Disk
-from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.cluster.node import NodeHandle
-from spindle.testing.cluster.properties import property_texts
 from spindle.testing.cluster.reachability import largest_connected, retry_without_dead_nodes
-from spindle.testing.cluster.supervisor_process import KeeperProcess
 from spindle.testing.faults.network_faults import Cut, NetworkFaults
 
 _WAIT_S: Final = 60.0
 _CREATION_S: Final = 5.0
-_REQUEST_S: Final = 60.0
-_DEFAULTS: Final = {
-    # A broker that is killed is fenced after this time; Kafka waits 9 s.
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
-}
 
 
-class Cluster:
-    """A running cluster, from its construction to `close` or the end of a `with` block.
+class Cluster(local.Cluster):
+    """A `spindle.local.Cluster` with faults, and with waits for what they cause.
 
-    Every node is a process of its own, on free ports of the loopback interface. The processes end
-    and the files are removed with `close`, and also when the calling process ends in any way.
+    It has the arguments, errors and attributes of `spindle.local.Cluster`. A broker that is killed
+    is fenced after 3 s, where Kafka waits 9 s (`broker.session.timeout.ms`).
 
-    Args:
-        brokers: 1 to 64. Up to three of them are controllers, too.
-        directories: log directories of each node, 1 to 64.
-        controllers: nodes that are controllers only, 0 to 64; the brokers are none then.
-        racks: number of racks, to which the brokers are assigned in turn; 0 for none.
-        properties: further keys of every node's property file.
-        node_properties: further keys of single nodes, by node id.
-        folder: holds the files of the cluster, and stays; a temporary folder by default.
-        start_timeout_s: limit for the start of a node.
+    Example:
+        ```python
+        from spindle.testing import Cluster
 
-    Raises:
-        ValueError, TypeError: a number is out of its range, or no number.
-        ClusterError: a node did not start, with the end of its log; or a key does not exist.
-
-    Attributes:
-        brokers: ids 1, 2, ...
-        controllers: the nodes that are controllers only, ids 101, 102, ...
-        started_after_s: time from the construction until all nodes served.
+        with Cluster(brokers=3, directories=3) as cluster:
+            cluster.create_topic("orders", configs={"min.insync.replicas": 2})
+            cluster.disk(1, 2).fail()
+            cluster.broker(2).pause()
+        ```
     """
 
-    def __init__(
-        self,
-        brokers: int = 1,
-        directories: int = 1,
-        *,
-        controllers: int = 0,
-        racks: int = 0,
-        properties: Mapping[str, object] | None = None,
-        node_properties: Mapping[int, Mapping[str, object]] | None = None,
-        folder: str | os.PathLike[str] | None = None,
-        start_timeout_s: float = _WAIT_S,
-    ) -> None:
-        begun_s = time.monotonic()
-        check_count("brokers", brokers, 1)
-        check_count("directories", directories, 1)
-        check_count("controllers", controllers, 0)
-        check_count("racks", racks, 0)
-        check_timeout("start_timeout_s", start_timeout_s)
-        self._start_timeout_s = start_timeout_s
-        self._cuts: dict[tuple[int, int], Cut] = {}
-        self._client_cuts: dict[int, Cut] = {}
-        self._keeper = KeeperProcess()
-        self._finalizer = weakref.finalize(self, self._keeper.close)
-        try:
-            described = self._keeper.ask(
-                "make",
-                _REQUEST_S,
-                brokers=brokers,
-                directories=directories,
-                controllers=controllers,
-                racks=racks,
-                properties=property_texts({**_DEFAULTS, **(properties or {})}),
-                node_properties={
-                    number: property_texts(keys) for number, keys in (node_properties or {}).items()
-                },
-                folder=os.path.abspath(folder or self._keeper.home),
-            )
-            self.nodes: Sequence[NodeHandle] = [
-                NodeHandle(self, description) for description in described
-            ]
-            self._check_ids(node_properties or {})
-            self.brokers = [node for node in self.nodes if node.is_broker]
-            self.controllers = [node for node in self.nodes if not node.is_broker]
-            ids = [node.node_id for node in self.brokers]
-            for node in self.nodes:
-                self.launch(node, ids)
-            self.await_ready(self.nodes)
-        except BaseException:
-            self.close()
-            raise
-        self.started_after_s = time.monotonic() - begun_s
+    nodes: Sequence[NodeHandle]
+    brokers: Sequence[NodeHandle]
+    controllers: Sequence[NodeHandle]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"Cluster({len(self.nodes)} nodes at {self.bootstrap_servers})"
-
-    def close(self) -> None:
-        """End all processes and remove all files. More calls do nothing."""
-        self._finalizer()
+    _runner: ClassVar[str] = "spindle.testing.faults.faulty_node:faulty_runner"
+    _default_properties: ClassVar[Mapping[str, object]] = {
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    }
 
     # -- parts
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, separated by commas."""
-        return ",".join(str(broker.bootstrap_servers) for broker in self.brokers)
 
     def node(self, node_id: int) -> NodeHandle:
         """Return a broker or controller.
@@ -137,11 +52,9 @@ class Cluster:
         Raises:
             ClusterError: there is none of this id.
         """
-        for node in self.nodes:
-            if node.node_id == node_id:
-                return node
-        known = ", ".join(str(node.node_id) for node in self.nodes)
-        raise ClusterError(f"there is no node {node_id}; the nodes are {known}")
+        node = super().node(node_id)
+        assert isinstance(node, NodeHandle)
+        return node
 
     def broker(self, node_id: int) -> NodeHandle:
         """Return a broker.
@@ -149,9 +62,8 @@ class Cluster:
         Raises:
             ClusterError: there is no broker of this id.
         """
-        node = self.node(node_id)
-        if not node.is_broker:
-            raise ClusterError(f"node {node_id} is a controller and no broker")
+        node = super().broker(node_id)
+        assert isinstance(node, NodeHandle)
         return node
 
     def disk(self, node_id: int, directory: int) -> Disk:
@@ -170,42 +82,21 @@ class Cluster:
             )
         return disks[directory - 1]
 
-    # -- topics
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """Stop all nodes in order, brokers before the quorum, and return when they have ended.
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int | None = None,
-        replication_factor: int | None = None,
-        configs: Mapping[str, object] | None = None,
-        replicas: Sequence[Sequence[int]] | None = None,
-    ) -> None:
-        """Create a topic and return when each of its partitions has a leader.
-
-        Args:
-            replication_factor: `default.replication.factor` by default: 3, or the number of brokers
-                if there are fewer.
-            configs: keys of the topic, such as `min.insync.replicas`.
-            replicas: the brokers of each partition, instead of both numbers: `[[1, 2], [2, 3]]`.
+        `start` starts them again, with their records and the faults of their disks. Paused nodes
+        go on first.
 
         Raises:
-            ValueError: `replicas` comes with one of the numbers.
-            ApiError: the cluster refused.
+            TimeoutError: a node has not ended in time.
         """
-        from spindle.testing.cluster.topics import make_topic
-
-        servers = self.bootstrap_servers
-        make_topic(servers, name, partitions, replication_factor, configs or {}, replicas)
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic.
-
-        Raises:
-            ApiError: the cluster refused.
-        """
-        from spindle.testing.cluster.topics import remove_topic
-
-        remove_topic(self.bootstrap_servers, name)
+        for node in self.nodes:
+            if node.is_paused:
+                node.resume()
+            if node.is_running:
+                node.refresh_faults()
+        super().stop(timeout_s)
 
     # -- waiting
 
@@ -387,66 +278,14 @@ class Cluster:
 
     # -- for the nodes
 
-    def launch(self, node: NodeHandle, brokers: Sequence[int]) -> None:
-        """Start the process of a node; it is ready when it knows these brokers."""
-        disks = {str(disk.path): disk.faults_at_start().to_json() for disk in node.disks}
-        self._keeper.ask(
-            "start",
-            _REQUEST_S,
-            node=node.node_id,
-            brokers=brokers,
-            disks=disks,
-            network=self._network_of(node.node_id).to_json(),
-        )
+    def _handles(self, described: Sequence[Mapping[str, Any]]) -> Sequence[NodeHandle]:
+        self._cuts: dict[tuple[int, int], Cut] = {}
+        self._client_cuts: dict[int, Cut] = {}
+        return [NodeHandle(self, description) for description in described]
 
-    def await_ready(self, nodes: Sequence[NodeHandle]) -> None:
-        """Return when all these nodes serve.
-
-        Raises:
-            ClusterError: one of them does not.
-        """
-        ids = [node.node_id for node in nodes]
-        try:
-            reply = self._keeper.ask("await-ready", self._start_timeout_s, nodes=ids)
-        except TimeoutError:
-            tails = "\n".join(f"node {n.node_id}: {n.log_file}\n{n.log_tail()}" for n in nodes)
-            raise ClusterError(
-                f"after {self._start_timeout_s:g} s the cluster does not serve; the logs end "
-                f"with:\n{tails}"
-            ) from None
-        if "ended" in reply:
-            node = self.node(reply["ended"])
-            raise ClusterError(
-                f"node {node.node_id} did not start ({_ending(reply['code'])}); the end of its "
-                "log "
-                f"{node.log_file}:\n{node.log_tail()}"
-            )
-
-    def signal(self, node: NodeHandle, number: Signals) -> None:
-        """Send a signal to the process of a node.
-
-        Raises:
-            ClusterError: it does not run.
-        """
-        self._keeper.ask("signal", _REQUEST_S, node=node.node_id, signal=number.name)
-
-    def runs(self, node: NodeHandle) -> bool:
-        """Return whether the process of a node lives."""
-        return bool(self._keeper.ask("state", _REQUEST_S, node=node.node_id)["runs"])
-
-    def await_end(self, node: NodeHandle, timeout_s: float) -> int:
-        """Return how the process of a node has ended.
-
-        Raises:
-            TimeoutError: it has not ended in that time.
-        """
-        reply = self._keeper.ask("await-end", timeout_s, node=node.node_id)
-        return int(reply["code"] or 0)
-
-    def _check_ids(self, node_properties: Mapping[int, Mapping[str, object]]) -> None:
-        for number in node_properties:
-            self.node(number)
-
-
-def _ending(code: int) -> str:
-    return f"killed by {Signals(-code).name}" if code < 0 else f"exit code {code}"
+    def _runner_options(self, node: LocalNodeHandle) -> dict[str, Any]:
+        disks = self.node(node.node_id).disks
+        return {
+            "disks": {str(disk.path): disk.faults_at_start().to_json() for disk in disks},
+            "network": self._network_of(node.node_id).to_json(),
+        }

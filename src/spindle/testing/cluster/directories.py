@@ -2,7 +2,7 @@
 
 from spindle.client.admin.disks import alter_disks
 from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
-from spindle.testing.cluster.topics import connected
+from spindle.local.topic_admin import connected
 
 
 def readmit_directory(

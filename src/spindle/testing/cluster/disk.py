@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spindle.testing.cluster.errors import ClusterError
+from spindle.local.errors import ClusterError
 from spindle.testing.faults.disk_faults import (
     ALL_OPERATIONS,
     AfterTear,
@@ -187,11 +187,11 @@ class Disk:
         """Format a new disk for its node, with a new directory id.
 
         Raises:
-            ClusterError: it cannot be written.
+            ClusterError: no other disk of the node is formatted, or this one cannot be written.
         """
-        from spindle.testing.cluster.formatting import format_unformatted
+        from spindle.local.formatting.new_directories import format_new_directories
 
-        format_unformatted(str(self.node.property_file))
+        format_new_directories(str(self.node.property_file))
 
     def readmit(self, *, accept_loss: bool = False) -> bool:
         """Let the running broker use this directory again, after it was healed or replaced.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from spindle.testing.cluster.topics import make_topic, remove_topic
+from spindle.local.topic_admin import make_topic, remove_topic
 
 
 class ExistingCluster:

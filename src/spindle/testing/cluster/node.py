@@ -1,61 +1,39 @@
-"""A broker or controller of a cluster for tests."""
+"""A broker or controller whose process fails on demand."""
 
 import signal
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.testing.cluster.control import NoReply, Refused, ask
+from spindle.local import node as local
+from spindle.local.control_socket import NoReply, Refused, ask
+from spindle.local.errors import ClusterError, NodeGone
 from spindle.testing.cluster.disk import Disk
-from spindle.testing.cluster.errors import ClusterError, NodeGone
+from spindle.testing.faults.node_control import control_path
 from spindle.testing.faults.unsynced import Notes, lose_power
 
 if TYPE_CHECKING:
     from spindle.testing.cluster.cluster import Cluster
 
 _COMMAND_S: Final = 60.0
-_STOP_S: Final = 60.0
-_TAIL_LINES: Final = 30
 
 
-class NodeHandle:
-    """A process of the cluster.
+class NodeHandle(local.NodeHandle):
+    """A node of a cluster, through all of its processes, with faults.
 
     Attributes:
-        node_id: `node.id`.
-        is_broker, is_controller: its roles.
         disks: its log directories, in the order of `log.dirs`.
-        bootstrap_servers: host and port for clients; None for a node that is no broker.
-        controller_address: host and port of its controller listener, None without the role.
-        metrics_url: of its metrics for Prometheus.
-        log_file: the log, over all lives of the process.
-        property_file: its configuration.
     """
 
+    _cluster: "Cluster"
+
     def __init__(self, cluster: "Cluster", described: Mapping[str, Any]) -> None:
-        self.node_id: int = described["node_id"]
-        self.is_broker: bool = described["is_broker"]
-        self.is_controller: bool = described["is_controller"]
-        self.bootstrap_servers: str | None = described["client_address"]
-        self.controller_address: str | None = described["controller_address"]
-        self.metrics_url = f"http://{described['metrics_address']}/metrics"
-        self.log_file = Path(described["log_file"])
-        self.property_file = Path(described["property_file"])
+        super().__init__(cluster, described)
         self.disks: Sequence[Disk] = [
-            Disk(self, number, Path(path)) for number, path in enumerate(described["log_dirs"], 1)
+            Disk(self, number, path) for number, path in enumerate(self.log_dirs, 1)
         ]
-        self._cluster = cluster
-        self._control: str = described["control"]
+        self._control = control_path(cluster.home, self.node_id)
         self._is_paused = False
-
-    def __repr__(self) -> str:
-        return f"NodeHandle({self.node_id})"
-
-    @property
-    def is_running(self) -> bool:
-        """True while the process lives, paused or not."""
-        return self._cluster.runs(self)
 
     @property
     def is_paused(self) -> bool:
@@ -76,32 +54,6 @@ class NodeHandle:
         raise ClusterError(f"node {self.node_id} has no replica of {topic}-{partition}")
 
     # -- life
-
-    def start(self) -> None:
-        """Start the node that was stopped or killed, and return when it serves.
-
-        Raises:
-            ClusterError: it runs already, or did not start; then with the end of its log.
-        """
-        self.start_at_once()
-        self._cluster.await_ready([self])
-
-    def start_at_once(self) -> None:
-        """Start the node and do not wait.
-
-        Raises:
-            ClusterError: it runs already.
-        """
-        self._cluster.launch(self, [self.node_id] if self.is_broker else [])
-        self._is_paused = False
-
-    def stop(self) -> None:
-        """Stop the node in order, and return when its process has ended."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Kill the process (SIGKILL), and return when it has ended."""
-        self._end(signal.SIGKILL)
 
     def cut_power(self, seed: int = 0) -> list[str]:
         """End the process as a power failure does, and return when it has ended.
@@ -125,52 +77,49 @@ class NodeHandle:
         random = Random(seed)
         return [line for path, left in notes.items() for line in lose_power(path, left, random)]
 
+    def start_at_once(self) -> None:
+        """Start the node and do not wait.
+
+        Raises:
+            ClusterError: it runs already.
+        """
+        super().start_at_once()
+        self._is_paused = False
+
     def _end(self, number: signal.Signals) -> None:
         if not self._is_paused:
-            for disk in self.disks:
-                disk.refresh_faults()
-        self._cluster.signal(self, number)
+            self.refresh_faults()
+        self._cluster.send_signal(self, number)
         if self._is_paused and number != signal.SIGKILL:
-            self._cluster.signal(self, signal.SIGCONT)
-        self.wait_until_ended(_STOP_S)
+            self._cluster.send_signal(self, signal.SIGCONT)
+        self.wait_until_ended(local.STOP_S)
 
-    def restart(self) -> None:
-        """Stop the node if it runs, start it again, and return when it serves."""
-        if self.is_running:
-            self.stop()
-        self.start()
+    def refresh_faults(self) -> None:
+        """Ask the running node for the faults of its disks."""
+        for disk in self.disks:
+            disk.refresh_faults()
 
     def pause(self) -> None:
         """Suspend the process (SIGSTOP): connections stay open and nothing is answered."""
-        self._cluster.signal(self, signal.SIGSTOP)
+        self._cluster.send_signal(self, signal.SIGSTOP)
         self._is_paused = True
 
     def resume(self) -> None:
         """Let a paused process go on."""
-        self._cluster.signal(self, signal.SIGCONT)
+        self._cluster.send_signal(self, signal.SIGCONT)
         self._is_paused = False
 
-    def wait_until_ended(self, timeout_s: float = _STOP_S) -> int:
+    def wait_until_ended(self, timeout_s: float = local.STOP_S) -> int:
         """Return the exit code when the process has ended, or the negative number of a signal.
 
         Raises:
             TimeoutError: it has not ended in time.
         """
-        try:
-            code = self._cluster.await_end(self, timeout_s)
-        except TimeoutError:
-            raise TimeoutError(f"node {self.node_id} has not ended after {timeout_s:g} s") from None
+        code = super().wait_until_ended(timeout_s)
         self._is_paused = False
         return code
 
-    # -- its log and its control channel
-
-    def log_tail(self, lines: int = _TAIL_LINES) -> str:
-        """Return the last lines of the log."""
-        try:
-            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
-        except OSError as error:
-            return str(error)
+    # -- its control channel
 
     def ask(self, what: str, timeout_s: float = _COMMAND_S, **fields: Any) -> Any:
         """Ask the node's process over its control channel.

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from spindle.testing.cluster.errors import NodeGone
+from spindle.local.errors import NodeGone
 from spindle.testing.cluster.node import NodeHandle
 
 _ENDING_S: Final = 0.05

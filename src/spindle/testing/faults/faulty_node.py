@@ -1,24 +1,23 @@
 """The main function of a node's process in a cluster for tests."""
 
 import asyncio
-import ctypes
 import os
-import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
 
 from spindle.config.node_config import NodeConfig
+from spindle.local.control_socket import listen
+from spindle.local.node_process import RunNode, die_with
+from spindle.local.supervisor_server import NodeStart
 from spindle.runtime.node import Node
 from spindle.runtime.process import run_node
 from spindle.testing.faults.disk_faults import DiskFaults, FaultyDisk
 from spindle.testing.faults.faulty_loop import FaultyLoop
 from spindle.testing.faults.faulty_machine import FaultyMachine
 from spindle.testing.faults.network_faults import FaultyNetwork, NetworkFaults
-from spindle.testing.faults.node_control import NodeControl
-
-_PR_SET_PDEATHSIG: Final = 1
+from spindle.testing.faults.node_control import NodeControl, control_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,18 @@ class FaultyNode:
         return run_node(config, started, machine, new_loop)
 
 
-def die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies, even if this process is paused."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "prctl"):
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
+@contextmanager
+def faulty_runner(start: NodeStart) -> Iterator[RunNode]:
+    """Run nodes with the faults in `start.options`, and with a control channel for later ones."""
+    path = control_path(start.home, start.node_id)
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    with listen(path) as control:
+        disks = start.options["disks"]
+        yield FaultyNode(
+            control,
+            os.getpid(),
+            {directory: DiskFaults.from_json(faults) for directory, faults in disks.items()},
+            NetworkFaults.from_json(start.options["network"]),
+            start.ports,
+        ).run

@@ -10,15 +10,25 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from spindle.local.control_socket import read_line, send_error, send_result
 from spindle.runtime.node import Node
-from spindle.testing.cluster.control import read_line, send_error, send_result
 from spindle.testing.faults.conditions import Condition, ConditionWatch, condition_of
 from spindle.testing.faults.disk_faults import DiskFaults
 from spindle.testing.faults.faulty_machine import FaultyMachine
 from spindle.testing.faults.network_faults import FaultyNetwork, NetworkFaults
 from spindle.testing.faults.unsynced import Notes
+
+
+def control_path(home: Path, node_id: int) -> str:
+    """Return the path of the control socket of a node.
+
+    Args:
+        home: the folder of the cluster's supervisor.
+    """
+    return str(home / f"{node_id}.sock")
 
 
 class NodeControl:

@@ -10,7 +10,9 @@ import java.io.StringWriter;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Function;
-import org.apache.kafka.common.utils.Exit;
+// Releases from 4.4 have the class Exit in the second package, older ones in the first.
+import org.apache.kafka.common.utils.*;
+import org.apache.kafka.common.utils.internals.*;
 
 /**
  * Runs the main methods of many tools in one virtual machine.

@@ -1,0 +1,154 @@
+"""Read batch headers: the compiled walk over them, and their fields as NumPy columns.
+
+The walk jumps from header to header and touches no records, unless checksums are wanted. So large
+batches are passed without being read from the disk. It is compiled C if Spindle was installed with
+a compiler (`spindle.log.cleaning.native_kernel`), because the import of numba takes longer than the
+walk over some hundred MiB; else numba compiles it.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from spindle.columnar.tables import SCAN_FINDINGS
+from spindle.log.cleaning.native_kernel import load_library
+
+# Rows of the header table (int64): one for each field, a column for each batch.
+POSITION: Final = 0
+SIZE_BYTES: Final = 1
+BASE_OFFSET: Final = 2
+LEADER_EPOCH: Final = 3
+CRC: Final = 4
+ATTRIBUTES: Final = 5
+LAST_DELTA: Final = 6
+BASE_TIMESTAMP: Final = 7
+MAX_TIMESTAMP: Final = 8
+PRODUCER_ID: Final = 9
+PRODUCER_EPOCH: Final = 10
+BASE_SEQUENCE: Final = 11
+RECORD_COUNT: Final = 12
+COMPUTED_CRC: Final = 13
+FIELD_COUNT: Final = 14
+
+# The result of a walk (int64).
+WALK_STATUS: Final = 0
+WALK_POSITION: Final = 1
+WALK_BATCHES: Final = 2
+WALK_NEXT_OFFSET: Final = 3
+WALK_FINISHED: Final = 4
+WALK_TORN: Final = 5
+WALK_WIDTH: Final = 6
+
+# Rows of the table of records (int64); a column for each batch.
+RECORDS_STATUS: Final = 0
+RECORDS_BYTE: Final = 1
+RECORDS_WIDTH: Final = 2
+
+RECORDS_ARE_PACKED: Final = -1
+"""The RECORDS_STATUS of a batch that must be decompressed first; others index `RECORD_FINDINGS`."""
+
+MAX_BATCHES: Final = 8192
+
+
+@cache
+def header_walk() -> Callable[..., None]:
+    """Return `header_kernel.walk_headers`, or the same in C."""
+    library = load_library()
+    if library is None:
+        from spindle.columnar.header_kernel import walk_headers
+
+        return walk_headers
+
+    def walk(
+        address: int,
+        position: int,
+        end: int,
+        file_end: int,
+        limits: Any,
+        check_crcs: int,
+        table: Any,
+        records: Any,
+        result: Any,
+    ) -> None:
+        library.spindle_walk_headers(
+            address,
+            position,
+            end,
+            file_end,
+            limits.ctypes.data,
+            check_crcs,
+            table.ctypes.data,
+            table.shape[1],
+            records.ctypes.data if records.shape[0] else None,
+            result.ctypes.data,
+        )
+
+    return walk
+
+
+class HeaderWalk:
+    """Calls the walk on windows of a file, in order.
+
+    After each call, `position` is where to read on in the file, `next_offset` the offset after the
+    last batch passed, `is_finished` True at the end offset, and `is_torn` True before a batch that
+    the file does not hold as a whole. `finding` says why a header cannot be one, else it is empty.
+
+    Args:
+        start_offset, end_offset: Batches that hold offsets of [start, end) are wanted.
+        check_crcs: Compute the checksums, for which the windows must hold whole batches.
+        check_records: Walk over the records of batches whose checksums are right, too; what they
+            say is in `records` after each call, an array (RECORDS_WIDTH, batches).
+    """
+
+    def __init__(
+        self,
+        start_offset: int,
+        end_offset: int,
+        *,
+        check_crcs: bool,
+        check_records: bool = False,
+    ) -> None:
+        self._walk = header_walk()
+        self._limits = np.array([start_offset, end_offset], np.int64)
+        self._check_crcs = int(check_crcs)
+        self._table = np.empty((FIELD_COUNT, MAX_BATCHES), np.int64)
+        width = RECORDS_WIDTH if check_records else 0
+        self._records = np.empty((width, MAX_BATCHES), np.int64)
+        self.records = self._records[:, :0]
+        self.position = 0
+        self.next_offset = start_offset
+        self.is_finished = start_offset >= end_offset
+        self.is_torn = False
+        self.finding = ""
+
+    def fields(self, address: int, size_bytes: int, window_at: int, file_bytes: int) -> Any:
+        """Return the fields of the batches in a window as a (FIELD_COUNT, batches) array.
+
+        Args:
+            address, size_bytes: The window in memory.
+            window_at: Its position in the file.
+            file_bytes: The size of the file.
+        """
+        result = np.zeros(WALK_WIDTH, np.int64)
+        result[WALK_NEXT_OFFSET] = self.next_offset
+        self._walk(
+            address - window_at,
+            window_at,
+            window_at + size_bytes,
+            file_bytes,
+            self._limits,
+            self._check_crcs,
+            self._table,
+            self._records,
+            result,
+        )
+        self.position = int(result[WALK_POSITION])
+        self.next_offset = int(result[WALK_NEXT_OFFSET])
+        self.is_finished = bool(result[WALK_FINISHED])
+        self.is_torn = bool(result[WALK_TORN])
+        self.finding = SCAN_FINDINGS[int(result[WALK_STATUS])]
+        count = int(result[WALK_BATCHES])
+        self.records = self._records[:, :count]
+        return self._table[:, :count].copy()

@@ -1,0 +1,1 @@
+"""Formatting the log directories of a node, for `spindle storage` and `spindle.local`."""

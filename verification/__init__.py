@@ -1,0 +1,1 @@
+"""The programs that look for mistakes in Spindle: simulation, fuzzing and rehearsals."""
