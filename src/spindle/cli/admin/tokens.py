@@ -55,8 +55,8 @@ def tokens() -> None:
     "--max-life",
     "max_life_ms",
     type=DurationMs(),
-    metavar="7d12h",
-    help="The longest life with renewals; by default what the cluster allows.",
+    metavar="DURATION",
+    help="The longest life with renewals, such as 7d; by default what the cluster allows.",
 )
 @cluster_command
 def create(
@@ -99,8 +99,8 @@ def list_command(client: WireClient, as_json: bool, owners: Sequence[str]) -> No
     "--for",
     "period_ms",
     type=DurationMs(),
-    metavar="1d12h",
-    help="The time from now; by default what the cluster gives.",
+    metavar="DURATION",
+    help="How long from now, such as 2d; by default what the cluster gives.",
 )
 @cluster_command
 def renew(client: WireClient, as_json: bool, hmac: str, period_ms: int | None) -> None:
@@ -112,7 +112,13 @@ def renew(client: WireClient, as_json: bool, hmac: str, period_ms: int | None) -
     "expire", epilog=examples("spindle tokens expire HMAC=", "spindle tokens expire HMAC= --in 1h")
 )
 @_hmac
-@click.option("--in", "period_ms", type=DurationMs(), metavar="1d12h", help="The time from now.")
+@click.option(
+    "--in",
+    "period_ms",
+    type=DurationMs(),
+    metavar="DURATION",
+    help="How long from now, such as 1h.",
+)
 @cluster_command
 def expire(client: WireClient, as_json: bool, hmac: str, period_ms: int | None) -> None:
     """End the life of a token, at once or after a time."""
