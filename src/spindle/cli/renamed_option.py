@@ -7,24 +7,20 @@ import click
 
 
 class RenamedOption(click.Option):
-    """An option with earlier names, which no help and no error shows.
+    """An option with earlier names, which no help, error or completion shows.
 
     Attributes:
         former: the earlier names, such as `--above`.
     """
 
     def __init__(self, param_decls: Sequence[str], *, former: Sequence[str], **attrs: Any) -> None:
-        super().__init__([*param_decls, *former], **attrs)
-        self.former = frozenset(former)
-        self._names = [name for name in self.opts if name not in former]
-        self._all = self.opts
+        super().__init__(param_decls, **attrs)
+        self.former = tuple(former)
 
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        self.opts = self._names
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        names = self.opts
+        self.opts = [*names, *self.former]
         try:
-            return super().get_help_record(ctx)
+            super().add_to_parser(parser, ctx)
         finally:
-            self.opts = self._all
-
-    def get_error_hint(self, ctx: click.Context | None) -> str:
-        return " / ".join(f"'{name}'" for name in self._names)
+            self.opts = names
