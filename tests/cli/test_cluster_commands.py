@@ -247,7 +247,7 @@ def test_the_status_names_replicas_on_lost_disks_apart_from_those_of_brokers_tha
     lines = status_lines(status)
     assert (
         "            t-0: broker 1 would lead, but the replica is on no directory that is online; "
-        "bring its disk back, then run `spindle disks readmit`."
+        "bring its disk back, then run `spindle disks online`."
     ) in lines
     assert any(
         line.startswith("            t-1, t-2, t-3: a leader is elected when") for line in lines

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from spindle.cli.disks import readmit_command, retire_command
+from spindle.cli.disks import online_command, remove_command
 from spindle.cli.disks.group import disks
 from spindle.cli.main import run
 from spindle.common.ids import TopicPartition
@@ -44,22 +44,22 @@ def test_a_directory_is_added_and_retired_and_a_full_one_is_not(
     assert "Add it to log.dirs" in shown
     assert run(("disks", "add", "1", new)) == 1
     assert f"{new} is a log directory of broker 1 already" in capsys.readouterr().err
-    assert run(("disks", "readmit", "1", new)) == 1
+    assert run(("disks", "online", "1", new)) == 1
     assert "no replica of this broker is lost: nothing to re-admit" in capsys.readouterr().err
     assert run(("topic", "create", "full", "--partitions", "8")) == 0
     capsys.readouterr()
-    assert run(("disks", "retire", "1", new, "--json")) == 1
+    assert run(("disks", "remove", "1", new, "--json")) == 1
     refused = json.loads(capsys.readouterr().out)
     assert refused["replicas"][0]["state"] == "present"
     (moved, *_) = refused["reassignment"]["partitions"]
     assert moved["log_dirs"] != [new]
-    assert run(("disks", "retire", "1", new)) == 1
+    assert run(("disks", "remove", "1", new)) == 1
     advice = capsys.readouterr().err
     assert f"{new} has 2 replicas; move them" in advice
     assert f"spindle disks cordon 1 {new}" in advice
     assert run(("topic", "delete", "full", "--yes")) == 0
     capsys.readouterr()
-    assert run(("disks", "retire", "1", new)) == 0
+    assert run(("disks", "remove", "1", new)) == 0
     assert f"Broker 1 uses {new} no longer" in capsys.readouterr().out
 
 
@@ -74,13 +74,13 @@ def test_no_move_is_advised_for_replicas_that_are_lost(
     def refuse(*_: object) -> None:
         raise DirectoryInUse("/d2", lost, "/d2 is offline and has the only replica")
 
-    monkeypatch.setattr(retire_command, "alter_disks", refuse)
-    assert run(("disks", "retire", "1", "/d2")) == 1
+    monkeypatch.setattr(remove_command, "alter_disks", refuse)
+    assert run(("disks", "remove", "1", "/d2")) == 1
     refused = capsys.readouterr().err
     assert "/d2 is offline and has the only replica." in refused
     assert "LOST" in refused
     assert "moves.json" not in refused
-    assert run(("disks", "retire", "1", "/d2", "--json")) == 1
+    assert run(("disks", "remove", "1", "/d2", "--json")) == 1
     document = json.loads(capsys.readouterr().out)
     assert (document["replicas"][0]["state"], document["reassignment"]) == ("lost", None)
 
@@ -100,10 +100,10 @@ def test_a_refused_readmission_prints_the_command_that_accepts_the_losses(
     def refuse(*_: object) -> None:
         raise DirectoryInUse("/d 2", lost, "/d 2 is empty")
 
-    monkeypatch.setattr(readmit_command, "alter_disks", refuse)
-    words = ("disks", "readmit", "1", "/d 2", "-b", up["bootstrap_servers"])
+    monkeypatch.setattr(online_command, "alter_disks", refuse)
+    words = ("disks", "online", "1", "/d 2", "-b", up["bootstrap_servers"])
     command = (
-        f"spindle disks readmit 1 '/d 2' --bootstrap-server {up['bootstrap_servers']} "
+        f"spindle disks online 1 '/d 2' --bootstrap-server {up['bootstrap_servers']} "
         "--accept-loss t-0 --accept-loss t-1"
     )
     assert run((*words, "--accept-loss", "t-0")) == 1

@@ -131,7 +131,7 @@ def test_a_directory_is_drained_and_cordoned_and_cancelling_needs_a_drain(
         pass
     assert before[path][0] > 0
     state = ("--state", str(tmp_path / "drain.json"))
-    words = ("drain", f"1:{path}", "--capacity", "1GiB", "--parallel", "1", *state)
+    words = ("drain", f"1:{path}", "--capacity", "1GiB", "--max-moves-per-dir", "1", *state)
     with_slash = ("drain", f"1:{path}/", *words[2:])
     assert run(with_slash) == 0
     shown = capsys.readouterr().out.splitlines()

@@ -1,5 +1,6 @@
-"""Signals that end a command, also while the command line is loaded."""
+"""Signals that end a command, also while it is loaded, and outputs that cannot be written."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -71,3 +72,20 @@ def test_a_command_that_is_told_to_end_undoes_what_it_has_begun(number: int) -> 
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "undone\n", "")
+
+
+_HELP = (sys.executable, "-c", "from spindle.cli.main import main; main(['--help'])")
+
+
+def test_an_output_that_nobody_reads_ends_the_command_in_silence() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(_HELP, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_a_full_output_is_named() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(_HELP, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "standard output: No space left on device\n")

@@ -43,10 +43,10 @@ def test_places_are_options_of_the_source() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("soon", "--from 'soon': want earliest, latest, a time"),
-        ("1969-01-01", "--from '1969-01-01' is before 1970"),
-        ('{"0": 4, "0": 5}', "--from: key '0' is there twice"),
-        ("{", "--from: want JSON like"),
+        ("soon", "--start 'soon': want earliest, latest, a time"),
+        ("1969-01-01", "--start '1969-01-01' is before 1970"),
+        ('{"0": 4, "0": 5}', "--start: key '0' is there twice"),
+        ("{", "--start: want JSON like"),
     ],
 )
 def test_a_wrong_place_is_named(text: str, complaint: str) -> None:
@@ -108,13 +108,13 @@ spindle.pipeline.errors.DataLoss: offsets 3 to 4 are gone
     ("words", "complaint"),
     [
         (["export", "t", "/x"], "Give --bootstrap-server HOST:PORT or --log-dir DIR"),
-        (["export", "t", "/x", "-b", "h:1", "--from", "soon"], "--from 'soon': want earliest"),
+        (["export", "t", "/x", "-b", "h:1", "--start", "soon"], "--start 'soon': want earliest"),
         (["export", "t", "/x", "-b", "h:1", "-o", "valueFormat=xml"], "xml"),
         (["export", "t", "/x", "-b", "h:1", "--catalog", "uri"], "want NAME=VALUE"),
         (["export", "t", "/x", "-b", "h:1", "--columns", "a"], "'a' is not a column"),
         (["export", "t", "/x", "-b", "h:1", "--partition-by", "a"], "partitioned by 'a': want"),
         (["export", "t", "/x", "-b", "h:1", "--compression", "rar"], "'rar' is none of snappy"),
-        (["export", "t", "/x", "-b", "h:1", "--portion-size", "no"], "not a size above 0"),
+        (["export", "t", "/x", "-b", "h:1", "--commit-bytes", "no"], "not a size above 0"),
         (["export", "t", "s3://x", "-b", "h:1"], "local and shared file systems only"),
         (["export", "t", "/x", "-b", "h:1", "-o", "foo=bar"], "foo is not an option of spindle"),
         (["export", "t", "/x", "-b", "h:1", "-o", "valueFormt=json"], "is valueFormat meant?"),

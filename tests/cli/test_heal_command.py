@@ -141,7 +141,10 @@ def test_throttles_of_a_drain_keep_a_healing_away_and_its_own_are_removed(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--above", "50", "--down-to", "60"), "--down-to 60 is higher than --above 50"),
+        (
+            ("--trigger-fill", "50", "--target-fill", "60"),
+            "--target-fill 60 is higher than --trigger-fill 50",
+        ),
         (("--horizon", "3d"), "--horizon needs a history: give --history"),
     ],
 )
@@ -155,7 +158,9 @@ def test_options_that_contradict_each_other_are_refused(
 def test_directories_that_share_a_file_system_are_remarked_once(
     bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert run(("heal", "--once", "--dry-run", "--above", "100", "--state", str(tmp_path))) == 0
+    assert (
+        run(("heal", "--once", "--dry-run", "--trigger-fill", "100", "--state", str(tmp_path))) == 0
+    )
     assert capsys.readouterr().out.count("--capacity gives each a size of its own") == 1
 
 
@@ -172,7 +177,7 @@ def test_moves_begin_only_in_the_given_hours_and_a_remark_is_told_once(
     assert run(("topic", "create", "healed", "-p", "9", "-r", "1")) == 0
     monkeypatch.setattr(heal_run, "plan_healing", empty_first)
     later = [datetime.now() + timedelta(hours=hours) for hours in (2, 3)]
-    state = ("--state", str(tmp_path), "--between")
+    state = ("--state", str(tmp_path), "--window")
     result = events(capsys, *state, "-".join(f"{moment:%H:%M}" for moment in later))
     assert [entry["event"] for entry in result] == ["fine", "remark", "outsideHours"]
     result = events(capsys, *state, "-".join(f"{moment:%H:%M}" for moment in later[::-1]))
@@ -191,9 +196,9 @@ def test_the_plan_of_a_healing_is_shown_without_moves(
     result = json.loads(capsys.readouterr().out)
     assert result["goal"] == "empty failed directories, and those above 85% down to 80%"
     assert result["rounds"] == []
-    limits = ("--above", "2", "--down-to", "1.5")
+    limits = ("--trigger-fill", "2", "--target-fill", "1.5")
     assert run(("plan", "heal", "--capacity", "100MiB", *limits, "--json")) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["rounds"] or result["remarks"]
-    assert run(("plan", "heal", "--above", "50", "--down-to", "60")) == 2
-    assert "--down-to 60 is higher than --above 50" in capsys.readouterr().err
+    assert run(("plan", "heal", "--trigger-fill", "50", "--target-fill", "60")) == 2
+    assert "--target-fill 60 is higher than --trigger-fill 50" in capsys.readouterr().err

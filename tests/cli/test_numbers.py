@@ -19,7 +19,7 @@ def test_a_range_refuses_nan_and_infinities() -> None:
 
 
 def test_options_of_heal_refuse_nan(capsys: pytest.CaptureFixture[str]) -> None:
-    for option in ("--above", "--down-to", "--max-fill"):
+    for option in ("--trigger-fill", "--target-fill", "--max-fill"):
         assert run(("heal", option, "nan", "--bootstrap-server", "localhost:1")) != 0
         assert "'nan' is not a finite number" in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from spindle.cli.kafka_home.kafka_mode import run_tool
-from spindle.cli.main import run
+from spindle.cli.main import run, spindle
 from spindle.cli.output_mode import KAFKA_VERSION, Dialect
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
@@ -246,6 +246,25 @@ def test_a_tool_speaks_to_people(
     assert captured.err.startswith(err)
     for word in ("java", "joptsimple", "kafka", "Exception"):
         assert word not in captured.err.replace("spindle kafka ", "")
+
+
+def test_an_option_keeps_its_earlier_name_without_showing_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words, err in (
+        (["heal", "--above", "nan"], "Invalid value for '--trigger-fill': 'nan' is not"),
+        (["heal", "--abov", "1"], "No such option '--abov'.\n"),
+        (["heal", "--target-fil", "1"], "No such option '--target-fil'. (Did you mean one of: "),
+    ):
+        assert run(words) == 2
+        assert capsys.readouterr().err.startswith(err)
+    assert run(["heal", "--help"]) == 0
+    assert "--above" not in capsys.readouterr().out
+    heal = spindle.get_command(click.Context(spindle), "heal")
+    assert heal is not None
+    completed = {item.value for item in heal.shell_complete(click.Context(heal), "--")}
+    assert "--trigger-fill" in completed
+    assert "--above" not in completed
 
 
 def test_a_failure_is_no_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:

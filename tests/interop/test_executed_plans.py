@@ -146,7 +146,7 @@ def directory_of_most(trio: Trio, number: int) -> str:
 
 def drain(trio: Trio, folder: Path, place: str, throttle: str) -> ExecutionProcess:
     """Start `spindle drain` in a process of its own."""
-    limits = ("--capacity", "60MiB", "--throttle", throttle, "--parallel", "2")
+    limits = ("--capacity", "60MiB", "--throttle", throttle, "--max-moves-per-dir", "2")
     return ExecutionProcess(
         trio.bootstrap, "drain", place, *limits, "--state", str(folder / "drain.json")
     )
@@ -205,7 +205,7 @@ def test_a_balance_that_is_interrupted_and_killed_goes_on(
     """The drain before has left a directory empty."""
 
     def balance(throttle: str) -> ExecutionProcess:
-        limits = ("--capacity", "24MiB", "--throttle", throttle, "--parallel", "2")
+        limits = ("--capacity", "24MiB", "--throttle", throttle, "--max-moves-per-dir", "2")
         state = ("--state", str(tmp_path / "balance.json"))
         return ExecutionProcess(trio.bootstrap, "balance", *limits, *state)
 

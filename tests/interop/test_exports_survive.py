@@ -96,7 +96,7 @@ def test_the_command_goes_on_where_it_was_killed(
         time.sleep(2)
     command = [
         str(SPINDLE), "export", topic, str(table), "-b", node.bootstrap, "--format", table_format,
-        "--portion-rows", "200", "--master", "local[2]", "-c", "spark.driver.memory=1g", "--json",
+        "--commit-rows", "200", "--master", "local[2]", "-c", "spark.driver.memory=1g", "--json",
     ]  # fmt: skip
     first = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + LIMIT_S

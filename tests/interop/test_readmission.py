@@ -111,13 +111,13 @@ def test_a_dead_disk_comes_back_on_a_running_broker(
             "t", lambda p: p.leader not in ("2", "none") or "2" in p.isr, "led by others"
         )
         wait_acknowledged(traffic, 300)
-        dead = command(cluster, "readmit", str(OURS), str(path))
+        dead = command(cluster, "online", str(OURS), str(path))
         assert dead.exit_code == 1, dead.output
         if is_replaced:
             disk.replace()
         else:
             disk.repair()
-        answer = done(cluster, "readmit", str(OURS), str(path))
+        answer = done(cluster, "online", str(OURS), str(path))
         assert answer["wasFormatted"] is is_replaced
         states = {replica["state"] for replica in answer["replicas"]}
         assert states == ({"created"} if is_replaced else {"found"})
@@ -147,14 +147,14 @@ def test_a_directory_is_added_filled_and_retired(
     cluster.run("topics", "--create", "--topic", "t", "--replica-assignment", "2,2,2,2").check()
     wait_for_replicas(ours, "t", 4)
     assert len(list(new.glob("t-*"))) == 1
-    in_use = command(cluster, "retire", str(OURS), str(new))
+    in_use = command(cluster, "remove", str(OURS), str(new))
     assert in_use.exit_code == 1
     plan = tmp_path / "moves.json"
     plan.write_text(json.dumps(json.loads(in_use.output)["reassignment"]))
     moving = ("--reassignment-json-file", str(plan))
     cluster.run("reassign-partitions", *moving, "--execute").check()
     deadline = time.monotonic() + LIMIT_S
-    while (retired := command(cluster, "retire", str(OURS), str(new))).exit_code != 0:
+    while (retired := command(cluster, "remove", str(OURS), str(new))).exit_code != 0:
         assert time.monotonic() < deadline, retired.output
         time.sleep(0.1)
     view = directories(java_tools, cluster.controllers[0])

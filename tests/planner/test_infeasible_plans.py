@@ -191,7 +191,7 @@ def test_a_partition_without_an_online_replica_cannot_be_copied() -> None:
     with pytest.raises(Infeasible, match="none of its replicas is online") as error:
         drain(cluster, [0], PlanLimits())
     assert error.value.limit is BindingLimit.OFFLINE
-    assert "bring its directory back into service (spindle disks readmit)" in str(error.value)
+    assert "bring its directory back into service (spindle disks online)" in str(error.value)
 
 
 def test_a_partition_without_a_leader_moves_only_inside_its_broker() -> None:

@@ -9,10 +9,18 @@ from click.exceptions import NoArgsIsHelpError
 
 from spindle import __version__
 from spindle.cli.command_list import FORMER, SECTIONS
+from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
 from spindle.cli.output_mode import Dialect
+from spindle.cli.renamed_option import RenamedOption
 from spindle.cli.signals import interrupted_exit_code
+from spindle.cli.standard_output import (
+    CLOSED,
+    StandardOutput,
+    drop_standard_output,
+    watch_standard_output,
+)
 from spindle.common.errors import ConfigError
 from spindle.common.printable import printable
 from spindle.local.errors import LocalError
@@ -33,6 +41,11 @@ spindle = LazyGroup(
     help="A Kafka-compatible cluster whose brokers own several disks.",
     sections=SECTIONS,
     former=FORMER,
+    epilog=examples(
+        "spindle up --nodes 3",
+        "spindle topic create numbers -p 3 -b 127.0.0.1:9092",
+        "spindle status -b 127.0.0.1:9092",
+    ),
     params=[
         click.Option(
             ["--version"],
@@ -47,11 +60,34 @@ spindle = LazyGroup(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line of this process and exit with its code."""
-    sys.exit(run(arguments))
+    """Run the command line of this process and exit with its code.
+
+    When nobody reads standard output any more, it ends without a sentence and with 141.
+    """
+    output = watch_standard_output()
+    try:
+        code = run(arguments, output=output)
+    except SystemExit:
+        # click ends so after a broken pipe.
+        if output is None or not output.is_closed:
+            raise
+        code = CLOSED
+    if output is not None:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            code = code or _failed(_os_error_text(error), output)
+        if output.is_closed:
+            code = CLOSED
+        drop_standard_output()
+    sys.exit(code)
 
 
-def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPINDLE) -> int:
+def run(
+    arguments: Sequence[str] | None = None,
+    dialect: Dialect = Dialect.SPINDLE,
+    output: StandardOutput | None = None,
+) -> int:
     """Run one command and return the exit code.
 
     A failed command and a configuration that cannot be used are 1, with one line on standard
@@ -67,22 +103,39 @@ def run(arguments: Sequence[str] | None = None, dialect: Dialect = Dialect.SPIND
             obj=dialect,
         )
     except click.UsageError as error:
+        if isinstance(error, click.NoSuchOption):
+            error = _without_former_names(error)
         _failed(error.format_message())
         if error.ctx is not None and not isinstance(error, NoArgsIsHelpError):
             click.echo(f"Try: {error.ctx.command_path} --help", err=True)
         return FAILED if dialect is Dialect.KAFKA else MISUSED
     except click.ClickException as error:
-        return _failed(error.format_message())
+        return _failed(error.format_message(), output)
     except (click.Abort, KeyboardInterrupt):
         return interrupted_exit_code()
     except (CommandFailed, ConfigError, LocalError) as error:
-        return _failed(str(error))
+        return _failed(str(error), output)
     except OSError as error:
-        return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return _failed(_os_error_text(error), output)
     return exit_code if isinstance(exit_code, int) else 0
 
 
-def _failed(message: str) -> int:
+def _without_former_names(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error without suggestions of names that options had before."""
+    params = error.ctx.command.params if error.ctx is not None else []
+    options = [param for param in params if isinstance(param, RenamedOption)]
+    former = {name for option in options for name in option.former}
+    current = [name for name in error.possibilities or () if name not in former]
+    return click.NoSuchOption(error.option_name, error.message, current, error.ctx)
+
+
+def _os_error_text(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+
+
+def _failed(message: str, output: StandardOutput | None = None) -> int:
+    if output is not None and output.is_closed:
+        return CLOSED
     # Names that brokers tell must not steer the terminal.
     click.echo("\n".join(map(printable, message.split("\n"))), err=True)
     return FAILED

@@ -21,7 +21,7 @@ class _ServerGroup(SuggestingGroup):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_ServerGroup)
+@click.group(cls=_ServerGroup, epilog=examples("spindle server start server.properties"))
 def server() -> None:
     """Run a node."""
 

@@ -54,7 +54,7 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
             BindingLimit.RACKS,
             model.name,
             f"it would be in fewer racks without its replica in rack {name}",
-            f"add a directory or a broker to rack {name}, or allow fewer racks (--fewer-racks)",
+            f"add a directory or a broker to rack {name}, or allow fewer racks (--allow-rack-loss)",
         )
     refuse_space(layout, waiting, legal, limits)
 
@@ -106,7 +106,7 @@ def refuse_offline(layout: Layout, replicas: Sequence[int]) -> None:
                 model.name,
                 "none of its replicas is online, so there is none to copy from",
                 "start one of its brokers, bring its directory back into service (spindle disks "
-                f"readmit), or delete topic {model.name.topic}",
+                f"online), or delete topic {model.name.topic}",
             )
 
 

@@ -406,7 +406,7 @@ class ReplicaManager:
             if where in self._accepted_losses:
                 log.warning("%s is created empty: the loss of its records was accepted", where)
                 return False
-            remedy = f"`spindle disks readmit {self.broker_id} DIR --accept-loss {where}`"
+            remedy = f"`spindle disks online {self.broker_id} DIR --accept-loss {where}`"
             others = "it is the only replica"
         log.error(
             "%s stays offline: its log was in directory %s, which this broker no longer has, and "

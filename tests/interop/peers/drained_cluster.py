@@ -83,12 +83,12 @@ class DrainedCluster:
 
     def drain(self, path: str, *words: str, seat: int = 2) -> ExecutionProcess:
         """Start a drain of a directory."""
-        limits = ("--capacity", "200MiB", "--parallel", "3", "--state", str(self._state))
+        limits = ("--capacity", "200MiB", "--max-moves-per-dir", "3", "--state", str(self._state))
         return ExecutionProcess(self.bootstrap, "drain", f"{seat}:{path}", *limits, *words)
 
     def heal(self, *words: str) -> ExecutionProcess:
         """Start a healing that looks every second."""
-        limits = ("--capacity", "200MiB", "--parallel", "3", "--interval", "1s")
+        limits = ("--capacity", "200MiB", "--max-moves-per-dir", "3", "--interval", "1s")
         return ExecutionProcess(
             self.bootstrap, "heal", *limits, "--state", str(self._heal_state), *words
         )

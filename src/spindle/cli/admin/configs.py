@@ -75,12 +75,12 @@ def list_command(client: WireClient, as_json: bool, kind: str | None) -> None:
     TYPE is topic, broker, group or client-metrics.
     """
     rows = [
-        (each, name or _ALL_BROKERS)
-        for each in ([kind] if kind else _LISTED)
-        for name in _names(client, each)
+        (listed, name or _ALL_BROKERS)
+        for listed in ([kind] if kind else _LISTED)
+        for name in _names(client, listed)
         if any(
-            entry.source is _own_source(each, name)
-            for entry in admin_configs.describe(client, _KINDS[each], name)
+            entry.source is _own_source(listed, name)
+            for entry in admin_configs.describe(client, _KINDS[listed], name)
         )
     ]
     show_rows(as_json, _RESOURCES, rows, "Nothing has settings of its own.")

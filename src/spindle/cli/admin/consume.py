@@ -125,11 +125,18 @@ def consume(
                     sys.stdout.buffer.write(line)
                     printed += 1
                 sys.stdout.flush()
-        except (NoNewRecords, KeyboardInterrupt):
+        except NoNewRecords:
             pass
+        except KeyboardInterrupt:
+            _say(_counted(printed))
+            raise
         finally:
             consumption.close()
-    _say(f"{printed} {'record' if printed == 1 else 'records'}")
+    _say(_counted(printed))
+
+
+def _counted(printed: int) -> str:
+    return f"{printed} {'record' if printed == 1 else 'records'}"
 
 
 def _check(

@@ -162,7 +162,13 @@ def _offset_cells(row: PartitionRow) -> tuple[str, ...]:
     metavar="OFFSET|TIME",
     help="earliest, latest, an offset, or a time such as 2026-05-01T12:00:00 (UTC).",
 )
-@click.option("--ago", "ago_ms", type=DurationMs(), metavar="1d12h", help="The time before now.")
+@click.option(
+    "--ago",
+    "ago_ms",
+    type=DurationMs(),
+    metavar="DURATION",
+    help="The offsets at a time before now, such as 1h.",
+)
 @click.option("--shift", type=int, metavar="N", help="Move the offsets by N records.")
 @click.option("--dry-run", is_flag=True, help="Show the new offsets, and commit nothing.")
 @YES

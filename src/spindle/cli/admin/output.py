@@ -1,4 +1,4 @@
-"""What the commands for people print: rows as a table or as JSON, and questions."""
+"""Output of the commands for people: rows as a table or as JSON, and questions."""
 
 import json
 import sys

@@ -26,6 +26,7 @@ from spindle.config.resources import ConfigResourceType
 from spindle.protocol.records.compression import CODEC_NAMES
 
 _ACKS: Final = {"all": -1, "1": 1, "0": 0}
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _LIMIT: Final = "max.message.bytes"
 
 
@@ -49,7 +50,7 @@ _LIMIT: Final = "max.message.bytes"
 @click.option("--null", "null_text", metavar="TEXT", help="A key or value that is TEXT is null.")
 @click.option(
     "--compression",
-    type=click.Choice(list(CODEC_NAMES)),
+    type=click.Choice(_CODECS),
     default="none",
     show_default=True,
     help="Compression of batches.",

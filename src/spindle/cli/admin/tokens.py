@@ -31,7 +31,7 @@ _COLUMNS: Final = {
     "expires": "EXPIRES",
     "maxLife": "MAX LIFE",
 }
-_LONGEST: Final = -1
+_NO_LIMIT: Final = -1
 _AT_ONCE: Final = -1
 _MS: Final = 1000
 _hmac = click.argument("hmac")
@@ -55,8 +55,8 @@ def tokens() -> None:
     "--max-life",
     "max_life_ms",
     type=DurationMs(),
-    metavar="7d12h",
-    help="The longest life with renewals; by default what the cluster allows.",
+    metavar="DURATION",
+    help="The longest life with renewals, such as 7d; by default what the cluster allows.",
 )
 @cluster_command
 def create(
@@ -68,7 +68,7 @@ def create(
 ) -> None:
     """Create a token and print its id and its HMAC, which are user and password of a login."""
     _check_principals([*renewers, *([owner] if owner else [])])
-    token = create_token(client, renewers, owner, max_life_ms or _LONGEST)
+    token = create_token(client, renewers, owner, max_life_ms or _NO_LIMIT)
     hmac = b64encode(token.hmac).decode()
     if as_json:
         row = dict(zip(_COLUMNS, _row(token), strict=True))
@@ -99,20 +99,26 @@ def list_command(client: WireClient, as_json: bool, owners: Sequence[str]) -> No
     "--for",
     "period_ms",
     type=DurationMs(),
-    metavar="1d12h",
-    help="The time from now; by default what the cluster gives.",
+    metavar="DURATION",
+    help="How long from now, such as 2d; by default what the cluster gives.",
 )
 @cluster_command
 def renew(client: WireClient, as_json: bool, hmac: str, period_ms: int | None) -> None:
     """Renew a token, within its longest life."""
-    _show_end(as_json, renew_token(client, _bytes(hmac), period_ms or _LONGEST))
+    _show_end(as_json, renew_token(client, _bytes(hmac), period_ms or _NO_LIMIT))
 
 
 @tokens.command(
     "expire", epilog=examples("spindle tokens expire HMAC=", "spindle tokens expire HMAC= --in 1h")
 )
 @_hmac
-@click.option("--in", "period_ms", type=DurationMs(), metavar="1d12h", help="The time from now.")
+@click.option(
+    "--in",
+    "period_ms",
+    type=DurationMs(),
+    metavar="DURATION",
+    help="How long from now, such as 1h.",
+)
 @cluster_command
 def expire(client: WireClient, as_json: bool, hmac: str, period_ms: int | None) -> None:
     """End the life of a token, at once or after a time."""

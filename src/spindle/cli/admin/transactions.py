@@ -77,7 +77,11 @@ def transactions() -> None:
     ),
 )
 @click.option(
-    "--longer-than", "longer_ms", type=DurationMs(), metavar="5m", help="Only those open longer."
+    "--longer-than",
+    "longer_ms",
+    type=DurationMs(),
+    metavar="DURATION",
+    help="Only those open longer, such as 5m.",
 )
 @click.option("--pattern", metavar="REGEX", help="Only transactional ids that match.")
 @cluster_command
@@ -178,13 +182,13 @@ def producers(
 )
 @click.option("--topic", metavar="NAME", help="Only in this topic.")
 @click.option(
-    "--broker", "broker_id", type=WholeRange(min=0), metavar="N", help="Only on this broker."
+    "--broker", "broker_id", type=WholeRange(min=0), metavar="N", help="Only this broker."
 )
 @click.option(
     "--older-than",
     "age_ms",
     type=DurationMs(),
-    metavar="15m",
+    metavar="DURATION",
     default=_HANGING_MS,
     help="Only those without a record for this long (default: 15m).",
 )

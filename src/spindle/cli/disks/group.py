@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from spindle.cli.examples import examples
 from spindle.cli.lazy import LazyGroup
 
 _DISKS: Final = "spindle.cli.disks"
@@ -12,20 +13,33 @@ disks = LazyGroup(
     sections={
         "Commands": {
             "list": (f"{_DISKS}.list_command:list_command", "Show directories, space and state."),
-            "watch": (f"{_DISKS}.watch_command:watch_command", "Show traffic, moves and times."),
-            "cordon": (f"{_DISKS}.cordon_command:cordon_command", "Keep new replicas away."),
+            "watch": (
+                f"{_DISKS}.watch_command:watch_command",
+                "Show traffic, moves and latencies, live.",
+            ),
+            "cordon": (
+                f"{_DISKS}.cordon_command:cordon_command",
+                "Keep new replicas away from a directory.",
+            ),
             "uncordon": (
                 f"{_DISKS}.uncordon_command:uncordon_command",
-                "Allow new replicas again.",
+                "Allow new replicas in a directory again.",
             ),
-            "add": (f"{_DISKS}.add_command:add_command", "Add one to a running broker."),
-            "readmit": (f"{_DISKS}.readmit_command:readmit_command", "Bring a failed one back."),
+            "add": (f"{_DISKS}.add_command:add_command", "Add a directory to a running broker."),
+            "online": (f"{_DISKS}.online_command:online_command", "Use a failed directory again."),
             "rebuild": (
                 f"{_DISKS}.rebuild_command:rebuild_command",
-                "Copy damaged replicas again.",
+                "Copy damaged replicas again from their leaders.",
             ),
-            "retire": (f"{_DISKS}.retire_command:retire_command", "Remove one without replicas."),
+            "remove": (
+                f"{_DISKS}.remove_command:remove_command",
+                "Remove a directory without replicas.",
+            ),
         },
     },
-    params=[],
+    epilog=examples("spindle disks list", "spindle disks watch"),
+    former={
+        "readmit": ("spindle disks online", f"{_DISKS}.online_command:online_command"),
+        "retire": ("spindle disks remove", f"{_DISKS}.remove_command:remove_command"),
+    },
 )

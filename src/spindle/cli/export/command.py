@@ -19,6 +19,7 @@ from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import FiniteRange, WholeRange
+from spindle.cli.renamed_option import RenamedOption
 from spindle.cli.sizes import parse_size
 from spindle.cli.tools.bootstrap import properties_of
 from spindle.cli.tools.failures import FAILURES, failure
@@ -89,21 +90,39 @@ INTERRUPTED: Final = 130
 @click.option("--columns", metavar="NAME,...", help="Columns of the table, in this order.")
 @click.option("--headers", is_flag=True, help="Write the headers of records as well.")
 @click.option(
-    "--from",
+    "--start",
     "start",
-    metavar="PLACE",
-    help="Where the table begins: earliest, latest, a time, or offsets as JSON. A place before its "
-    "first offset fills in what is older.",
+    cls=RenamedOption,
+    former=["--from"],
+    metavar="OFFSETS",
+    help="First offsets: earliest, latest, a time, or offsets as JSON. Offsets before those of the "
+    "table fill in what is older.",
 )
-@click.option("--until", "end", metavar="PLACE", help="Where this run ends; default: latest.")
 @click.option(
-    "--portion-size",
+    "--end",
+    "end",
+    cls=RenamedOption,
+    former=["--until"],
+    metavar="OFFSETS",
+    help="Offsets at which this run ends (default: latest).",
+)
+@click.option(
+    "--commit-bytes",
+    "portion_size",
+    cls=RenamedOption,
+    former=["--portion-size"],
     callback=parse_size,
     metavar="SIZE",
     help="Commit after this many bytes of log (default: 1 GiB).",
 )
 @click.option(
-    "--portion-rows", type=WholeRange(min=1), metavar="N", help="Commit after this many rows."
+    "--commit-rows",
+    "portion_rows",
+    cls=RenamedOption,
+    former=["--portion-rows"],
+    type=WholeRange(min=1),
+    metavar="N",
+    help="Commit after this many rows.",
 )
 @click.option(
     "--partition-by",
@@ -120,7 +139,14 @@ INTERRUPTED: Final = 130
 @click.option(
     "--read-committed", is_flag=True, help="Leave out records of open and aborted transactions."
 )
-@click.option("--append-recreated", is_flag=True, help="Accept a topic that was created again.")
+@click.option(
+    "--accept-recreated-topic",
+    "append_recreated",
+    cls=RenamedOption,
+    former=["--append-recreated"],
+    is_flag=True,
+    help="Accept a topic that was created again.",
+)
 @click.option(
     "--allow-data-loss", is_flag=True, help="Continue after a gap that retention has left."
 )
@@ -137,7 +163,10 @@ INTERRUPTED: Final = 130
 )
 @click.option("--follow", is_flag=True, help="Keep writing records as they arrive, until Ctrl-C.")
 @click.option(
-    "--max-delay",
+    "--follow-commit-seconds",
+    "max_delay",
+    cls=RenamedOption,
+    former=["--max-delay"],
     type=FiniteRange(min=0.1),
     default=60.0,
     metavar="SECONDS",
@@ -145,7 +174,10 @@ INTERRUPTED: Final = 130
     help="With --follow: commit at most this long after the first uncommitted record.",
 )
 @click.option(
-    "--target-size",
+    "--follow-commit-bytes",
+    "target_size",
+    cls=RenamedOption,
+    former=["--target-size"],
     callback=parse_size,
     default="128MiB",
     metavar="SIZE",

@@ -1,4 +1,4 @@
-"""The words of `--from` and `--until` as options of a data source."""
+"""The values of `--start` and `--end` as options of a data source."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from spindle.pipeline.options.values import json_object
 
 Edge = Literal["starting", "ending"]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_OPTIONS: Final = {"starting": "--from", "ending": "--until"}
+_OPTIONS: Final = {"starting": "--start", "ending": "--end"}
 
 
 def place_options(edge: Edge, topic: str, text: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.heal.time_window import HoursParameter
 from spindle.cli.plan.plan_command import limit_options, limits_of
 from spindle.cli.progress import aborted_by_interrupt, printing
+from spindle.cli.renamed_option import RenamedOption
 from spindle.cli.sampling.forecast_options import forecast_options
 from spindle.cli.sizes import parse_size
 from spindle.client.blocking.client import WireClient
@@ -19,7 +20,8 @@ from spindle.operations.heal_run import HEAL_STATE
 
 
 @click.command(
-    "heal", epilog=examples("spindle heal --above 85 --down-to 80", "spindle heal --once")
+    "heal",
+    epilog=examples("spindle heal --trigger-fill 85 --target-fill 80", "spindle heal --once"),
 )
 @fill_options
 @forecast_options
@@ -49,8 +51,10 @@ from spindle.operations.heal_run import HEAL_STATE
     help="Time between checks; with --once, how often the command is run.",
 )
 @click.option(
-    "--between",
+    "--window",
     "hours",
+    cls=RenamedOption,
+    former=["--between"],
     type=HoursParameter(),
     metavar="HH:MM-HH:MM",
     help="Start moves only in these hours of each day, in local time, such as 01:00-05:00.",

@@ -6,11 +6,15 @@ from typing import Any, Final
 import click
 
 from spindle.cli.numbers import FiniteRange
+from spindle.cli.renamed_option import RenamedOption
 from spindle.planner.healing import HealingLimits
 
 _PERCENT: Final = FiniteRange(1, 100)
 _ABOVE: Final = click.option(
-    "--above",
+    "--trigger-fill",
+    "above",
+    cls=RenamedOption,
+    former=["--above"],
     type=_PERCENT,
     default=85.0,
     show_default=True,
@@ -18,7 +22,10 @@ _ABOVE: Final = click.option(
     help="Move replicas out of directories that are fuller than this.",
 )
 _DOWN_TO: Final = click.option(
-    "--down-to",
+    "--target-fill",
+    "down_to",
+    cls=RenamedOption,
+    former=["--down-to"],
     type=_PERCENT,
     default=80.0,
     show_default=True,
@@ -40,7 +47,7 @@ def healing_limits(above: float, down_to: float) -> HealingLimits:
     """
     if down_to > above:
         raise click.UsageError(
-            f"--down-to {down_to:g} is higher than --above {above:g}: directories give replicas "
-            "when they are above the one, until they are at the other"
+            f"--target-fill {down_to:g} is higher than --trigger-fill {above:g}: directories above "
+            "the trigger give replicas until they are at the target"
         )
     return HealingLimits(above / 100, down_to / 100)

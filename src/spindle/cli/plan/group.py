@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from spindle.cli.examples import examples
 from spindle.cli.lazy import LazyGroup
 
 _PLAN: Final = "spindle.cli.plan"
@@ -28,7 +29,7 @@ plan = LazyGroup(
             ),
         },
     },
-    params=[],
+    epilog=examples("spindle plan balance", "spindle plan drain 2:/disk2 --out rounds"),
     former={
         "record": ("spindle history record", f"{_SAMPLING}.record_command:record_command"),
         "forecast": ("spindle history forecast", f"{_SAMPLING}.forecast_command:forecast_command"),

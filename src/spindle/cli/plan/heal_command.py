@@ -12,7 +12,7 @@ from spindle.planner.model import ClusterModel
 
 @click.command(
     "heal",
-    epilog=examples("spindle plan heal --above 85 --down-to 80"),
+    epilog=examples("spindle plan heal --trigger-fill 85 --target-fill 80"),
 )
 @fill_options
 @OUT
@@ -37,9 +37,9 @@ def _afterwards(cluster: ClusterModel) -> list[str]:
     """Return what to do with failed directories after their replicas have moved away."""
     failed = [directory for directory in cluster.directories if not directory.is_online]
     return [
-        f"replace the disk of {directory}, then spindle disks readmit {directory.broker_id} "
+        f"replace the disk of {directory}, then spindle disks online {directory.broker_id} "
         f"{directory.path}; or "
-        f"remove the directory from the broker: spindle disks retire {directory.broker_id} "
+        f"remove the directory from the broker: spindle disks remove {directory.broker_id} "
         f"{directory.path}"
         for directory in failed
         if directory.path != UNREADABLE

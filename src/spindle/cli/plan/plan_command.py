@@ -19,6 +19,7 @@ from spindle.cli.numbers import FiniteRange, WholeRange
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
 from spindle.cli.plan.forecast_text import forecast_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
+from spindle.cli.renamed_option import RenamedOption
 from spindle.cli.sampling.forecast_options import forecast_options
 from spindle.cli.sizes import parse_size
 from spindle.cli.terminal import Line, show
@@ -65,7 +66,10 @@ _LIMITS = (
         help="Bytes per second: into a broker, out of it, and between its directories.",
     ),
     click.option(
-        "--parallel",
+        "--max-moves-per-dir",
+        "parallel",
+        cls=RenamedOption,
+        former=["--parallel"],
         type=WholeRange(min=1),
         default=5,
         show_default=True,
@@ -73,7 +77,10 @@ _LIMITS = (
         help="Maximum concurrent moves from or to one directory.",
     ),
     click.option(
-        "--fewer-racks",
+        "--allow-rack-loss",
+        "fewer_racks",
+        cls=RenamedOption,
+        former=["--fewer-racks"],
         is_flag=True,
         help="Allow a partition to be in fewer racks than it is now.",
     ),

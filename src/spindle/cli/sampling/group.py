@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from spindle.cli.examples import examples
 from spindle.cli.lazy import LazyGroup
 
 _HISTORY: Final = "spindle.cli.sampling"
@@ -21,5 +22,5 @@ history = LazyGroup(
             ),
         },
     },
-    params=[],
+    epilog=examples("spindle history record samples --once", "spindle history forecast samples"),
 )

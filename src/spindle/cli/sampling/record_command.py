@@ -1,7 +1,6 @@
 """`spindle history record`: the history of sizes and offsets that forecasts need."""
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -56,14 +55,13 @@ def record_command(
         text = json.dumps(event.facts) if as_json and not is_failure else event.text
         click.echo(text, err=is_failure)
 
-    with suppress(KeyboardInterrupt):
-        if once:
-            show(record(client, folder, retention_ms=retention_ms))
-            return
-        keep_recording(
-            client,
-            folder,
-            interval_ms=interval_ms,
-            retention_ms=retention_ms,
-            on_progress=show,
-        )
+    if once:
+        show(record(client, folder, retention_ms=retention_ms))
+        return
+    keep_recording(
+        client,
+        folder,
+        interval_ms=interval_ms,
+        retention_ms=retention_ms,
+        on_progress=show,
+    )

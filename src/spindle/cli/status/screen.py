@@ -116,7 +116,7 @@ def _explanations(found: Status) -> Iterator[str]:
         yield (
             f"{indent}{partitions}: {noun} {names} would lead, "
             "but the replica is on no directory that is online; "
-            "bring its disk back, then run `spindle disks readmit`."
+            "bring its disk back, then run `spindle disks online`."
         )
     waiting = [where for where in found.leaderless if where not in on_lost_disks]
     if waiting:

@@ -25,32 +25,29 @@ def watch_status(
     before: Mapping[str, Problem] = {}
     code, checks = 0, 0
     with Survey(client) as survey, Notifier(targets) as notifier:
-        try:
-            while True:
-                due_s = time.monotonic() + interval_s
-                try:
-                    status = take_status(client, survey)
-                    now = _with_unconfirmed(status, before)
-                    cluster_id = status.cluster.cluster_id
-                except FAILURES as error:
-                    text = f"the cluster cannot be asked: {failure(error).plainly}"
-                    # The earlier problems may have ended or not, so they stay.
-                    now = {**before, "unknown": Problem("unknown", "unknown cluster", text)}
-                    cluster_id = ""
-                code = NEEDS_ATTENTION if now else 0
-                document = changes_of(before, now, cluster_id, time.time_ns() // 1_000_000)
-                if document is not None or not checks:
-                    _print_changes(document, as_json=as_json)
-                if document is not None:
-                    notifier.send(document)
-                for line in notifier.failures():
-                    click.echo(line, err=True)
-                before, checks = now, checks + 1
-                if checks == count:
-                    return code
-                time.sleep(max(0.0, due_s - time.monotonic()))
-        except KeyboardInterrupt:
-            return code
+        while True:
+            due_s = time.monotonic() + interval_s
+            try:
+                status = take_status(client, survey)
+                now = _with_unconfirmed(status, before)
+                cluster_id = status.cluster.cluster_id
+            except FAILURES as error:
+                text = f"the cluster cannot be asked: {failure(error).plainly}"
+                # The earlier problems may have ended or not, so they stay.
+                now = {**before, "unknown": Problem("unknown", "unknown cluster", text)}
+                cluster_id = ""
+            code = NEEDS_ATTENTION if now else 0
+            document = changes_of(before, now, cluster_id, time.time_ns() // 1_000_000)
+            if document is not None or not checks:
+                _print_changes(document, as_json=as_json)
+            if document is not None:
+                notifier.send(document)
+            for line in notifier.failures():
+                click.echo(line, err=True)
+            before, checks = now, checks + 1
+            if checks == count:
+                return code
+            time.sleep(max(0.0, due_s - time.monotonic()))
 
 
 def _with_unconfirmed(found: Status, before: Mapping[str, Problem]) -> dict[str, Problem]:

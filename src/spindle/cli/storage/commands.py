@@ -14,7 +14,15 @@ from spindle.config.node_config import NodeConfig
 from spindle.config.property_file import load_node_config
 
 
-@click.group(cls=SuggestingGroup, context_settings={"help_option_names": ["--help", "-h"]})
+@click.group(
+    cls=SuggestingGroup,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog=examples(
+        "spindle storage random-uuid",
+        "spindle storage format -c server.properties -t CLUSTER_ID --standalone",
+        "spindle storage info -c server.properties",
+    ),
+)
 def storage() -> None:
     """Format and inspect log directories."""
 

@@ -87,7 +87,7 @@ KNOWN_BY_CONTROLLERS: Final[Mapping[int, KnownApi]] = _known(of_controllers=True
 DECLARATION: Final = Declaration(
     "Show the versions of each API that brokers serve.",
     [BOOTSTRAP_SERVER, COMMAND_CONFIG, JSON],
-    examples=("spindle api-versions",),
+    examples=("spindle kafka broker-api-versions",),
 )
 
 

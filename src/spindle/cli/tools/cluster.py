@@ -42,7 +42,11 @@ _COMMON: Final = (
     Option("command-config", "Property file of the client.", "file", short="c", aliases=["config"]),
     JSON,
 )
-DECLARATION: Final = Declaration("Show the id and the nodes of the cluster; forget a broker.", ())
+DECLARATION: Final = Declaration(
+    "Show the id and the nodes of the cluster; forget a broker.",
+    (),
+    examples=("spindle kafka cluster cluster-id",),
+)
 CLUSTER_ID: Final = Declaration(
     "Show the id of the cluster.",
     _COMMON,

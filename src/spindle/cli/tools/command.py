@@ -100,6 +100,7 @@ class ToolGroup(SuggestingGroup):
     ) -> None:
         super().__init__(
             name,
+            epilog=examples(*declaration.examples),
             params=[*declaration.options, _version_option(version_names)],
             help=declaration.summary,
             commands={str(command.name): command for command in commands},

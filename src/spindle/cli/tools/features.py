@@ -44,7 +44,9 @@ _PAST: Final = {"upgrade": "upgraded", "downgrade": "downgraded"}
 
 
 DECLARATION: Final = Declaration(
-    "Show and change feature levels.", (BOOTSTRAP_SERVER, BOOTSTRAP_CONTROLLER, COMMAND_CONFIG)
+    "Show and change feature levels.",
+    (BOOTSTRAP_SERVER, BOOTSTRAP_CONTROLLER, COMMAND_CONFIG),
+    examples=("spindle kafka features describe",),
 )
 _FEATURE: Final = Option("feature", "A feature and its level; may be repeated.", "name=level")
 _NAME: Final = Option("feature", "A feature; may be repeated.", "name")

@@ -44,7 +44,9 @@ _MS: Final = 1000
 
 
 DECLARATION: Final = Declaration(
-    "Show and change the metadata quorum.", (BOOTSTRAP_SERVER, BOOTSTRAP_CONTROLLER, COMMAND_CONFIG)
+    "Show and change the metadata quorum.",
+    (BOOTSTRAP_SERVER, BOOTSTRAP_CONTROLLER, COMMAND_CONFIG),
+    examples=("spindle kafka metadata-quorum describe --status",),
 )
 _DRY_RUN: Final = Option("dry-run", "Only say what would be done.")
 DESCRIBE: Final = Declaration(

@@ -52,6 +52,7 @@ _INT_BOUND: Final = 1 << 31
 DECLARATION: Final = Declaration(
     "List, describe and end transactions, and find those that hang.",
     (BOOTSTRAP_SERVER, COMMAND_CONFIG),
+    examples=("spindle kafka transactions list",),
 )
 _TOPIC: Final = Option("topic", "The topic.", "topic")
 _PARTITION: Final = Option("partition", "The number of the partition.", "number")

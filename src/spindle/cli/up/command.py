@@ -60,7 +60,7 @@ class _Folder(click.Path):
     "--racks",
     type=WholeRange(0, _MAX_NODES),
     default=0,
-    help="Number of racks, to which the brokers are dealt in turn.",
+    help="Number of racks; brokers are assigned to them in turn.",
 )
 @click.option(
     "--port",

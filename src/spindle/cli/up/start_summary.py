@@ -149,7 +149,7 @@ def suggested_commands(
             *([f"{admin}={shlex.quote(users[admin])}"] if users else []),
             f"{spindle} topic create demo -p 3{replicas}{login}",
             f"seq 9 | {spindle} produce demo{login}",
-            f"{spindle} consume demo --from-beginning --max-messages 9{login}",
+            f"{spindle} consume demo --from-beginning -n 9{login}",
             f"{spindle} status{login}",
             f"{spindle} disks list{login}",
         ]

@@ -205,7 +205,7 @@ class DirectoryChanges:
         parts = self._parts
         known = parts.replicas.directory_at(path)
         if known is not None:
-            advice = "; `spindle disks readmit` brings it back" if known.is_offline else ""
+            advice = "; `spindle disks online` brings it back" if known.is_offline else ""
             raise _refused(f"{path} is a log directory of broker {parts.node_id} already{advice}")
         if path == self._ports.metadata_log_dir:
             # A second thread on it would release its lock, and end the node if it were refused.

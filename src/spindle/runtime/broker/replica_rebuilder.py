@@ -191,7 +191,7 @@ class ReplicaRebuilder:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{where} is in {path}, which is offline: first bring it back with "
-                f"`spindle disks readmit {self._broker_id} {path}`",
+                f"`spindle disks online {self._broker_id} {path}`",
             )
         return partition
 

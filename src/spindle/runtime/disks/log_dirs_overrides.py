@@ -31,7 +31,7 @@ def changed_log_dirs(
     for path in changed.added:
         log.warning(
             "%s was added while the broker ran, and log.dirs does not name it; it is used. Add it "
-            "to log.dirs in the property file, or retire it with `spindle disks retire`",
+            "to log.dirs in the property file, or retire it with `spindle disks remove`",
             path,
         )
     for path in changed.retired:

@@ -1,4 +1,4 @@
-"""`spindle disks readmit`: a running broker uses a log directory again that had failed."""
+"""`spindle disks online`: a running broker uses a log directory again that had failed."""
 
 import json
 import shlex
@@ -26,9 +26,9 @@ from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
 
 
 @click.command(
-    "readmit",
+    "online",
     epilog=examples(
-        "spindle disks readmit 2 /disk2", "spindle disks readmit 2 /disk2 --accept-loss orders-3"
+        "spindle disks online 2 /disk2", "spindle disks online 2 /disk2 --accept-loss orders-3"
     ),
 )
 @click.argument("broker", type=WholeRange(min=0))
@@ -43,7 +43,7 @@ from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
 )
 @cluster_command
 @click.pass_context
-def readmit_command(
+def online_command(
     context: click.Context,
     client: WireClient,
     as_json: bool,
@@ -87,7 +87,7 @@ def _accepting_command(
     context: click.Context, broker: int, path: str, lost: Iterable[TopicPartition]
 ) -> str:
     """Return the command that accepts the loss of these replicas, for a shell."""
-    words = ["spindle", "disks", "readmit", str(broker), path]
+    words = ["spindle", "disks", "online", str(broker), path]
     for option, name in (("--bootstrap-server", "servers"), ("--command-config", "file")):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             words += [option, context.params[name]]

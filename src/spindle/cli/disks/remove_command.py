@@ -1,4 +1,4 @@
-"""`spindle disks retire`: a running broker uses a log directory no longer."""
+"""`spindle disks remove`: a running broker uses a log directory no longer."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -23,14 +23,14 @@ from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse, ReplicaSt
 
 
 @click.command(
-    "retire",
-    epilog=examples("spindle disks retire 2 /disk2"),
+    "remove",
+    epilog=examples("spindle disks remove 2 /disk2"),
 )
 @click.argument("broker", type=WholeRange(min=0))
 @click.argument("path")
 @cluster_command
 @click.pass_context
-def retire_command(
+def remove_command(
     context: click.Context, client: WireClient, as_json: bool, broker: int, path: str
 ) -> None:
     """Take the log directory PATH of a broker out of use.
@@ -68,7 +68,7 @@ def _way_out(client: WireClient, broker: int, error: DirectoryInUse) -> Iterable
     if plan is None:
         yield f"Broker {broker} has no other directory that takes replicas: add one first."
         return
-    yield "To move them, save the last line as moves.json, run these commands, and retire again:"
+    yield "To move them, save the last line as moves.json, run these commands, and remove it again:"
     yield f"  spindle disks cordon {broker} {error.path}"
     yield "  spindle kafka reassign-partitions --reassignment-json-file moves.json --execute"
     yield "  spindle kafka reassign-partitions --reassignment-json-file moves.json --verify"

@@ -1,0 +1,67 @@
+"""Standard output of the process: what to do when its reader has gone, as with `| head`."""
+
+import io
+import os
+import signal
+import sys
+from typing import Any, Final
+
+CLOSED: Final = 128 + signal.SIGPIPE
+"""The exit code of a process whose reader has gone: that of programs that SIGPIPE ends."""
+_NAME: Final = "standard output"
+
+
+class StandardOutput(io.RawIOBase):
+    """The file behind `sys.stdout`.
+
+    Attributes:
+        is_closed: nobody reads the output any more; a failure after that is not worth a sentence.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int | None:
+        """Write bytes; an error names standard output."""
+        try:
+            return os.write(self._descriptor, data)
+        except BrokenPipeError:
+            self.is_closed = True
+            raise
+        except OSError as error:
+            error.filename = _NAME
+            raise
+
+
+def watch_standard_output() -> StandardOutput | None:
+    """Put a `StandardOutput` behind `sys.stdout`; return it, or None if that is not a file."""
+    stream = sys.stdout
+    try:
+        raw = StandardOutput(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering if isinstance(stream, io.TextIOWrapper) else False,
+    )
+    return raw
+
+
+def drop_standard_output() -> None:
+    """Send what is still in the buffer to nowhere, so that the interpreter's end does not fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
