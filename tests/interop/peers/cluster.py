@@ -30,8 +30,11 @@ QUICK_FAILOVER = {
 class Cluster:
     """Seats 1 to n, each with a combined node of one of `PROGRAMS`.
 
+    A program may have a release of Kafka behind it, such as "kafka 4.3.1".
+
     Args:
         programs: the first program of each seat; it formats the directories.
+        release: of the metadata; the newest one of each program if it is empty.
     """
 
     def __init__(
@@ -40,17 +43,20 @@ class Cluster:
         programs: Sequence[str],
         overrides: Mapping[str, str] = QUICK_FAILOVER,
         directory_count: int = 2,
+        release: str = "",
     ) -> None:
+        self._release = release
         self._folder = folder
         self._overrides = dict(overrides)
         self._turn = 0
         self._first = [
-            PROGRAMS[program](
+            PROGRAMS[program.partition(" ")[0]](
                 folder / f"seat{seat}",
                 directory_count=directory_count,
                 overrides=dict(overrides),
                 cluster_id=CLUSTER_ID,
                 node_id=seat,
+                release=program.partition(" ")[2],
             )
             for seat, program in enumerate(programs, 1)
         ]
@@ -62,7 +68,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         for node in self._first:
-            node.format()
+            node.format(*(["--release-version", self._release] if self._release else []))
         self.start(self.seats)
         return self
 
@@ -96,13 +102,15 @@ class Cluster:
         else:
             former.stop()
         self._turn += 1
-        heir = PROGRAMS[program](
-            self._folder / f"turn{self._turn}-seat{seat}-{program}",
+        kind, _, release = program.partition(" ")
+        heir = PROGRAMS[kind](
+            self._folder / f"turn{self._turn}-seat{seat}-{kind}",
             overrides=self._overrides,
             log_dirs=former.log_dirs,
             cluster_id=CLUSTER_ID,
             node_id=seat,
             voters=self._first,
+            release=release,
         )
         heir.port, heir.controller_port = former.port, former.controller_port
         heir.write_properties()
@@ -117,8 +125,8 @@ class Cluster:
 
     def restart(self, seat: int, *, is_killed: bool) -> None:
         """Stop the node of a seat and start the same program again."""
-        program = self.seats[seat].kind
-        self.hand_over(seat, program, is_killed=is_killed)
+        former = self.seats[seat]
+        self.hand_over(seat, f"{former.kind} {former.release}".strip(), is_killed=is_killed)
 
     def wait_in_sync(self, topics: Sequence[str]) -> None:
         """Return when every replica of these topics is in sync."""
