@@ -100,6 +100,24 @@ def test_hosts_are_compared_as_java_writes_them() -> None:
     assert some.allows(ALICE, "::1", READ, TOPIC, "u")
 
 
+def test_a_range_of_addresses_allows_and_denies_the_hosts_in_it() -> None:
+    allowed = acl("t", host="10.0.0.0/8")
+    denied = acl("t", host="10.0.0.0/30", deny=True)
+    some = authorizer(allowed, acl("u", host="not/valid"))
+
+    def may_read(host: str) -> bool:
+        return some.allows(ALICE, host, READ, TOPIC, "t")
+
+    assert [may_read("10.0.0.1"), may_read("10.0.0.9"), may_read("11.0.0.1")] == [True, True, False]
+    assert not some.allows(ALICE, "10.0.0.1", READ, TOPIC, "u")
+    assert some.allows_by_resource_type(ALICE, "10.0.0.1", READ, TOPIC)
+    assert not some.allows_by_resource_type(ALICE, "9.0.0.1", READ, TOPIC)
+    some.update({b"d" * 16: denied})
+    assert [may_read("10.0.0.1"), may_read("10.0.0.9")] == [False, True]
+    some.update({b"d" * 16: None})
+    assert may_read("10.0.0.1")
+
+
 def test_super_users_may_do_everything_and_nobody_else_before_the_acls_are_loaded() -> None:
     young = StandardAuthorizer(["User:root"], Denials(lambda: 0), allow_everyone=True)
     assert young.allows("User:root", HOST, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -173,7 +191,7 @@ def test_long_names_that_a_client_invents_need_no_memory() -> None:
     try:
         for number in range(100):
             name = f"{number}{'x' * 32_000}"
-            assert not authorizer.allows("User:a", "h", Operation.READ, ResourceType.TOPIC, name)
+            assert not authorizer.allows("User:a", "h", READ, TOPIC, name)
         assert tracemalloc.get_traced_memory()[0] < 500_000
     finally:
         tracemalloc.stop()
@@ -206,7 +224,7 @@ ACLS = st.lists(
         NAMES,
         st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
         st.sampled_from([ALICE, BOB, EVERYBODY]),
-        st.sampled_from(["*", HOST, "10.0.0.2"]),
+        st.sampled_from(["*", HOST, "10.0.0.2", "10.0.0.0/8", "10.0.0.2/31"]),
         st.sampled_from([o for o in Operation if o >= Operation.ALL]),
         st.sampled_from([Permission.ALLOW, Permission.DENY]),
     ),
@@ -232,7 +250,7 @@ def decision(acls: list[AccessControlEntry], operation: Operation, name: str) ->
     ]
     result = set()
     for a in of_resource:
-        if a.principal in (ALICE, EVERYBODY) and a.host in (HOST, "*"):
+        if a.principal in (ALICE, EVERYBODY) and a.host in (HOST, "*", "10.0.0.0/8"):
             is_allowing = a.permission_type == Permission.ALLOW
             meant = IMPLYING.get(operation, (operation,)) if is_allowing else (operation,)
             if a.operation in (*meant, Operation.ALL):

@@ -16,6 +16,7 @@ from spindle.cli.java_main import main as run_class
 from spindle.cli.kafka_home.layout import write_home
 from spindle.cli.kafka_home.stop import RunningNode, running_nodes, signal_number
 from spindle.cli.main import run
+from spindle.cli.output_mode import KAFKA_VERSION
 from spindle.cli.tools.kafka_names import KAFKA_TOOLS, KafkaTool
 from spindle.local.tcp_ports import free_ports
 
@@ -101,8 +102,8 @@ def test_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["home", str(target)]) == 0
     assert {path.name for path in (target / "bin").iterdir()} == SCRIPTS
     assert all(os.access(path, os.X_OK) for path in (target / "bin").iterdir())
-    assert (target / "VERSION").read_text() == "4.3.1\n"
-    with zipfile.ZipFile(target / "libs" / "kafka_2.13-4.3.1.jar") as jar:
+    assert (target / "VERSION").read_text() == f"{KAFKA_VERSION}\n"
+    with zipfile.ZipFile(target / "libs" / f"kafka_2.13-{KAFKA_VERSION}.jar") as jar:
         assert jar.namelist() == []
     assert "kafka-topics.sh" in capsys.readouterr().out
 
@@ -204,6 +205,12 @@ def test_every_tool_is_a_command(tool: KafkaTool, capsys: pytest.CaptureFixture[
     captured = capsys.readouterr()
     assert "--help" in captured.out + captured.err
     assert "Usage: spindle [OPTIONS]" not in captured.err
+
+
+def test_a_main_class_has_its_former_name_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("kafka.admin.ConfigCommand", "org.apache.kafka.tools.ConfigCommand"):
+        assert run_class(["--home", "/h", name, "--version"]) == 0
+        assert capsys.readouterr().out == f"{KAFKA_VERSION}\n"
 
 
 def test_signals() -> None:

@@ -2,18 +2,21 @@
 
 import json
 from datetime import datetime
+from itertools import islice
+from random import Random
 
 import pytest
 
 from spindle.cli.tools.consume_perf import row
-from spindle.cli.tools.failures import ToolFailed
-from spindle.cli.tools.produce_perf import Latencies, percentile_ms
+from spindle.cli.tools.failures import ToolFailed, WrongOptions
+from spindle.cli.tools.produce_perf import DECLARATION, Latencies, percentile_ms, record_keys
 from spindle.cli.tools.reassign import list_lines, spread, status_lines
 from spindle.cli.tools.reassignment_moves import ReplicaPlaces, active_moves, move_lines
 from spindle.cli.tools.reassignment_plan import Plan, Replica, check_plan, parse_plan, plan_json
 from spindle.cli.tools.reassignment_throttles import throttled_replicas
 from spindle.client.admin.partitions import Reassignment
 from spindle.common.ids import TopicPartition
+from tools import parsed
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -127,3 +130,32 @@ def test_the_row_of_the_consumer() -> None:
         "2026-01-02 03:04:05:000, 2026-01-02 03:04:07:000, 2.0000, 1.0000, 10, 5.0000, 1000, "
         "1000, 2.0000, 10.0000"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        ([], [None] * 4),
+        (["--key-distribution", "none"], [None] * 4),
+        (["--key-distribution=range", "--record-key-range=3"], [b"0", b"1", b"2", b"0"]),
+        (["--key-distribution=random", "--record-key-range=1"], [b"0"] * 4),
+    ],
+)
+def test_keys_of_measured_records(words: list[str], keys: list[bytes | None]) -> None:
+    made = record_keys(parsed(DECLARATION, words), Random(0))
+    assert list(islice(made, 4)) == keys
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--record-key-range=3"], "--key-distribution must be 'range' or 'random'"),
+        (["--key-distribution=range"], "--record-key-range is required"),
+        (["--key-distribution=range", "--record-key-range=0"], "should be greater than zero"),
+        (["--key-distribution=zipf"], "invalid choice: 'zipf' (choose from none, range, random)"),
+    ],
+)
+def test_keys_that_contradict_each_other(words: list[str], text: str) -> None:
+    with pytest.raises(WrongOptions) as caught:
+        record_keys(parsed(DECLARATION, words), Random(0))
+    assert text in str(caught.value)

@@ -3,7 +3,12 @@
 import pytest
 
 from spindle.cli.table import tabbed_lines
-from spindle.cli.tools.api_versions import broker_lines, known_apis, range_text
+from spindle.cli.tools.api_versions import (
+    KNOWN_BY_BROKERS,
+    KNOWN_BY_CONTROLLERS,
+    node_lines,
+    range_text,
+)
 from spindle.cli.tools.cluster import endpoint_lines
 from spindle.cli.tools.config_entities import CLIENTS, IPS, TOPICS, USERS, Entities
 from spindle.cli.tools.config_principals import check_keys, parse_credential, quota_line
@@ -31,6 +36,7 @@ from spindle.client.admin.partitions import ElectionType, Reassignment
 from spindle.client.admin.quotas import CLIENT_ID, USER, QuotaEntry
 from spindle.client.admin.topics import PartitionDescription, TopicDescription
 from spindle.client.cluster_metadata import BrokerAddress
+from spindle.client.errors import ClientError
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.client.versions import ApiVersionRange, PeerVersions
 from spindle.common.errors import ApiError, ErrorCode
@@ -296,10 +302,18 @@ def test_api_versions_of_a_broker_are_printed() -> None:
     assert range_text(ApiVersionRange(0, 9), 3) == "0 to 9 [usable: 3]"
     assert range_text(ApiVersionRange(2, 2), 3) == "2 [usable: 2]"
     assert range_text(ApiVersionRange(5, 9), 3) == "5 to 9 [unusable]"
-    lines = broker_lines(BrokerAddress(1, "h", 9), PeerVersions({0: ApiVersionRange(0, 13)}))
+    lines = node_lines(
+        BrokerAddress(1, "h", 9), PeerVersions({0: ApiVersionRange(0, 13)}), KNOWN_BY_BROKERS
+    )
     assert lines[0] == "h:9 (id: 1 rack: null isFenced: false) -> ("
     assert lines[1].startswith("\tProduce(0): 0 to 13 [usable: 13],\n\tFetch(1): UNSUPPORTED")
-    assert list(known_apis()) == sorted(known_apis())
+    refused = node_lines(BrokerAddress(1, "h", 9), ClientError("no answer"), KNOWN_BY_BROKERS)
+    assert refused == ["h:9 (id: 1 rack: null isFenced: false) -> ERROR: no answer"]
+    assert list(KNOWN_BY_CONTROLLERS) == sorted(KNOWN_BY_CONTROLLERS)
+    further = {
+        KNOWN_BY_CONTROLLERS[key].name for key in set(KNOWN_BY_CONTROLLERS) - set(KNOWN_BY_BROKERS)
+    }
+    assert {"Vote", "BrokerRegistration", "AssignReplicasToDirs"} <= further
 
 
 def test_elections() -> None:

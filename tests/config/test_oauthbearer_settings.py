@@ -53,6 +53,18 @@ def test_kafkas_class_selects_signed_tokens() -> None:
     assert (source.refresh_ms, source.retry_ms, source.max_retry_ms) == (3_600_000, 100, 10_000)
 
 
+@pytest.mark.parametrize("claim", ["audience", "issuer"])
+def test_audience_and_issuer_must_be_expected_or_explicitly_unverified(claim: str) -> None:
+    expected = {f"{KEYS}expected.audience": "kafka", f"{KEYS}expected.issuer": "https://id"}
+    values = {HANDLER: SIGNED, URL: "https://a/", **expected}
+    del values[f"{KEYS}expected.{claim}"]
+    with pytest.raises(ConfigError, match=f"{KEYS}expected.{claim} is missing: set it, or set "):
+        tokens(values)
+    signed_tokens = tokens(values | {f"{KEYS}allow.unverified.{claim}": "true"})
+    assert isinstance(signed_tokens, SignedTokens)
+    assert not getattr(signed_tokens.rules, {"audience": "audiences"}.get(claim, claim))
+
+
 def test_unsecured_tokens_are_accepted_only_by_name() -> None:
     module = f'{PACKAGE}OAuthBearerLoginModule required unsecuredValidatorRequiredScope="a b";'
     signed_tokens = tokens({HANDLER: UNSECURED, f"{OWN}sasl.jaas.config": module})

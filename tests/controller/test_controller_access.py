@@ -1,7 +1,10 @@
 """Requests to the controller are carried out for what their sender has the right to."""
 
+from dataclasses import replace
+from random import Random
+
 import pytest
-from controller_harness import Harness, uuid
+from controller_harness import AnyConfig, Harness, uuid
 
 from spindle.authorization.access import Access
 from spindle.authorization.denials import Denials
@@ -20,6 +23,11 @@ from spindle.controller.access_checks import (
     CLUSTER_OPERATIONS,
     check_request,
 )
+from spindle.controller.acls import create_acls
+from spindle.controller.decision import ControllerContext
+from spindle.metadata.feature_image import FeaturesImage
+from spindle.metadata.features import METADATA_VERSION
+from spindle.metadata.image import EMPTY_IMAGE
 from spindle.metadata.security import AccessControlEntry
 from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.messages.create_acls import CreateAclsRequest
@@ -229,6 +237,41 @@ async def test_an_acl_that_means_nothing_is_refused_alone(
     assert (good.error_code, good.error_message) == (NONE, "")
     assert (bad.error_code, bad.error_message) == (ErrorCode.INVALID_REQUEST, text)
     assert len(node.publisher.image.security.acls) == 1
+
+
+@pytest.mark.parametrize(
+    ("level", "host", "code", "text"),
+    [
+        (
+            31,
+            "10.0.0.0/8",
+            ErrorCode.UNSUPPORTED_VERSION,
+            "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
+        ),
+        (32, "10.0.0.0/8", NONE, ""),
+        (
+            32,
+            "10.0.0.0/33",
+            ErrorCode.INVALID_REQUEST,
+            "Invalid CIDR notation '10.0.0.0/33': Value [33] not in range [0,32]",
+        ),
+        (32, "", ErrorCode.INVALID_REQUEST, "Host pattern cannot be null or empty"),
+        (7, "", ErrorCode.INVALID_REQUEST, "Host pattern cannot be null or empty"),
+        (7, "host.example", NONE, ""),
+    ],
+)
+def test_ranges_of_hosts_need_a_level_and_a_valid_notation(
+    level: int, host: str, code: ErrorCode, text: str
+) -> None:
+    image = replace(EMPTY_IMAGE, features=FeaturesImage({METADATA_VERSION: level}))
+    context = ControllerContext(
+        Harness(has_authorizer=True).settings, AnyConfig(), lambda: bytes(16), Random(1)
+    )
+    creation = CreateAclsRequest.AclCreation(**{**GOOD, "host": host})  # type: ignore[arg-type]
+    made = create_acls(image, CreateAclsRequest(creations=[creation]), context)
+    (result,) = made.response.results
+    assert (result.error_code, result.error_message) == (code, text)
+    assert len(made.records) == (code is NONE)
 
 
 async def test_a_request_makes_and_removes_at_most_10_000_acls() -> None:

@@ -44,6 +44,12 @@ COMMANDS = [
     ("--remove", "--force", "--topic", "P-c", "--resource-pattern-type", "any"),
     ("--list", "--topic", "P-c", "--group", "P-g", "--resource-pattern-type", "match"),
     ("--remove", "--force", "--topic", "P-", "--resource-pattern-type", "prefixed"),
+    ("--add", "--allow-principal", "User:r", "--allow-host", "10.0.0.0/8", "--topic", "P-r"),
+    ("--add", "--deny-principal", "User:r", "--deny-host", "2001:db8::/32", "--topic", "P-r"),
+    ("--add", "--allow-principal", "User:r", "--allow-host", "10.0.0.0/33", "--topic", "P-r"),
+    ("--add", "--allow-principal", "User:r", "--allow-host", "2001:db8::/x", "--topic", "P-r"),
+    ("--add", "--allow-principal", "User:r", "--allow-host", "", "--topic", "P-r"),
+    ("--list", "--topic", "P-r"),
 ]  # fmt: skip
 
 Tool = Callable[..., ToolResult]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 from peers.compare import Answer, Pair, tool_answer
 from peers.node import Node
+from peers.paths import SPINDLE
 
 # Classic and admin APIs that a client of a single node needs; each is complete or absent.
 CLIENT_APIS = [
@@ -49,7 +51,13 @@ def test_quorum_replication(pair: Pair) -> None:
 
 
 def test_cluster_tool(pair: Pair) -> None:
-    commands = [("cluster-id",), ("list-endpoints",), ("unregister", "--id", "9")]
+    commands = [
+        ("cluster-id",),
+        ("list-endpoints",),
+        ("unregister", "--id", "9"),
+        ("unregister-controller", "--id", "9"),
+        ("unregister-controller", "--id", "1"),
+    ]
     answers = pair.compare(
         lambda node: [
             tool_answer(
@@ -61,6 +69,16 @@ def test_cluster_tool(pair: Pair) -> None:
         ]
     )
     assert answers[0]["stdout"] == ["Cluster ID: <cluster>"]
+
+
+def test_api_versions_of_brokers_and_controllers(pair: Pair) -> None:
+    """`spindle kafka cluster api-versions` prints what Kafka's tool prints of both programs."""
+    for node in (pair.reference, pair.candidate):
+        for words in (("--bootstrap-server", node.bootstrap), ("-C", node.controller)):
+            theirs = pair.java_tools.run("cluster", "api-versions", *words).check()
+            command = [str(SPINDLE), "kafka", "cluster", "api-versions", *words]
+            ours = subprocess.run(command, capture_output=True, text=True, check=True)
+            assert ours.stdout.splitlines() == theirs.stdout.rstrip("\n").splitlines()
 
 
 def test_features(pair: Pair) -> None:
@@ -87,7 +105,7 @@ def api_ranges(pair: Pair, node: Node) -> dict[str, tuple[int, int]]:
 
 
 def test_advertised_versions_are_kafkas(pair: Pair) -> None:
-    """Spindle advertises no version that Kafka 4.3.1 does not advertise."""
+    """Spindle advertises no version that Kafka does not advertise."""
     reference = api_ranges(pair, pair.reference)
     candidate = api_ranges(pair, pair.candidate)
     foreign = {

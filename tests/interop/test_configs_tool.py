@@ -156,6 +156,38 @@ def test_a_topic_inherits_a_dynamic_broker_config(pair: Pair) -> None:
             "--add-config",
             "consumer.session.timeout.ms=1",
         ),
+        (
+            *("--entity-type", "groups", "--entity-name", "g"),
+            *(
+                "--alter",
+                "--add-config",
+                "consumer.session.timeout.ms=5000,consumer.heartbeat.interval.ms=5000",
+            ),
+        ),
+        (
+            *("--entity-type", "groups", "--entity-name", "g"),
+            *("--alter", "--add-config", "streams.num.standby.replicas=9"),
+        ),
+        (
+            *("--entity-type", "groups", "--entity-name", "g"),
+            *("--alter", "--add-config", "streams.num.warmup.replicas=21"),
+        ),
+        (
+            *("--entity-type", "groups", "--entity-name", "g"),
+            *("--alter", "--add-config", "streams.task.offset.interval.ms=1"),
+        ),
+        (
+            *("--entity-type", "groups", "--entity-name", "g"),
+            *("--alter", "--add-config", "streams.assignor.name=other"),
+        ),
+        (
+            *("--entity-type", "groups", "--entity-name", "g"),
+            *("--alter", "--add-config", "streams.rack.aware.assignment.tags=[a,b,a]"),
+        ),
+        (
+            *("--entity-type", "groups", "--entity-name", "g"),
+            *("--alter", "--add-config", "errors.deadletterqueue.topic.name=__x"),
+        ),
         ("--entity-type", "groups", "--entity-name", "g", "--describe", "--all"),
         ("--entity-type", "brokers", "--describe"),
         ("--entity-type", "client-metrics", "--describe"),

@@ -53,6 +53,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SpindleNode]:
             f"{KEYS}server.callback.handler.class": HANDLER,
             f"{KEYS}oauthbearer.jwks.endpoint.url": keys.as_uri(),
             f"{KEYS}oauthbearer.expected.audience": "kafka",
+            f"{KEYS}oauthbearer.allow.unverified.issuer": "true",
             "delegation.token.secret.key": "the secret of all nodes",
         },
     )

@@ -38,7 +38,7 @@ CONFIGURATION_HEAD: Final = f"""\
 {NOTE}
 
 All keys of a node, of a topic and of a group, with type, default and allowed values. Names and
-defaults are those of Apache Kafka 4.3. *Change* says how a value can be changed:
+defaults are those of Apache Kafka 4.4. *Change* says how a value can be changed:
 
 * *file*: in the property file, before a start;
 * *broker*: for one broker, while it runs;
@@ -53,7 +53,7 @@ EFFECTLESS_HEAD: Final = f"""\
 
 {NOTE}
 
-Spindle accepts every key of Kafka 4.3. The keys below have no effect. When a node starts, a warning
+Spindle accepts every key of Kafka 4.4. The keys below have no effect. When a node starts, a warning
 names those that are set to another value than their default, and DescribeConfigs says so in their
 documentation.
 

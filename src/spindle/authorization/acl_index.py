@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from spindle.authorization.host_patterns import host_matches
 from spindle.authorization.operations import Operation, PatternType, Permission
-from spindle.authorization.rules import ANY_HOST, ANY_PRINCIPAL, Rules
+from spindle.authorization.rules import ANY_PRINCIPAL, Rules
 from spindle.metadata.security import AccessControlEntry
 
 ANY_NAME: Final = "*"
@@ -108,7 +109,7 @@ class AclIndex:
         literals, prefixes = _Names({}, {}), _Names({}, {})
         for who in dict.fromkeys((principal, ANY_PRINCIPAL)):
             for acl in self._of_principal.get(who, ()):
-                if acl.host in (host, ANY_HOST) and acl.operation in (operation, Operation.ALL):
+                if host_matches(acl.host, host) and acl.operation in (operation, Operation.ALL):
                     names = literals if acl.pattern_type == PatternType.LITERAL else prefixes
                     is_allowing = acl.permission_type == Permission.ALLOW
                     (names.allowed if is_allowing else names.denied)[acl.resource_name] = None

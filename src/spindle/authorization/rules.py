@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from spindle.authorization.authorizer import bits
+from spindle.authorization.host_patterns import ANY_HOST, is_in_range, is_range
 from spindle.authorization.operations import Operation, Permission
 from spindle.metadata.security import AccessControlEntry
 
 ANY_PRINCIPAL: Final = "User:*"
-ANY_HOST: Final = "*"
 _ALL: Final = (1 << 16) - 1
 
 _IMPLIED: Final[Mapping[int, int]] = {
@@ -43,12 +43,14 @@ class Rights(NamedTuple):
 class Rules:
     """The ACLs of one pattern. Changed in place."""
 
-    __slots__ = ("_acls", "_rights")
+    __slots__ = ("_acls", "_ranges", "_rights")
 
     def __init__(self) -> None:
         self._acls: dict[tuple[str, str], dict[AccessControlEntry, int]] = {}
         # Two ids may have the same ACL, if a record says so.
         self._rights: dict[tuple[str, str], Rights] = {}
+        self._ranges: dict[str, dict[str, None]] = {}
+        """The hosts that are ranges of addresses, by principal."""
 
     def __bool__(self) -> bool:
         return bool(self._acls)
@@ -57,6 +59,8 @@ class Rules:
         key = (acl.principal, acl.host)
         acls = self._acls.setdefault(key, {})
         acls[acl] = acls.get(acl, 0) + 1
+        if is_range(acl.host):
+            self._ranges.setdefault(acl.principal, {})[acl.host] = None
         self._rights[key] = self._rights.get(key, Rights()).with_acl(acl)
 
     def remove(self, acl: AccessControlEntry) -> None:
@@ -68,11 +72,18 @@ class Rules:
         del acls[acl]
         if not acls:
             del self._acls[key], self._rights[key]
+            self._forget_range(*key)
             return
         rights = Rights()
         for entry in acls:
             rights = rights.with_acl(entry)
         self._rights[key] = rights
+
+    def _forget_range(self, principal: str, host: str) -> None:
+        ranges = self._ranges.get(principal, {})
+        ranges.pop(host, None)
+        if not ranges:
+            self._ranges.pop(principal, None)
 
     def rights(self, principal: str, host: str) -> Iterator[Rights]:
         """Return what applies to a principal that comes from a host."""
@@ -86,3 +97,8 @@ class Rules:
             acls = rights.get(key)
             if acls is not None:
                 yield acls
+        if self._ranges:
+            for who in dict.fromkeys((principal, ANY_PRINCIPAL)):
+                for pattern in self._ranges.get(who, ()):
+                    if is_in_range(pattern, host):
+                        yield rights[who, pattern]

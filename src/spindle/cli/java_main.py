@@ -15,7 +15,7 @@ from spindle.cli.lazy import imported
 from spindle.cli.main import run
 from spindle.cli.output_mode import Dialect
 from spindle.cli.tools.command import ToolCommand, ToolGroup
-from spindle.cli.tools.kafka_names import KAFKA_TOOLS
+from spindle.cli.tools.kafka_names import FORMER_CLASSES, KAFKA_TOOLS
 
 _SERVER: Final = "kafka.Kafka"
 _STOP: Final = "spindle.ServerStop"
@@ -33,8 +33,9 @@ def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
         from spindle.cli.kafka_home.stop import stop_nodes
 
         return stop_nodes(home, words)
+    name = FORMER_CLASSES.get(java_class, java_class)
     for tool in KAFKA_TOOLS:
-        if tool.java_class == java_class:
+        if tool.java_class == name:
             command = imported(tool.path)
             if isinstance(command, ToolCommand | ToolGroup):
                 return run_tool(command, tool.script, words)

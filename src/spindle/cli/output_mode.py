@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-KAFKA_VERSION: Final = "4.3.1"
+KAFKA_VERSION: Final = "4.4.0"
 """The release whose tools Spindle follows; `--version` of a tool prints it."""
 
 

@@ -43,6 +43,8 @@ WITH_RESOURCE: Final = UpdateMode.WITH_RESOURCE
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+MAX_ARRAY_BYTES: Final = 2**31 - 9
+"""Length of the longest byte array in Java, which is no limit in practice."""
 DOUBLE_MAX: Final = 1.7976931348623157e308
 
 

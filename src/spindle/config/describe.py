@@ -188,7 +188,9 @@ def describe_group(
 ) -> list[DescribedConfig]:
     """Return the configuration of a group, sorted by name."""
     described = []
-    for name in _wanted(GROUP_KEYS, names):
+    named = names or ()
+    keys = [n for n, k in GROUP_KEYS.items() if not k.is_internal or n in group or n in named]
+    for name in _wanted(keys, names):
         key = GROUP_KEYS[name]
         if name in GROUP_BROKER_KEYS:
             synonyms = layers.synonyms(GROUP_BROKER_KEYS[name], is_sensitive=False)

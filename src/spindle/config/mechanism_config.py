@@ -55,6 +55,11 @@ class MechanismConfig:
         except ConfigError as error:
             raise ConfigError(f"{self.own_key_name(name)}: {error}") from None
 
+    def boolean(self, name: str) -> bool:
+        value = self.get(name)
+        assert isinstance(value, bool), name
+        return value
+
     def integer(self, name: str) -> int:
         value = self.get(name)
         assert isinstance(value, int), name

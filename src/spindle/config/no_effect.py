@@ -13,6 +13,7 @@ NO_JAVA: Final = "Java classes cannot be loaded"
 NO_PLACEHOLDERS: Final = "placeholders in values are not replaced"
 NO_TIERED_STORAGE: Final = "tiered storage is not supported"
 NO_SHARE_GROUPS: Final = "share groups and streams groups are not supported"
+ASSIGNS_AT_ONCE: Final = "assignments are computed as part of the request that needs them"
 REGEX_BY_CHANGE: Final = "regular expressions are compared again when topics change"
 NO_TELEMETRY: Final = "client metrics are not collected"
 

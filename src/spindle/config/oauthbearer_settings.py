@@ -69,13 +69,16 @@ def token_settings(
             f"{config.key_name(_VALIDATOR)} {validator} names Java code, want {_VALIDATORS[0]}"
         )
     tls = tls_settings({k: v for k, v in options.items() if k.startswith("ssl.")})
-    return SignedTokens(_rules(config), _source(config, tls))
+    source = _source(config, tls)
+    return SignedTokens(_rules(config), source)
 
 
 def _rules(config: MechanismConfig) -> TokenRules:
-    return TokenRules(
-        audiences=config.names("sasl.oauthbearer.expected.audience"),
-        issuer=config.optional_text("sasl.oauthbearer.expected.issuer") or None,
+    audiences = config.names("sasl.oauthbearer.expected.audience")
+    issuer = config.optional_text("sasl.oauthbearer.expected.issuer") or None
+    rules = TokenRules(
+        audiences=audiences,
+        issuer=issuer,
         clock_skew_s=_at_least(
             0,
             config,
@@ -84,6 +87,19 @@ def _rules(config: MechanismConfig) -> TokenRules:
         ),
         scope_claim=_named(config.optional_text("sasl.oauthbearer.scope.claim.name"), "scope"),
         sub_claim=_named(config.optional_text("sasl.oauthbearer.sub.claim.name"), "sub"),
+    )
+    if not audiences and not config.boolean("sasl.oauthbearer.allow.unverified.audience"):
+        raise _not_expected(config, "audience")
+    if issuer is None and not config.boolean("sasl.oauthbearer.allow.unverified.issuer"):
+        raise _not_expected(config, "issuer")
+    return rules
+
+
+def _not_expected(config: MechanismConfig, claim: str) -> ConfigError:
+    expected = config.own_key_name(f"sasl.oauthbearer.expected.{claim}")
+    unverified = config.own_key_name(f"sasl.oauthbearer.allow.unverified.{claim}")
+    return ConfigError(
+        f"{expected} is missing: set it, or set {unverified}=true to take tokens of every {claim}"
     )
 
 

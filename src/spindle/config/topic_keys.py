@@ -14,12 +14,18 @@ from spindle.config.definition import (
     LIST,
     LONG,
     LONG_MAX,
+    MAX_ARRAY_BYTES,
     STRING,
     WITH_RESOURCE,
     ConfigKey,
     key_table,
 )
-from spindle.config.no_effect import NO_PREALLOCATION, NO_TIERED_STORAGE, ONE_LZ4_LEVEL
+from spindle.config.no_effect import (
+    NO_PREALLOCATION,
+    NO_SHARE_GROUPS,
+    NO_TIERED_STORAGE,
+    ONE_LZ4_LEVEL,
+)
 from spindle.config.validators import GzipLevel, ListOf, OneOf, Range, ThrottledReplicas
 
 # fmt: off
@@ -38,6 +44,9 @@ _KEYS = (
               "Level of zstd where compression.type is zstd and the broker compresses."),
     ConfigKey("delete.retention.ms", LONG, 86_400_000, Range(0), WITH_RESOURCE,
               "Time for which compaction keeps tombstones."),
+    ConfigKey("errors.deadletterqueue.group.enable", BOOLEAN, False, None, WITH_RESOURCE,
+              "Whether share groups may use the topic as their dead-letter topic.",
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("file.delete.delay.ms", LONG, 60_000, Range(0), WITH_RESOURCE,
               "Pause before the files of a deleted segment are removed."),
     ConfigKey("flush.messages", LONG, LONG_MAX, Range(1), WITH_RESOURCE,
@@ -62,6 +71,10 @@ _KEYS = (
               "retention.ms.", no_effect=NO_TIERED_STORAGE),
     ConfigKey("max.compaction.lag.ms", LONG, LONG_MAX, Range(1), WITH_RESOURCE,
               "Age from which on a record is compacted whatever the ratio."),
+    ConfigKey("max.decompressed.message.bytes", INT, MAX_ARRAY_BYTES, Range(1, MAX_ARRAY_BYTES),
+              WITH_RESOURCE,
+              "Largest record that is accepted in a compressed batch, in bytes after "
+              "decompression."),
     ConfigKey("max.message.bytes", INT, 1_048_588, Range(0), WITH_RESOURCE,
               "Largest record batch that is accepted, in bytes."),
     ConfigKey("message.timestamp.after.max.ms", LONG, 3_600_000, Range(0), WITH_RESOURCE,
@@ -81,6 +94,12 @@ _KEYS = (
     ConfigKey("preallocate", BOOLEAN, False, None, WITH_RESOURCE,
               "Whether a new segment takes its full size on disk at once.",
               no_effect=NO_PREALLOCATION),
+    ConfigKey("remote.copy.lag.bytes", LONG, -1, Range(-1), WITH_RESOURCE,
+              "Bytes of newer records after which a segment may be copied to remote storage.",
+              no_effect=NO_TIERED_STORAGE),
+    ConfigKey("remote.copy.lag.ms", LONG, 0, Range(-1), WITH_RESOURCE,
+              "Age from which on a segment may be copied to remote storage.",
+              no_effect=NO_TIERED_STORAGE),
     ConfigKey("remote.log.copy.disable", BOOLEAN, False, None, WITH_RESOURCE,
               "Whether copying to remote storage stops while reading goes on.",
               no_effect=NO_TIERED_STORAGE),
@@ -137,6 +156,7 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {
     "local.retention.bytes": (Synonym("log.local.retention.bytes"),),
     "local.retention.ms": (Synonym("log.local.retention.ms"),),
     "max.compaction.lag.ms": (Synonym("log.cleaner.max.compaction.lag.ms"),),
+    "max.decompressed.message.bytes": (Synonym("max.decompressed.message.bytes"),),
     "max.message.bytes": (Synonym("message.max.bytes"),),
     "message.timestamp.after.max.ms": (Synonym("log.message.timestamp.after.max.ms"),),
     "message.timestamp.before.max.ms": (Synonym("log.message.timestamp.before.max.ms"),),
@@ -145,6 +165,8 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {
     "min.compaction.lag.ms": (Synonym("log.cleaner.min.compaction.lag.ms"),),
     "min.insync.replicas": (Synonym("min.insync.replicas"),),
     "preallocate": (Synonym("log.preallocate"),),
+    "remote.copy.lag.bytes": (Synonym("log.remote.copy.lag.bytes"),),
+    "remote.copy.lag.ms": (Synonym("log.remote.copy.lag.ms"),),
     "retention.bytes": (Synonym("log.retention.bytes"),),
     "retention.ms": (
         Synonym("log.retention.ms"),

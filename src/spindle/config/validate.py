@@ -24,7 +24,7 @@ from spindle.config.broker_synonyms import (
 )
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
 from spindle.config.cordon_notes import kept_notes, parse_notes
-from spindle.config.definition import ConfigKey, UpdateMode, parse_all
+from spindle.config.definition import ConfigKey, UpdateMode
 from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
 from spindle.config.log_dir_paths import cordon_entries
 from spindle.config.node_checks import check_cordoned_log_dirs
@@ -254,37 +254,58 @@ def validate_group(node: NodeConfig, group: str, values: Mapping[str, str]) -> N
     for name in values:
         if name not in GROUP_KEYS:
             raise _invalid_config(f"Unknown group config name: {name}")
-    defaults = {key: node.get(broker) for key, broker in GROUP_BROKER_KEYS.items()}
+    _check_rack_tags(values.get("streams.rack.aware.assignment.tags", ""))
     try:
-        parsed = {**parse_all(GROUP_KEYS, NO_CONFIG), **defaults, **_parsed(GROUP_KEYS, values)}
+        parsed = _parsed(GROUP_KEYS, values)
     except ConfigError as error:
         raise _invalid_config(str(error)) from None
     for name in GROUP_KEYS:
-        _check_group_bounds(node, name, parsed, is_set=name in values)
+        value = parsed.get(name)
+        if isinstance(value, int | float):
+            _check_group_bounds(node, name, value)
+    assignors = node.names("group.streams.assignors")
+    if parsed.get("streams.assignor.name", assignors[0]) not in assignors:
+        raise _invalid_config(
+            f"streams.assignor.name '{parsed['streams.assignor.name']}' is not a registered task "
+            f"assignor. Registered assignors are: [{', '.join(assignors)}]."
+        )
+    defaults = {key: node.get(broker) for key, broker in GROUP_BROKER_KEYS.items()}
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
-        if _number(parsed, session) <= _number(parsed, heartbeat):
+        if _number(defaults | parsed, session) <= _number(defaults | parsed, heartbeat):
             raise _invalid_config(f"{session} must be greater than {heartbeat}")
+    if str(parsed.get("errors.deadletterqueue.topic.name", "")).startswith("__"):
+        raise _invalid_config(
+            "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'"
+        )
+
+
+def _check_rack_tags(text: str) -> None:
+    tags = [tag.strip() for tag in text.split(",")]
+    if len(set(tags)) < len(tags):
+        raise _invalid_config(
+            "streams.rack.aware.assignment.tags must not contain duplicate tag keys."
+        )
 
 
 def _parsed(keys: Mapping[str, ConfigKey], values: Mapping[str, str]) -> dict[str, ConfigValue]:
     return {name: keys[name].parse(text) for name, text in values.items()}
 
 
-def _check_group_bounds(
-    node: NodeConfig, name: str, parsed: Mapping[str, ConfigValue], *, is_set: bool
-) -> None:
-    if name not in GROUP_BROKER_KEYS or (name.endswith(".assignment.interval.ms") and not is_set):
-        return
+def _check_group_bounds(node: NodeConfig, name: str, value: int | float) -> None:
     kind, _, rest = name.partition(".")
     low_key, high_key = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
-    if name == "streams.num.standby.replicas":
-        high_key = "group.streams.max.standby.replicas"
-    value = _number(parsed, name)
-    if low_key in node.values and value < node.integer(low_key):
-        raise _invalid_config(f"{name} must be greater than or equal to {low_key}")
-    if high_key in node.values and value > node.integer(high_key):
-        raise _invalid_config(f"{name} must be less than or equal to {high_key}")
+    if rest.startswith("num."):
+        high_key = f"group.{kind}.max.{rest.removeprefix('num.')}"
+    low = node.integer(low_key) if low_key in node.values else None
+    high = node.integer(high_key) if high_key in node.values else None
+    if (low is None or value >= low) and (high is None or value <= high):
+        return
+    if low is not None and high is not None:
+        raise _invalid_config(f"{name} must be in the range {low} to {high} inclusive.")
+    if low is not None:
+        raise _invalid_config(f"{name} must be greater than or equal to {low}")
+    raise _invalid_config(f"{name} must be less than or equal to {high}")
 
 
 _MIN_INTERVAL_MS: Final = 100

@@ -1,8 +1,9 @@
-"""CreateAcls and DeleteAcls (KIP-140, KIP-290, KIP-801)."""
+"""CreateAcls and DeleteAcls (KIP-140, KIP-290, KIP-801, KIP-1276)."""
 
 from typing import Final
 
 from spindle.authorization.acl_filter import check_filter, enum_or_unknown, matches
+from spindle.authorization.host_patterns import is_range, parse_range
 from spindle.authorization.operations import (
     CLUSTER_NAME,
     Operation,
@@ -13,6 +14,7 @@ from spindle.authorization.operations import (
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.controller.decision import MAX_RECORDS_PER_OPERATION, ControllerContext, Decision
+from spindle.metadata.features import CIDR_HOSTS_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import AccessControlEntry
 from spindle.protocol.message import Message
@@ -50,6 +52,7 @@ def create_acls(
         code, text = ErrorCode.NONE, ""
         try:
             entry = _entry(creation)
+            _check_host(entry.host, image.features.metadata_version)
             if entry not in existing:
                 existing[entry] = None
                 records.append(_record(context.new_uuid(), entry))
@@ -133,6 +136,22 @@ def _entry(creation: _Creation) -> AccessControlEntry:
         creation.operation,
         creation.permission_type,
     )
+
+
+def _check_host(host: str, metadata_version_level: int) -> None:
+    if not host:
+        raise _refusal("Host pattern cannot be null or empty")
+    if not is_range(host):
+        return
+    if metadata_version_level < CIDR_HOSTS_LEVEL:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
+        )
+    try:
+        parse_range(host)
+    except ValueError as error:
+        raise _refusal(f"Invalid CIDR notation '{host}': {error}") from None
 
 
 def _refusal(text: str) -> ApiError:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spindle.protocol.records.compression import CODEC_NAMES
-from spindle.protocol.records.validation import NO_LIMIT_MS, AppendRules
+from spindle.protocol.records.validation import NO_LIMIT_BYTES, NO_LIMIT_MS, AppendRules
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 
@@ -25,6 +25,7 @@ class LogConfig:
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12
+    max_decompressed_message_bytes: int = NO_LIMIT_BYTES
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = -1
     cleanup_policy: tuple[str, ...] = ("delete",)
@@ -54,6 +55,7 @@ class LogConfig:
             uses_log_append_time=self.message_timestamp_type == "LogAppendTime",
             timestamp_before_max_ms=self.message_timestamp_before_max_ms,
             timestamp_after_max_ms=self.message_timestamp_after_max_ms,
+            max_decompressed_record_bytes=self.max_decompressed_message_bytes,
         )
         object.__setattr__(self, "append_rules", rules)
 

@@ -60,7 +60,7 @@ class Node(ABC):
     another node, so that one program continues on the other's disks. `voters` are the nodes of the
     controller quorum, if this node is not the only one; set them before `write_properties`.
     `secure_listeners` are further listeners for clients: security protocol by name; `overrides`
-    have their keys and users.
+    have their keys and users. `release` is that of Apache Kafka, `kafka_release()` if it is empty.
     """
 
     folder: Path
@@ -73,6 +73,7 @@ class Node(ABC):
     roles: tuple[str, ...] = ("broker", "controller")
     voters: Sequence[Node] = ()
     secure_listeners: Mapping[str, str] = field(default_factory=dict)
+    release: str = ""
 
     kind = "node"
 
@@ -239,11 +240,8 @@ class Node(ABC):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-@dataclass
 class KafkaNode(Node):
-    """Apache Kafka of `release`; of `kafka_release()` if that is empty."""
-
-    release: str = ""
+    """Apache Kafka."""
 
     kind = "kafka"
 

@@ -266,6 +266,20 @@ def test_more_records_than_are_looked_into_are_refused_unread() -> None:
     assert "200001 records" in str(error)
 
 
+def test_a_record_above_the_limit_is_refused_in_compressed_batches_only() -> None:
+    """`max.decompressed.message.bytes` counts a record without the field that has its length."""
+    rules = RULES._replace(max_decompressed_record_bytes=57)
+    for codec in (Codec.GZIP, Codec.ZSTD):
+        batch = batch_of(NOW_MS, codec=codec)
+        assert bytes(validate(batch, rules).records) == batch
+        error = refusal(batch, rules._replace(max_decompressed_record_bytes=56))
+        assert error.code is ErrorCode.INVALID_RECORD
+        assert "57 bytes after decompression; max.decompressed.message.bytes is 56" in str(error)
+    plain = batch_of(NOW_MS)
+    strict = RULES._replace(max_decompressed_record_bytes=1)
+    assert bytes(validate(plain, strict).records) == plain
+
+
 def test_a_decompression_bomb_is_refused_before_it_takes_memory() -> None:
     plain = build_batch([SimpleRecord(b"k", bytes(80 * 1024 * 1024), NOW_MS)], codec=Codec.ZSTD)
     assert len(plain) < 10_000

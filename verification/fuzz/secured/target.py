@@ -107,6 +107,8 @@ class SecuredNode(TargetNode):
             f"{_PREFIX}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": (
                 (self._folder / "jwks.json").as_uri()
             ),
+            f"{_PREFIX}oauthbearer.sasl.oauthbearer.allow.unverified.audience": "true",
+            f"{_PREFIX}oauthbearer.sasl.oauthbearer.allow.unverified.issuer": "true",
             "connection.failed.authentication.delay.ms": "20",
             "delegation.token.secret.key": self.token_secret,
             "ssl.keystore.type": "PEM",

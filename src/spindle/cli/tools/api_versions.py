@@ -1,7 +1,8 @@
 """`kafka-broker-api-versions`: the API versions of each broker that these tools can use."""
 
 import json
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -14,7 +15,9 @@ from spindle.cli.tools.options import (
     Declaration,
     Options,
 )
+from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress
+from spindle.client.errors import ClientError
 from spindle.client.versions import ApiVersionRange, PeerVersions
 from spindle.protocol.api import APIS
 
@@ -34,6 +37,7 @@ _FURTHER: Final = {
     90: "describe_share_group_offsets",
     91: "alter_share_group_offsets",
     92: "delete_share_group_offsets",
+    93: "streams_group_topology_description_update",
 }
 _USABLE: Final = {
     76: 1,
@@ -45,12 +49,40 @@ _USABLE: Final = {
     85: 1,
     86: 0,
     87: 1,
-    88: 0,
-    89: 0,
+    88: 1,
+    89: 1,
     90: 1,
     91: 0,
     92: 0,
+    93: 0,
 }
+
+
+class KnownApi(NamedTuple):
+    """An API that these tools know: its name, and the newest version that they could use."""
+
+    name: str
+    last_version: int
+
+
+def _title(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _known(*, of_controllers: bool) -> dict[int, KnownApi]:
+    apis = {
+        key: KnownApi(_title(api.name), api.last_version)
+        for key, api in APIS.items()
+        if (of_controllers or api.on_broker) and not api.is_private
+    }
+    apis |= {key: KnownApi(_title(name), _USABLE[key]) for key, name in _FURTHER.items()}
+    return dict(sorted(apis.items()))
+
+
+KNOWN_BY_BROKERS: Final[Mapping[int, KnownApi]] = _known(of_controllers=False)
+"""The APIs for clients, by key."""
+KNOWN_BY_CONTROLLERS: Final[Mapping[int, KnownApi]] = _known(of_controllers=True)
+"""All APIs, by key."""
 
 DECLARATION: Final = Declaration(
     "Show the versions of each API that brokers serve.",
@@ -59,43 +91,49 @@ DECLARATION: Final = Declaration(
 )
 
 
-def _run(options: Options) -> int:
+def _run(options: Options) -> None:
     options.require("bootstrap-server")
     with connect_as(options) as client:
-        versions_by_broker = []
-        for _, broker in sorted(client.metadata(()).brokers.items()):
-            versions = client.retrying(lambda b=broker: client.versions(b))  # type: ignore[misc]
-            versions_by_broker.append((broker, versions))
-    if options.has("json"):
-        click.echo(
-            json.dumps([_document(broker, versions) for broker, versions in versions_by_broker])
-        )
-        return 0
-    for broker, versions in versions_by_broker:
-        click.echo("\n".join(broker_lines(broker, versions)))
-    return 0
+        brokers = [broker for _, broker in sorted(client.metadata(()).brokers.items())]
+        show_versions(client, brokers, KNOWN_BY_BROKERS, is_json=options.has("json"))
 
 
-def known_apis() -> dict[int, tuple[str, int]]:
-    """Return the APIs for clients by key: name, and the newest version that these tools know."""
-    apis = {
-        key: (_title(api.name), api.last_version)
-        for key, api in APIS.items()
-        if api.on_broker and not api.is_private
-    }
-    apis |= {key: (_title(name), _USABLE[key]) for key, name in _FURTHER.items()}
-    return dict(sorted(apis.items()))
+def show_versions(
+    client: WireClient,
+    nodes: Sequence[BrokerAddress],
+    apis: Mapping[int, KnownApi],
+    *,
+    is_json: bool,
+) -> None:
+    """Print the versions of each API that the nodes serve, or why a node did not answer."""
+    answers = [(node, _versions(client, node)) for node in nodes]
+    if is_json:
+        click.echo(json.dumps([_document(node, answer, apis) for node, answer in answers]))
+        return
+    for node, answer in answers:
+        click.echo("\n".join(node_lines(node, answer, apis)))
 
 
-def broker_lines(broker: BrokerAddress, versions: PeerVersions) -> list[str]:
-    """Return the lines about one broker."""
-    rack = "null" if broker.rack is None else broker.rack
+def _versions(client: WireClient, node: BrokerAddress) -> PeerVersions | ClientError:
+    try:
+        return client.retrying(lambda: client.versions(node))
+    except ClientError as error:
+        return error
+
+
+def node_lines(
+    node: BrokerAddress, answer: PeerVersions | ClientError, apis: Mapping[int, KnownApi]
+) -> list[str]:
+    """Return the lines about one node."""
+    rack = "null" if node.rack is None else node.rack
+    head = f"{node.host}:{node.port} (id: {node.node_id} rack: {rack} isFenced: false) ->"
+    if isinstance(answer, ClientError):
+        return [f"{head} ERROR: {answer}"]
     lines = [
-        f"\t{name}({key}): {range_text(versions.served(key), last)}"
-        for key, (name, last) in known_apis().items()
+        f"\t{api.name}({key}): {range_text(answer.served(key), api.last_version)}"
+        for key, api in apis.items()
     ]
-    head = f"{broker.host}:{broker.port} (id: {broker.node_id} rack: {rack} isFenced: false) -> ("
-    return [head, ",\n".join(lines), ")"]
+    return [f"{head} (", ",\n".join(lines), ")"]
 
 
 def range_text(served: ApiVersionRange | None, last: int) -> str:
@@ -107,19 +145,19 @@ def range_text(served: ApiVersionRange | None, last: int) -> str:
     return f"{text} [usable: {usable}]" if usable >= served.first else f"{text} [unusable]"
 
 
-def _title(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
-def _document(broker: BrokerAddress, versions: PeerVersions) -> dict[str, Any]:
-    served = {name: versions.served(key) for key, (name, _) in known_apis().items()}
-    return {
-        "id": broker.node_id,
-        "host": broker.host,
-        "port": broker.port,
-        "rack": broker.rack,
-        "apis": {name: list(versions) for name, versions in served.items() if versions is not None},
+def _document(
+    node: BrokerAddress, answer: PeerVersions | ClientError, apis: Mapping[int, KnownApi]
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "id": node.node_id,
+        "host": node.host,
+        "port": node.port,
+        "rack": node.rack,
     }
+    if isinstance(answer, ClientError):
+        return document | {"error": str(answer)}
+    served = {api.name: answer.served(key) for key, api in apis.items()}
+    return document | {"apis": {n: list(range) for n, range in served.items() if range is not None}}
 
 
 api_versions = ToolCommand("broker-api-versions", DECLARATION, _run)

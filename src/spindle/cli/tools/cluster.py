@@ -1,11 +1,16 @@
-"""`kafka-cluster`: the cluster's id and nodes, and forgetting a broker."""
+"""`kafka-cluster`: the cluster's id, nodes and API versions, and forgetting a node."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import click
 
+from spindle.cli.tools.api_versions import (
+    KNOWN_BY_BROKERS,
+    KNOWN_BY_CONTROLLERS,
+    show_versions,
+)
 from spindle.cli.tools.bootstrap import connect_either
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.failures import UsageError
@@ -22,7 +27,10 @@ from spindle.client.admin.cluster import (
     ClusterNode,
     describe_cluster,
     unregister_broker,
+    unregister_controller,
 )
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.errors import UnsupportedByPeer
 
 _COLUMNS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
@@ -44,6 +52,16 @@ UNREGISTER: Final = Declaration(
     "Forget a broker that is gone for good.",
     (*_COMMON, Option("id", "The node id of the broker.", "id", short="i")),
     examples=("spindle kafka cluster unregister --id 3",),
+)
+UNREGISTER_CONTROLLER: Final = Declaration(
+    "Forget a controller that is gone for good.",
+    (*_COMMON, Option("id", "The node id of the controller.", "id", short="i")),
+    examples=("spindle kafka cluster unregister-controller --id 3",),
+)
+API_VERSIONS: Final = Declaration(
+    "Show the versions of each API that brokers or controllers serve.",
+    _COMMON,
+    examples=("spindle kafka cluster api-versions",),
 )
 LIST_ENDPOINTS: Final = Declaration(
     "Show the nodes of the cluster.",
@@ -69,16 +87,35 @@ def _list_endpoints(options: Options) -> None:
 
 
 def _unregister(options: Options) -> None:
-    broker = options.integer("id")
-    if broker is None:
+    _forget(options, "broker", unregister_broker)
+
+
+def _unregister_controller(options: Options) -> None:
+    _forget(options, "controller", unregister_controller)
+
+
+def _forget(options: Options, kind: str, unregister: Callable[[WireClient, int], None]) -> None:
+    node_id = options.integer("id")
+    if node_id is None:
         raise UsageError("argument --id/-i is required", "--id is missing")
     with connect_either(options) as client:
         try:
-            unregister_broker(client, broker)
+            unregister(client, node_id)
         except UnsupportedByPeer:
-            click.echo("The target cluster does not support the broker unregistration API.")
+            click.echo(f"The target cluster does not support the {kind} unregistration API.")
         else:
-            click.echo(f"Broker {broker} is no longer registered.")
+            click.echo(f"{kind.capitalize()} {node_id} is no longer registered.")
+
+
+def _show_api_versions(options: Options) -> None:
+    of_controllers = options.has("bootstrap-controller")
+    with connect_either(options) as client:
+        nodes = [
+            BrokerAddress(node.node_id, node.host, node.port, node.rack)
+            for node in describe_cluster(client, controllers=of_controllers).nodes
+        ]
+        apis = KNOWN_BY_CONTROLLERS if of_controllers else KNOWN_BY_BROKERS
+        show_versions(client, nodes, apis, is_json=options.has("json"))
 
 
 def _describe(options: Options, *, include_fenced: bool) -> ClusterDescription:
@@ -139,6 +176,10 @@ cluster = ToolGroup(
     [
         ToolCommand("cluster-id", CLUSTER_ID, _show_id, is_part=True),
         ToolCommand("unregister", UNREGISTER, _unregister, is_part=True),
+        ToolCommand(
+            "unregister-controller", UNREGISTER_CONTROLLER, _unregister_controller, is_part=True
+        ),
         ToolCommand("list-endpoints", LIST_ENDPOINTS, _list_endpoints, is_part=True),
+        ToolCommand("api-versions", API_VERSIONS, _show_api_versions, is_part=True),
     ],
 )

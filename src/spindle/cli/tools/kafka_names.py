@@ -37,7 +37,7 @@ KAFKA_TOOLS: Final = (
     ),
     KafkaTool(
         "kafka-configs",
-        "kafka.admin.ConfigCommand",
+        f"{_TOOLS}.ConfigCommand",
         f"{_HERE}.configs:configs",
         "Show and change configurations, quotas and SCRAM users.",
     ),
@@ -194,3 +194,6 @@ FORMER_NAMES: Final = {
     "metadata-shell": "metadata-shell",
 }
 """The words that began a tool's command line before `spindle kafka`, and its name there."""
+
+FORMER_CLASSES: Final = {"kafka.admin.ConfigCommand": f"{_TOOLS}.ConfigCommand"}
+"""Main classes that had another name before Kafka 4.4, which scripts may still use."""

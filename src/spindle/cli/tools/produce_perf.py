@@ -6,7 +6,8 @@ flight, not the limit of a cluster.
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +42,9 @@ DECLARATION: Final = Declaration(
         Option("payload-file", "Values, from which each record takes one at random.", "file"),
         Option("payload-monotonic", "0, 1, 2, ... as values."),
         Option("payload-delimiter", "The text between the values of the file: \\n.", "text"),
+        Option("record-key-range", "How many different keys to use.", "count"),
+        Option("key-distribution", "none (null keys), range (in turn) or random.", "name"),
+        Option("random-seed", "Seed of random keys and values, 0 by default.", "number"),
         Option("throughput", "Records per second; -1 for no limit.", "rate"),
         Option("producer-props", "Properties of the client.", "k=v", takes_several=True),
         Option("command-property", "Properties of the client.", "k=v", takes_several=True),
@@ -57,6 +61,7 @@ DECLARATION: Final = Declaration(
         "--throughput -1",
     ),
 )
+_DISTRIBUTIONS: Final = ("none", "range", "random")
 _PAYLOADS: Final = ("record-size", "payload-file", "payload-monotonic")
 
 
@@ -73,7 +78,9 @@ def _run(options: Options) -> None:
     codec = CODEC_NAMES.get(properties.get("compression.type", "none"))
     if acks is None or codec is None:
         raise ToolFailed("acks must be all, -1, 1 or 0, and compression.type a known codec")
-    values = _values(options)
+    chance = random.Random(options.integer("random-seed") or 0)
+    values = _values(options, chance)
+    keys = record_keys(options, chance)
     is_counting = options.has("payload-monotonic")
     if "bootstrap.servers" not in properties:
         options.require("bootstrap-server")
@@ -88,7 +95,8 @@ def _run(options: Options) -> None:
         while sent < record_count:
             count = min(per_batch, record_count - sent)
             batch = [
-                _record(values, sent + number, is_counting=is_counting) for number in range(count)
+                _record(next(keys), str(number).encode() if is_counting else chance.choice(values))
+                for number in range(sent, sent + count)
             ]
             began = time.monotonic()
             producer.send(TopicPartition(topic, stats.batches % partitions), batch)
@@ -168,7 +176,7 @@ def _mean_ms(samples: Sequence[tuple[float, int]]) -> float:
     return sum(seconds * count for seconds, count in samples) / total * _MS if total else 0.0
 
 
-def _values(options: Options) -> list[bytes]:
+def _values(options: Options, chance: random.Random) -> list[bytes]:
     file = options.one("payload-file")
     if file is not None:
         delimiter = options.text("payload-delimiter", "\\n")
@@ -186,12 +194,46 @@ def _values(options: Options) -> list[bytes]:
     if size_bytes <= 0:
         raise WrongOptions("--record-size should be greater than zero.")
     letters = bytes(_FIRST_LETTER + number for number in range(_LETTERS))
-    return [bytes(random.choices(letters, k=size_bytes))]
+    return [bytes(chance.choices(letters, k=size_bytes))]
 
 
-def _record(values: Sequence[bytes], number: int, *, is_counting: bool) -> SimpleRecord:
-    value = str(number).encode() if is_counting else random.choice(values)
-    return SimpleRecord(None, value, time.time_ns() // 1_000_000)
+def record_keys(options: Options, chance: random.Random) -> Iterator[bytes | None]:
+    """Return the keys of the records, without end.
+
+    Raises:
+        WrongOptions: the options contradict each other.
+    """
+    distribution = options.text("key-distribution", "none")
+    count = options.integer("record-key-range")
+    if distribution not in _DISTRIBUTIONS:
+        raise WrongOptions(
+            f"argument --key-distribution: invalid choice: '{distribution}' (choose from "
+            f"{', '.join(_DISTRIBUTIONS)})"
+        )
+    if count is not None and count <= 0:
+        raise WrongOptions("--record-key-range should be greater than zero.")
+    if distribution == "none":
+        if count is not None:
+            raise WrongOptions(
+                "--key-distribution must be 'range' or 'random' when --record-key-range is "
+                "specified."
+            )
+        return repeat(None)
+    if count is None:
+        raise WrongOptions(
+            "--record-key-range is required when --key-distribution is 'range' or 'random'."
+        )
+    numbers = cycle(range(count)) if distribution == "range" else _random_numbers(count, chance)
+    return (str(number).encode() for number in numbers)
+
+
+def _random_numbers(count: int, chance: random.Random) -> Iterator[int]:
+    while True:
+        yield chance.randrange(count)
+
+
+def _record(key: bytes | None, value: bytes) -> SimpleRecord:
+    return SimpleRecord(key, value, time.time_ns() // 1_000_000)
 
 
 def _keep_pace(throughput: float, sent: int, started: float) -> None:

@@ -139,6 +139,7 @@ def unregister_controller(client: WireClient, controller_id: int) -> None:
 
     Raises:
         ApiError: the cluster refused.
+        UnsupportedByPeer: the node that is asked does not serve the request.
         ClientError: no node could be asked.
     """
     request = UnregisterControllerRequest(controller_id=controller_id)

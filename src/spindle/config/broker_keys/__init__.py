@@ -1,4 +1,4 @@
-"""The key tables of a node: Kafka 4.3's keys and Spindle's own, one module per subject.
+"""The key tables of a node: Kafka 4.4's keys and Spindle's own, one module per subject.
 
 Names, types, defaults, ranges and update modes are Kafka's. A row whose value changes nothing in
 Spindle has a `no_effect` reason.

@@ -1,6 +1,7 @@
 """Broker keys: classic and consumer groups and their offsets (KIP-62, KIP-848)."""
 
 from spindle.config.definition import (
+    BOOLEAN,
     CLUSTER_WIDE,
     INT,
     INT_MAX,
@@ -12,6 +13,7 @@ from spindle.config.definition import (
     ConfigKey,
 )
 from spindle.config.no_effect import (
+    ASSIGNS_AT_ONCE,
     FIXED_LOAD_BUFFER,
     FIXED_THREADS,
     GROUP_WRITES,
@@ -23,6 +25,9 @@ from spindle.config.validators import ListOf, OneOfIgnoringCase, Range
 GROUPS_KEYS = (
     ConfigKey("group.consumer.assignment.interval.ms", INT, 1000, Range(0), CLUSTER_WIDE,
               "Time between two assignments of a consumer group."),
+    ConfigKey("group.consumer.assignor.offload.enable", BOOLEAN, True, None, CLUSTER_WIDE,
+              "Whether assignments of consumer groups are computed beside their requests.",
+              is_internal=True, no_effect=ASSIGNS_AT_ONCE),
     ConfigKey("group.consumer.assignors", LIST, ("uniform", "range"), ListOf(may_be_empty=False),
               READ_ONLY,
               "Server-side assignors of consumer groups; the first is the default."),

@@ -1,18 +1,41 @@
 """Broker keys: share groups and their state (KIP-932)."""
 
-from spindle.config.definition import CLUSTER_WIDE, INT, LIST, READ_ONLY, SHORT, STRING, ConfigKey
+from spindle.config.definition import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    INT,
+    LIST,
+    READ_ONLY,
+    SHORT,
+    STRING,
+    ConfigKey,
+)
 from spindle.config.no_effect import NO_SHARE_GROUPS
 from spindle.config.validators import ListOf, Range
 
 # fmt: off
 SHARE_GROUPS_KEYS = (
+    ConfigKey("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, None,
+              CLUSTER_WIDE,
+              "Whether the dead-letter topic of a share group is created on first use.",
+              no_effect=NO_SHARE_GROUPS),
+    ConfigKey("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", None, CLUSTER_WIDE,
+              "How names of dead-letter topics of share groups have to begin.",
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.share.assignment.interval.ms", INT, 1000, Range(0), CLUSTER_WIDE,
               "Pause between two assignments of a share group.", no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.share.assignor.offload.enable", BOOLEAN, True, None, CLUSTER_WIDE,
+              "Whether assignments of share groups are computed beside their requests.",
+              is_internal=True, no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.share.assignors", LIST, ("simple",), ListOf(may_be_empty=False), READ_ONLY,
               "Server-side assignors of share groups.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.share.delivery.count.limit", INT, 5, Range(2, 10), READ_ONLY,
               "Number of delivery attempts of a record in a share group.",
               no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.share.dlq.manager.class.name", STRING,
+              "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager", None, READ_ONLY,
+              "Java class that writes to dead-letter topics of share groups.",
+              is_internal=True, no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.share.heartbeat.interval.ms", INT, 5000, Range(1), READ_ONLY,
               "Heartbeat interval of the members of a share group.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.share.initialize.retry.interval.ms", INT, 30_000, Range(1), READ_ONLY,

@@ -1,13 +1,32 @@
 """Broker keys: streams groups (KIP-1071)."""
 
-from spindle.config.definition import CLUSTER_WIDE, INT, INT_MAX, READ_ONLY, ConfigKey
-from spindle.config.no_effect import NO_SHARE_GROUPS
-from spindle.config.validators import Range
+from spindle.config.definition import (
+    BOOLEAN,
+    CLASS,
+    CLUSTER_WIDE,
+    INT,
+    INT_MAX,
+    LIST,
+    LONG,
+    READ_ONLY,
+    ConfigKey,
+)
+from spindle.config.no_effect import NO_JAVA, NO_SHARE_GROUPS
+from spindle.config.validators import ListOf, Range
 
 # fmt: off
 STREAMS_GROUPS_KEYS = (
+    ConfigKey("group.streams.acceptable.recovery.lag", LONG, 10_000, Range(0), READ_ONLY,
+              "Offsets that a member may lag behind and still get an active task.",
+              is_internal=True, no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.streams.assignment.interval.ms", INT, 1000, Range(0), CLUSTER_WIDE,
               "Pause between two assignments of a streams group.", no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.streams.assignor.offload.enable", BOOLEAN, True, None, CLUSTER_WIDE,
+              "Whether assignments of streams groups are computed beside their requests.",
+              is_internal=True, no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.streams.assignors", LIST, ("sticky",), ListOf(may_be_empty=False), READ_ONLY,
+              "Server-side assignors of streams groups; the first one is the default.",
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.streams.heartbeat.interval.ms", INT, 5000, Range(1), READ_ONLY,
               "Heartbeat interval of the members of a streams group.",
               no_effect=NO_SHARE_GROUPS),
@@ -26,6 +45,9 @@ STREAMS_GROUPS_KEYS = (
     ConfigKey("group.streams.max.standby.replicas", INT, 2, Range(0), READ_ONLY,
               "Maximum number of standby replicas that a group may ask for.",
               no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.streams.max.warmup.replicas", INT, 20, Range(0), READ_ONLY,
+              "Upper limit of group.streams.num.warmup.replicas.",
+              is_internal=True, no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.streams.min.assignment.interval.ms", INT, 0, Range(0), READ_ONLY,
               "Lower limit of group.streams.assignment.interval.ms.",
               no_effect=NO_SHARE_GROUPS),
@@ -33,9 +55,22 @@ STREAMS_GROUPS_KEYS = (
               "Lower limit of group.streams.heartbeat.interval.ms.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.streams.min.session.timeout.ms", INT, 45_000, Range(1), READ_ONLY,
               "Lower limit of group.streams.session.timeout.ms.", no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.streams.min.task.offset.interval.ms", INT, 15_000, Range(1), READ_ONLY,
+              "Lower limit of group.streams.task.offset.interval.ms.",
+              is_internal=True, no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.streams.num.standby.replicas", INT, 0, Range(0), READ_ONLY,
               "Number of standby replicas of each task.", no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.streams.num.warmup.replicas", INT, 2, Range(0), READ_ONLY,
+              "Maximum number of warm-up tasks of a streams group.",
+              is_internal=True, no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.streams.rack.aware.assignment.tags", LIST, (), ListOf(), READ_ONLY,
+              "Client tags over which standby tasks are spread.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("group.streams.session.timeout.ms", INT, 45_000, Range(1), READ_ONLY,
               "Session timeout of the members of a streams group.", no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.streams.task.offset.interval.ms", INT, 60_000, Range(1), READ_ONLY,
+              "Time between two reports of the offsets of warm-up tasks.",
+              is_internal=True, no_effect=NO_SHARE_GROUPS),
+    ConfigKey("group.streams.topology.description.plugin.class", CLASS, None, None, READ_ONLY,
+              "Java class that keeps descriptions of topologies.", no_effect=NO_JAVA),
 )
 # fmt: on

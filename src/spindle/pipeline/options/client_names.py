@@ -1,4 +1,4 @@
-"""The names of the properties of Kafka's clients: consumer, producer and admin client of 4.3.1.
+"""The names of the properties of Kafka's clients: consumer, producer and admin client of 4.4.0.
 
 Most have no effect here: they steer a Java client, or a consumer group. They are known because the
 options of a job that moves over from the `kafka` source have them.
@@ -13,6 +13,7 @@ CLIENT_PROPERTIES: Final = (
     "auto.offset.reset",
     "batch.size",
     "bootstrap.controllers",
+    "bootstrap.resolve.timeout.ms",
     "bootstrap.servers",
     "buffer.memory",
     "check.crcs",
@@ -50,6 +51,7 @@ CLIENT_PROPERTIES: Final = (
     "max.poll.interval.ms",
     "max.poll.records",
     "max.request.size",
+    "metadata.cluster.check.enable",
     "metadata.max.age.ms",
     "metadata.max.idle.ms",
     "metadata.recovery.rebootstrap.trigger.ms",
@@ -63,6 +65,7 @@ CLIENT_PROPERTIES: Final = (
     "partitioner.availability.timeout.ms",
     "partitioner.class",
     "partitioner.ignore.keys",
+    "partitioner.rack.aware",
     "receive.buffer.bytes",
     "reconnect.backoff.max.ms",
     "reconnect.backoff.ms",
@@ -88,6 +91,8 @@ CLIENT_PROPERTIES: Final = (
     "sasl.login.retry.backoff.max.ms",
     "sasl.login.retry.backoff.ms",
     "sasl.mechanism",
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
     "sasl.oauthbearer.assertion.algorithm",
     "sasl.oauthbearer.assertion.claim.aud",
     "sasl.oauthbearer.assertion.claim.exp.seconds",

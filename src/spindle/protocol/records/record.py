@@ -62,6 +62,26 @@ def decode_bounded(buffer: Bytes, position: int, header: BatchHeader) -> list[Re
     return decode_records(buffer, position, header, decoded_bytes_limit(header.size_bytes))
 
 
+def longest_record_bytes(buffer: Bytes, position: int, header: BatchHeader) -> int:
+    """Return the size of the largest record of a batch, without the field that has its length.
+
+    Raises:
+        CorruptRecords: the lengths of the records are not those of the batch.
+        RecordsTooLarge: the batch unpacks to more than `decoded_bytes_limit`.
+    """
+    payload = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
+    data = decompress(header.codec, payload, decoded_bytes_limit(header.size_bytes))
+    longest = at = 0
+    try:
+        for _ in range(header.record_count):
+            length, at = read_varint(data, at)
+            at += max(0, length)
+            longest = max(longest, length)
+    except IndexError as error:
+        raise CorruptRecords(f"record at byte {at}: the records end before it") from error
+    return longest
+
+
 def decode_records(
     buffer: Bytes,
     position: int,

@@ -30,9 +30,16 @@ from spindle.protocol.records.batch import (
 )
 from spindle.protocol.records.builder import rebuild_batch
 from spindle.protocol.records.compression import Codec
-from spindle.protocol.records.record import MAX_DECODED_RECORDS, Record, decode_bounded
+from spindle.protocol.records.record import (
+    MAX_DECODED_RECORDS,
+    Record,
+    decode_bounded,
+    longest_record_bytes,
+)
 
 NO_LIMIT_MS: Final = 2**63 - 1
+NO_LIMIT_BYTES: Final = 2**31 - 9
+"""The largest value of `max.decompressed.message.bytes`: the length of Java's longest array."""
 DEFAULT_TIMESTAMP_AFTER_MAX_MS: Final = 3_600_000
 _ZSTD_SINCE_PRODUCE_VERSION: Final = 7
 _LENGTH: Final = Struct(">i")
@@ -54,7 +61,10 @@ class AppendOrigin(IntEnum):
 
 
 class AppendRules(NamedTuple):
-    """The settings of a topic for appends. Times in ms; `codec` None keeps the producer's codec."""
+    """The settings of a topic for appends. Times in ms; `codec` None keeps the producer's codec.
+
+    `max_decompressed_record_bytes` limits each record of a compressed batch.
+    """
 
     max_batch_bytes: int
     codec: int | None = None
@@ -63,6 +73,7 @@ class AppendRules(NamedTuple):
     uses_log_append_time: bool = False
     timestamp_before_max_ms: int = NO_LIMIT_MS
     timestamp_after_max_ms: int = DEFAULT_TIMESTAMP_AFTER_MAX_MS
+    max_decompressed_record_bytes: int = NO_LIMIT_BYTES
 
 
 class RecordError(NamedTuple):
@@ -292,6 +303,8 @@ def _apply_rules(
     # Records of this broker itself are not decoded: coordinators write keys and current times.
     is_foreign = origin is AppendOrigin.CLIENT
     if must_convert or (is_foreign and _must_see_records(header, rules, now_ms)):
+        if _limits_records(header, rules):
+            _check_record_sizes(records, position, header, rules, where)
         decoded = _decode(records, position, header, where)
         _check_records(decoded, header, rules, now_ms, where)
         if must_convert:
@@ -319,6 +332,8 @@ def _must_convert(header: BatchHeader, rules: AppendRules) -> bool:
 def _must_see_records(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
     if rules.is_compacted and not header.attributes & CONTROL_FLAG:
         return True
+    if _limits_records(header, rules):
+        return True
     if rules.uses_log_append_time:
         return False
     return (
@@ -326,6 +341,30 @@ def _must_see_records(header: BatchHeader, rules: AppendRules, now_ms: int) -> b
         or header.max_timestamp > now_ms + rules.timestamp_after_max_ms
         or rules.timestamp_before_max_ms != NO_LIMIT_MS
     )
+
+
+def _limits_records(header: BatchHeader, rules: AppendRules) -> bool:
+    return (
+        rules.max_decompressed_record_bytes < NO_LIMIT_BYTES and header.attributes & CODEC_MASK != 0
+    )
+
+
+def _check_record_sizes(
+    records: Bytes, position: int, header: BatchHeader, rules: AppendRules, where: object
+) -> None:
+    limit_bytes = rules.max_decompressed_record_bytes
+    try:
+        longest_bytes = longest_record_bytes(records, position, header)
+    except CorruptRecords as error:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"Records in the append to {where} do not parse: {error}"
+        ) from error
+    if longest_bytes > limit_bytes:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"A record in the append to {where} has {longest_bytes} bytes after decompression; "
+            f"max.decompressed.message.bytes is {limit_bytes}",
+        )
 
 
 def _decode(records: Bytes, position: int, header: BatchHeader, where: object) -> list[Record]:

@@ -63,6 +63,7 @@ def log_config(
         segment_index_bytes=settings.segment_index_bytes,
         index_interval_bytes=settings.index_interval_bytes,
         max_message_bytes=settings.max_message_bytes,
+        max_decompressed_message_bytes=settings.max_decompressed_message_bytes,
         retention_ms=settings.retention_ms,
         retention_bytes=settings.retention_bytes,
         cleanup_policy=settings.cleanup_policy,

@@ -1,7 +1,7 @@
 """The claims of a signed token, by the rules of Kafka's OAuthBearerValidatorCallbackHandler.
 
-A token must have `exp` and `iat`. `nbf`, `iss` and `aud` are checked where they are present or
-expected. A token with an audience is refused if none is expected: it was made for another service.
+A token must have `exp` and `iat`. `nbf` is checked where it is present, `iss` and `aud` where a
+value is expected. Without `sasl.oauthbearer.allow.unverified.*` a value must be expected.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class TokenRules:
     """The rules of a listener for signed tokens: the keys `sasl.oauthbearer.*`.
 
     Attributes:
-        audiences: one of them must be in the token; empty for a token without an audience.
+        audiences: one of them must be in the token; empty if any will do.
         issuer: None if any will do.
     """
 
@@ -75,16 +75,16 @@ def _check_issuer(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 
 def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
-    claim = claims.get("aud")
-    if claim is None and not rules.audiences:
+    if not rules.audiences:
         return
+    claim = claims.get("aud")
     audiences = [claim] if isinstance(claim, str) else claim
     if not isinstance(audiences, list) or not all(
         isinstance(audience, str) for audience in audiences
     ):
         raise TokenRefused("the token's audience is missing or malformed")
     if not set(audiences) & set(rules.audiences):
-        expected = ", ".join(rules.audiences) or "none (sasl.oauthbearer.expected.audience)"
+        expected = ", ".join(rules.audiences)
         raise TokenRefused(f"the token is for {audiences!r:.200}, expected is {expected}")
 
 
