@@ -446,7 +446,7 @@ def main() -> None:
         if schema["type"] == "request":
             api, key = schema["name"].removesuffix("Request"), schema["apiKey"]
             pair = [schema, schemas[f"{api}Response"]]
-            bodies = [source(load(each), key) for each in pair]
+            bodies = [source(load(message), key) for message in pair]
             write(OUT / f"{snake(api)}.py", f"{snake(api)} (API key {key}).", bodies)
     for name, messages in DATA_MODULES.items():
         bodies = [source(load(schemas[message]), None) for message in messages]

@@ -1,4 +1,4 @@
-"""`spindle storage` against the recorded output and files of Apache Kafka 4.3.1."""
+"""`spindle storage` against the recorded output and files of Apache Kafka 4.4.0."""
 
 import json
 import re
@@ -20,16 +20,17 @@ from spindle.protocol.records.record import decode_records
 CLUSTER = "WCA4yTGoQFmvJAT7m4dqOw"
 OTHER_CLUSTER = "dG0Hk0tQSe6Lg-OyQvcSRw"
 
-LATEST = "metadata.version 4.3-IV0"
+LATEST = "metadata.version 4.4-IV2"
+BOOTSTRAP_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 BOOTSTRAP = (
     "Bootstrap metadata: BootstrapMetadata(records=["
-    "ApiMessageAndVersion(FeatureLevelRecord(name='metadata.version', featureLevel=30) at version 0"
+    "ApiMessageAndVersion(FeatureLevelRecord(name='metadata.version', featureLevel=33) at version 0"
     "), ApiMessageAndVersion(FeatureLevelRecord(name='eligible.leader.replicas.version', "
     "featureLevel=1) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name='group.version', "
     "featureLevel=1) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name='share.version', "
-    "featureLevel=1) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name='streams.version',"
+    "featureLevel=2) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name='streams.version',"
     " featureLevel=1) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name="
-    "'transaction.version', featureLevel=2) at version 0)], metadataVersionLevel=30, "
+    "'transaction.version', featureLevel=2) at version 0)], metadataVersionLevel=33, "
     "source=format command)"
 )
 
@@ -122,10 +123,8 @@ def test_static_voters(node: Node) -> None:
     assert node.format() == (0, formatting(), "")
     for number in (1, 2, 3):
         directory = node.directories[number - 1]
-        assert sorted(p.name for p in directory.iterdir()) == [
-            "bootstrap.checkpoint",
-            "meta.properties",
-        ]
+        names = ["__cluster_metadata-0"] if number == 1 else []
+        assert sorted(p.name for p in directory.iterdir()) == [*names, "meta.properties"]
         assert list(node.meta(number)) == ["node.id", "directory.id", "version", "cluster.id"]
         assert node.meta(number)["cluster.id"] == CLUSTER
     assert len({node.meta(number)["directory.id"] for number in (1, 2, 3)}) == 3
@@ -268,7 +267,7 @@ SUPPORTED = "Supported metadata.version are:"
 VERSIONS = (
     "3.3-IV3, 3.4-IV0, 3.5-IV0, 3.5-IV1, 3.5-IV2, 3.6-IV0, 3.6-IV1, 3.6-IV2, 3.7-IV0, 3.7-IV1, "
     "3.7-IV2, 3.7-IV3, 3.7-IV4, 3.8-IV0, 3.9-IV0, 4.0-IV0, 4.0-IV1, 4.0-IV2, 4.0-IV3, 4.1-IV0, "
-    "4.1-IV1, 4.2-IV0, 4.2-IV1, 4.3-IV0"
+    "4.1-IV1, 4.2-IV0, 4.2-IV1, 4.3-IV0, 4.4-IV0, 4.4-IV1, 4.4-IV2"
 )
 QUORUM_FLAGS = "--standalone, --initial-controllers, or --no-initial-controllers"
 
@@ -293,9 +292,9 @@ QUORUM_FLAGS = "--standalone, --initial-controllers, or --no-initial-controllers
         (("-f", "group.version=99"), "No feature:group.version with feature level 99"),
         (
             ("-f", "metadata.version=99"),
-            "No MetadataVersion with feature level 99. Valid feature levels are from 7 to 31.",
+            "No MetadataVersion with feature level 99. Valid feature levels are from 7 to 34.",
         ),
-        (("-f", "metadata.version=31"), "metadata.version 4.4-IV0 is not yet stable."),
+        (("-f", "metadata.version=34"), "metadata.version 4.5-IV0 is not yet stable."),
         (
             ("-r", "3.9", "-f", "eligible.leader.replicas.version=1"),
             "eligible.leader.replicas.version could not be set to 1 because it depends on "
@@ -400,9 +399,6 @@ def test_a_dynamic_quorum_needs_a_flag(node: Node) -> None:
     )
 
 
-FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
-
-
 def test_standalone(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-s") == (
@@ -410,7 +406,7 @@ def test_standalone(node: Node) -> None:
         formatting("dynamic metadata voter directory"),
         "",
     )
-    assert (node.directories[0] / FIRST_SNAPSHOT).stat().st_size == 241
+    assert (node.directories[0] / BOOTSTRAP_SNAPSHOT).stat().st_size == 494
     assert not (node.directories[1] / "__cluster_metadata-0").exists()
 
 
@@ -427,7 +423,7 @@ def test_initial_controllers_name_this_node(node: Node) -> None:
     code, out, _ = node.format("-I", voters)
     assert (code, out) == (0, formatting("dynamic metadata voter directory"))
     assert node.meta(1)["directory.id"] == "WwD5mObiStKs1UADyQq9JQ"
-    assert (node.directories[0] / FIRST_SNAPSHOT).stat().st_size == 293
+    assert (node.directories[0] / BOOTSTRAP_SNAPSHOT).stat().st_size == 546
 
 
 def test_initial_controllers_name_other_nodes(node: Node) -> None:
@@ -435,7 +431,7 @@ def test_initial_controllers_name_other_nodes(node: Node) -> None:
     code, out, _ = node.format("-I", "2@127.0.0.1:19293:WwD5mObiStKs1UADyQq9JQ")
     assert (code, out) == (0, formatting("dynamic metadata directory"))
     assert node.meta(1)["directory.id"] != "WwD5mObiStKs1UADyQq9JQ"
-    assert (node.directories[0] / FIRST_SNAPSHOT).stat().st_size == 241
+    assert (node.directories[0] / BOOTSTRAP_SNAPSHOT).stat().st_size == 494
 
 
 @pytest.mark.parametrize(
@@ -468,13 +464,13 @@ def test_bad_initial_controllers(node: Node, text: str, message: str) -> None:
 def test_ipv6_initial_controller(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-I", "1@[::1]:19193:WwD5mObiStKs1UADyQq9JQ")[0] == 0
-    assert b"::1" in (node.directories[0] / FIRST_SNAPSHOT).read_bytes()
+    assert b"::1" in (node.directories[0] / BOOTSTRAP_SNAPSHOT).read_bytes()
 
 
 def test_without_initial_controllers(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-N") == (0, formatting(), "")
-    assert not (node.directories[0] / "__cluster_metadata-0").exists()
+    assert (node.directories[0] / BOOTSTRAP_SNAPSHOT).stat().st_size == 427
 
 
 def test_flags_that_exclude_each_other(node: Node) -> None:
@@ -522,32 +518,33 @@ def test_a_write_that_fails(node: Node) -> None:
     (node.directories[1]).write_text("")
     node.configure(**{"log.dirs": f"{node.directories[0]}"})
     node.directories[0].mkdir()
-    (node.directories[0] / "bootstrap.checkpoint.tmp").mkdir()
+    (node.directories[0] / "__cluster_metadata-0").write_text("")
     code, _, err = node.format()
     assert code == 1
     assert err.startswith("Error while writing to log directory <n1d1>: ")
     assert not (node.directories[0] / "meta.properties").exists()
 
 
-# The first 200 bytes of the file that Kafka wrote; CRCs and times differ.
+# The first 200 bytes of the files that Kafka wrote; CRCs, times and directory ids differ.
 KAFKA_BOOTSTRAP = bytes.fromhex(
-    "00 00 00 00 00 00 00 00 00 00 00 47 00 00 00 00 02 f0 f3 d0 42 00 20 00 00 00 00 00 00 01 "
-    "a1 fe 5c a7 a3 00 00 01 a1 fe 5c a7 a3 ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 "
-    "01 2a 00 00 00 08 00 00 00 03 16 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 "
-    "01 00 00 00 f1 00 00 00 00 02 07 84 0d a3 00 00 00 00 00 05 00 00 01 a1 fe 5c a7 a5 00 00 "
-    "01 a1 fe 5c a7 a5 ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 06 3a 00 00 00 01 2e "
-    "01 0c 00 11 6d 65 74 61 64 61 74 61 2e 76 65 72 73 69 6f 6e 00 1e 00 00 5a 00 00 02 01 4e "
+    "00 00 00 00 00 00 00 00 00 00 00 47 00 00 00 00 02 6c 2c 91 0d 00 20 00 00 00 00 00 00 01 "
+    "a2 1d 96 21 14 00 00 01 a2 1d 96 21 14 ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 "
+    "01 2a 00 00 00 08 00 00 00 03 16 00 00 00 00 01 a2 1d 96 20 f8 00 00 00 00 00 00 00 00 00 "
+    "01 00 00 00 f1 00 00 00 00 02 78 ae 6c 7f 00 00 00 00 00 05 00 00 01 a2 1d 96 21 2c 00 00 "
+    "01 a2 1d 96 21 2c ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 06 3a 00 00 00 01 2e "
+    "01 0c 00 11 6d 65 74 61 64 61 74 61 2e 76 65 72 73 69 6f 6e 00 21 00 00 5a 00 00 02 01 4e "
     "01 0c 00 21 65 6c 69 67 69 62 6c 65 2e 6c 65 61 64 65 72 2e "
 )
 KAFKA_VOTERS = bytes.fromhex(
-    "00 00 00 00 00 00 00 00 00 00 00 9a 00 00 00 00 02 9a 7f 83 a0 00 20 00 00 00 02 00 00 01 "
-    "a1 fe 5d 5b e2 00 00 01 a1 fe 5d 5b e2 ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 "
-    "03 2a 00 00 00 08 00 00 00 03 16 00 00 00 00 01 a1 fe 5d 5b de 00 00 1e 00 00 02 08 00 00 "
-    "00 05 0a 00 00 00 01 00 00 82 01 00 00 04 08 00 00 00 06 6e 00 00 02 00 00 00 01 24 42 99 "
-    "35 3d 84 4d f2 bc c6 b7 6f 28 01 f4 b4 02 0b 43 4f 4e 54 52 4f 4c 4c 45 52 0a 31 32 37 2e "
-    "30 2e 30 2e 31 75 f1 00 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 03 00 00 00 3f 00 00 "
-    "00 00 02 72 c1 3f 63 00 20 00 00 00 00 00 00 01 a1 fe 5d 5b "
+    "00 00 00 00 00 00 00 00 00 00 00 9a 00 00 00 00 02 5f 20 39 a5 00 20 00 00 00 02 00 00 01 "
+    "a2 1d 96 2c a4 00 00 01 a2 1d 96 2c a4 ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 "
+    "03 2a 00 00 00 08 00 00 00 03 16 00 00 00 00 01 a2 1d 96 2c 99 00 00 1e 00 00 02 08 00 00 "
+    "00 05 0a 00 00 00 01 00 00 82 01 00 00 04 08 00 00 00 06 6e 00 00 02 00 00 00 01 55 23 1b "
+    "24 bc a8 4d b4 92 d3 6a 78 c1 06 da 6f 02 0b 43 4f 4e 54 52 4f 4c 4c 45 52 0a 31 32 37 2e "
+    "30 2e 30 2e 31 36 54 00 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 03 00 00 00 f1 00 00 "
+    "00 00 02 70 d6 06 5f 00 00 00 00 00 05 00 00 01 a2 1d 96 2c "
 )
+HEADER_TIME = (77, 8)
 
 
 def masked(data: bytes, *spans: tuple[int, int]) -> bytes:
@@ -565,21 +562,19 @@ def masked(data: bytes, *spans: tuple[int, int]) -> bytes:
     return bytes(out)
 
 
-def test_the_bootstrap_file_is_kafkas_byte_for_byte(node: Node) -> None:
+def test_the_bootstrap_snapshot_is_kafkas_byte_for_byte(node: Node) -> None:
     node.format()
-    ours = (node.directories[0] / "bootstrap.checkpoint").read_bytes()
+    ours = (node.directories[0] / BOOTSTRAP_SNAPSHOT).read_bytes()
     assert len(ours) == 411
-    assert masked(ours)[:200] == masked(KAFKA_BOOTSTRAP)
-    files = [(directory / "bootstrap.checkpoint").read_bytes() for directory in node.directories]
-    assert files == [ours] * 3
+    assert masked(ours, HEADER_TIME)[:200] == masked(KAFKA_BOOTSTRAP, HEADER_TIME)
 
 
 def test_the_first_voters_are_kafkas_byte_for_byte(node: Node) -> None:
-    node.configure_dynamic(listeners="PLAINTEXT://127.0.0.1:30192,CONTROLLER://127.0.0.1:30193")
+    node.configure_dynamic(listeners="PLAINTEXT://127.0.0.1:13907,CONTROLLER://127.0.0.1:13908")
     node.format("-s")
-    ours = (node.directories[0] / FIRST_SNAPSHOT).read_bytes()
-    directory_at = KAFKA_VOTERS.index(bytes.fromhex("24429935"))
-    spans = ((KAFKA_VOTERS.index(bytes.fromhex("01a1fe5d5bde")) - 2, 8), (directory_at, 16))
+    ours = (node.directories[0] / BOOTSTRAP_SNAPSHOT).read_bytes()
+    assert len(ours) == 494
+    spans = (HEADER_TIME, (KAFKA_VOTERS.index(bytes.fromhex("55231b24")), 16))
     assert masked(ours, *spans)[:200] == masked(KAFKA_VOTERS, *spans)
 
 
@@ -596,9 +591,9 @@ def test_a_scram_credential(node: Node) -> None:
     assert (
         "ApiMessageAndVersion(UserScramCredentialRecord(name='alice', mechanism=1, "
         "salt=[hidden], storedKey=[hidden], serverKey=[hidden], iterations=8192) at "
-        "version 0)], metadataVersionLevel=30" in out
+        "version 0)], metadataVersionLevel=33" in out
     )
-    data = (node.directories[0] / "bootstrap.checkpoint").read_bytes()
+    data = (node.directories[0] / BOOTSTRAP_SNAPSHOT).read_bytes()
     second = 12 + int.from_bytes(data[8:12], "big")
     records = list(decode_records(data, second, read_header(data, second)))
     record, version = parse_frame(records[-1].value or b"")
@@ -657,8 +652,8 @@ def test_bad_scram_arguments(text: str, message: str) -> None:
 def test_version_mapping(node: Node) -> None:
     assert node.storage("version-mapping") == (
         0,
-        "metadata.version=30 (4.3-IV0)\nkraft.version=1\ntransaction.version=2\ngroup.version=1\n"
-        "eligible.leader.replicas.version=1\nshare.version=1\nstreams.version=1\n",
+        "metadata.version=33 (4.4-IV2)\nkraft.version=1\ntransaction.version=2\ngroup.version=1\n"
+        "eligible.leader.replicas.version=1\nshare.version=2\nstreams.version=1\n",
         "",
     )
     assert node.storage("version-mapping", "-r", "4.0") == (

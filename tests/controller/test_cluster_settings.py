@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from collections.abc import Mapping
 
 import pytest
 from controller_harness import Harness, uuid
@@ -15,6 +16,7 @@ from spindle.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
 )
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
+from spindle.protocol.messages.controller_registration import ControllerRegistrationRequest
 from spindle.protocol.messages.create_acls import CreateAclsRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.delete_acls import DeleteAclsRequest
@@ -23,8 +25,10 @@ from spindle.protocol.messages.metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    UnregisterControllerRecord,
 )
 from spindle.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from spindle.protocol.messages.unregister_controller import UnregisterControllerRequest
 from spindle.protocol.messages.update_features import UpdateFeaturesRequest
 
 UPDATE = UpdateFeaturesRequest.FeatureUpdateKey
@@ -91,7 +95,7 @@ async def test_everything_to_4_3_raises_kraft_version_in_the_quorum_first() -> N
         (
             ("metadata.version", 99, 1),
             "Invalid update version 99 for feature metadata.version. Local controller 1 only "
-            "supports versions 7-30",
+            "supports versions 7-33",
         ),
         (
             ("metadata.version", 29, 2),
@@ -405,3 +409,55 @@ async def test_acls_need_an_authorizer_then_are_stored_once_and_deleted_by_filte
     gone = await node.request(deletion(AclQuery()))
     assert [acl.resource_name for acl in gone.filter_results[0].matching_acls] == ["t"]
     assert node.publisher.image.security.acls == {}
+
+
+def controller_registration(
+    controller_id: int, levels: Mapping[str, int]
+) -> ControllerRegistrationRequest:
+    feature = ControllerRegistrationRequest.Feature
+    return ControllerRegistrationRequest(
+        controller_id=controller_id,
+        incarnation_id=uuid(controller_id),
+        features=[
+            feature(name=name, min_supported_version=0, max_supported_version=level)
+            for name, level in levels.items()
+        ],
+    )
+
+
+async def test_a_controller_that_is_gone_bars_levels_until_it_is_unregistered() -> None:
+    node = await started(metadata_version=33)
+    levels = {**node.publisher.image.features.levels, "metadata.version": 33}
+    await node.request(features(("share.version", 1, 2)))
+    older = {**levels, "share.version": 1}
+    registered = await node.request(controller_registration(3, older))
+    assert registered.error_code == ErrorCode.NONE
+    refused = await node.request(features(("share.version", 2, 1)))
+    assert "Controller 3 only supports versions 0-1" in refused.error_message
+    done = len(node.quorum.batches)
+    response = await node.request(UnregisterControllerRequest(controller_id=3))
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
+    assert node.records(done) == [[UnregisterControllerRecord(controller_id=3)]]
+    raised = await node.request(features(("share.version", 2, 1)))
+    assert raised.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("level", "controller_id", "code", "text"),
+    [
+        (33, 9, "CONTROLLER_ID_NOT_REGISTERED", "Controller ID 9 is not currently registered."),
+        (33, 1, "INVALID_REQUEST", "Controller cannot unregister itself while it is active."),
+        (
+            32,
+            9,
+            "UNSUPPORTED_VERSION",
+            "The current MetadataVersion is too old to support controller unregistration.",
+        ),
+    ],
+)
+async def test_a_controller_that_is_not_unregistered(
+    level: int, controller_id: int, code: str, text: str
+) -> None:
+    node = await started(metadata_version=level)
+    response = await node.request(UnregisterControllerRequest(controller_id=controller_id))
+    assert (ErrorCode(response.error_code).name, response.error_message) == (code, text)

@@ -353,7 +353,7 @@ async def test_an_empty_log_without_bootstrap_records_starts_at_the_newest_level
     node = Harness(bootstrap=())
     node.quorum.become_leader(1, 1)
     node.quorum.commit()
-    assert node.publisher.image.features.levels == {"metadata.version": 30}
+    assert node.publisher.image.features.levels == {"metadata.version": 33}
 
 
 async def test_the_reason_of_a_refused_registration_is_logged_once_for_each_process(

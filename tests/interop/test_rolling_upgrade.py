@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from peers.cluster import Cluster
-from peers.java_tools import JavaTools
-from peers.paths import OLDER_RELEASE, RELEASE
 from peers.verified_traffic import VerifiedTraffic
 
 pytestmark = pytest.mark.timeout(400)
@@ -28,17 +26,6 @@ def create(cluster: Cluster) -> None:
     admin.create_topics([topic])[TOPIC].result(LIMIT_S)
 
 
-def check_replicas(cluster: Cluster) -> None:
-    """Assert that the replicas of each partition hold the same bytes."""
-    cluster.kill()
-    result = cluster.replicas(TOPIC)
-    assert sorted(result) == list(range(6))
-    for partition, replicas in result.items():
-        assert len(replicas) == 3
-        assert replicas[0] == replicas[1] == replicas[2], f"replicas of {partition} differ"
-    assert any(replicas[0] for replicas in result.values())
-
-
 def test_a_cluster_changes_hands_node_by_node_and_back(tmp_path: Path) -> None:
     with Cluster(tmp_path, ["kafka"] * 3) as cluster:
         create(cluster)
@@ -49,34 +36,7 @@ def test_a_cluster_changes_hands_node_by_node_and_back(tmp_path: Path) -> None:
                     cluster.hand_over(seat, program, is_killed=seat == 2)
             cluster.wait_in_sync([TOPIC])
         assert traffic.check() > 1000
-        check_replicas(cluster)
-
-
-def test_kafkas_nodes_are_upgraded_beside_spindle_and_back(
-    tmp_path: Path, java_tools: JavaTools
-) -> None:
-    """From 4.3.1 to 4.4.0, back before the upgrade is finalised, and on to the newest level."""
-    old, new = f"kafka {OLDER_RELEASE}", f"kafka {RELEASE}"
-    with Cluster(tmp_path, [old, old, "spindle"], release="4.3") as cluster:
-        create(cluster)
-        with VerifiedTraffic(tmp_path, cluster.bootstrap, TOPIC) as traffic:
-            for seat, program, is_killed in (
-                (1, new, False),
-                (2, new, True),
-                (1, old, True),
-                (1, new, False),
-            ):
-                cluster.wait_in_sync([TOPIC])
-                cluster.hand_over(seat, program, is_killed=is_killed)
-            cluster.wait_in_sync([TOPIC])
-            upgrade = ("upgrade", "--release-version", "4.4")
-            java_tools.run("features", "--bootstrap-server", cluster.bootstrap, *upgrade).check()
-            for seat in cluster.seats:
-                cluster.wait_in_sync([TOPIC])
-                cluster.restart(seat, is_killed=True)
-            cluster.wait_in_sync([TOPIC])
-        assert traffic.check() > 1000
-        check_replicas(cluster)
+        cluster.check_equal_replicas(TOPIC, 6)
 
 
 @pytest.mark.parametrize(
@@ -93,4 +53,4 @@ def test_every_node_of_a_mixed_cluster_is_killed_under_traffic(
                 cluster.restart(seat, is_killed=True)
             cluster.wait_in_sync([TOPIC])
         assert traffic.check() > 1000
-        check_replicas(cluster)
+        cluster.check_equal_replicas(TOPIC, 6)

@@ -244,7 +244,7 @@ def test_old_fencing_records_are_understood() -> None:
         PartitionChangeRecord(partition_id=0, topic_id=uuid(9)),
         ClearElrRecord(topic_name="nope"),
         BeginTransactionRecord(),
-        FeatureLevelRecord(name="metadata.version", feature_level=31),
+        FeatureLevelRecord(name="metadata.version", feature_level=34),
     ],
 )
 def test_records_that_contradict_the_state_are_refused(record: Message) -> None:

@@ -36,8 +36,8 @@ def activation_records(
     """Return the first records of a newly active controller; often none.
 
     Args:
-        bootstrap: the records of bootstrap.checkpoint, metadata.version first. Disks formatted
-            before there was such a file give none; the newest metadata.version is taken then.
+        bootstrap: the first records on a formatted disk, metadata.version first. Disks formatted by
+            a release that wrote none give none; the newest metadata.version is taken then.
     """
     records: list[Message] = []
     if is_in_transaction:

@@ -199,15 +199,22 @@ def register_controller(
 
 
 def unregister_controller(
-    image: MetadataImage, request: UnregisterControllerRequest
+    image: MetadataImage, request: UnregisterControllerRequest, node_id: int
 ) -> Decision[UnregisterControllerResponse]:
     """Remove the registration of a controller (KIP-1312); one that is alive registers again.
 
     A registration that stays after its node is gone bars levels that the node did not support.
 
+    Args:
+        node_id: of this controller, which is the active one.
+
     Raises:
-        ApiError: UNSUPPORTED_VERSION or CONTROLLER_ID_NOT_REGISTERED.
+        ApiError: INVALID_REQUEST, UNSUPPORTED_VERSION or CONTROLLER_ID_NOT_REGISTERED.
     """
+    if request.controller_id == node_id:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
+        )
     if image.metadata_version < CONTROLLER_UNREGISTRATION_LEVEL:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -216,7 +223,7 @@ def unregister_controller(
     if request.controller_id not in image.cluster.controllers:
         raise ApiError(
             ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
-            f"Controller ID {request.controller_id} is not currently registered",
+            f"Controller ID {request.controller_id} is not currently registered.",
         )
     record = UnregisterControllerRecord(controller_id=request.controller_id)
     return Decision(UnregisterControllerResponse(error_message=None), [record], is_atomic=True)

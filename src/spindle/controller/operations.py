@@ -147,7 +147,9 @@ OPERATIONS: Final[dict[int, Operation]] = {
     ),
     ApiKey.BROKER_HEARTBEAT: lambda s, r: process_heartbeat(s.image, s.heartbeats, r, s.context),
     ApiKey.UNREGISTER_BROKER: lambda s, r: unregister_broker(s.image, s.heartbeats, r, s.context),
-    ApiKey.UNREGISTER_CONTROLLER: lambda s, r: unregister_controller(s.image, r),
+    ApiKey.UNREGISTER_CONTROLLER: lambda s, r: unregister_controller(
+        s.image, r, s.context.settings.node_id
+    ),
     ApiKey.ALLOCATE_PRODUCER_IDS: lambda s, r: allocate_producer_ids(s.image, r),
     ApiKey.CONTROLLER_REGISTRATION: lambda s, r: register_controller(
         s.image, r, kraft_version=s.kraft_version

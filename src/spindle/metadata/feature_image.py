@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from spindle.common.errors import ProtocolViolation
 from spindle.metadata.features import (
     ELR_VERSION,
     METADATA_VERSION,
     MINIMUM_METADATA_VERSION,
-    SUPPORTED_FEATURES,
+    check_metadata_version,
 )
 from spindle.metadata.immutable import immutable
 from spindle.metadata.map_editor import MapEditor
@@ -49,13 +48,8 @@ class FeaturesDelta:
         self._levels.clear()
 
     def replay(self, record: FeatureLevelRecord) -> None:
-        if record.name == METADATA_VERSION and record.feature_level not in (
-            known := SUPPORTED_FEATURES[METADATA_VERSION]
-        ):
-            # This build might misread the records that follow.
-            raise ProtocolViolation(
-                f"metadata.version {record.feature_level} is not supported: levels are {known}"
-            )
+        if record.name == METADATA_VERSION:
+            check_metadata_version(record.feature_level)
         if record.feature_level == 0 and record.name != METADATA_VERSION:
             self._levels.remove(record.name)
         else:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spindle.common.errors import ProtocolViolation
+
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -82,6 +84,8 @@ METADATA_VERSIONS: Final = tuple(
     )
 )
 _BY_LEVEL: Final = {version.level: version for version in METADATA_VERSIONS}
+UNSTABLE_METADATA_VERSION: Final = MetadataVersion(34, "4.5-IV0", changes_metadata=False)
+"""Under development in Kafka 4.4; no cluster of a release has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,31 @@ def metadata_version(level: int) -> MetadataVersion:
             f"{MINIMUM_METADATA_VERSION} to {LATEST_METADATA_VERSION}"
         )
     return version
+
+
+def check_metadata_version(level: int) -> None:
+    """Refuse a level whose records this build might misread.
+
+    Raises:
+        ProtocolViolation: the level is older or newer than those of the table.
+    """
+    if level > LATEST_METADATA_VERSION:
+        raise ProtocolViolation(
+            f"metadata.version {_shown(level)} is newer than this Spindle, which knows levels up "
+            f"to {_shown(LATEST_METADATA_VERSION)}: start a release of Spindle that knows it on "
+            "these directories; nothing in them has been changed"
+        )
+    if level < MINIMUM_METADATA_VERSION:
+        raise ProtocolViolation(
+            f"metadata.version {level} is older than this Spindle supports, whose first level is "
+            f"{_shown(MINIMUM_METADATA_VERSION)}: upgrade the cluster with Kafka 3.3 to 3.9 first"
+        )
+
+
+def _shown(level: int) -> str:
+    """Return a level with its name, such as `33 (4.4-IV2)`, if it has one."""
+    known = {**_BY_LEVEL, UNSTABLE_METADATA_VERSION.level: UNSTABLE_METADATA_VERSION}
+    return f"{level} ({known[level].name})" if level in known else str(level)
 
 
 def metadata_version_name(level: int) -> str:

@@ -15,7 +15,7 @@ from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 from spindle.serving.context import Handler, RequestContext
 from spindle.serving.handlers.alter_configs import alter_configs, incremental_alter_configs
 from spindle.serving.handlers.alter_disks import alter_disks
-from spindle.serving.handlers.api_versions import BrokerIdentity, answer_of_listener
+from spindle.serving.handlers.api_versions import AnsweringBroker, answer_of_listener
 from spindle.serving.handlers.client_quotas import describe_client_quotas
 from spindle.serving.handlers.committed_offsets import (
     handle_offset_commit,
@@ -178,7 +178,7 @@ def broker_handlers(
         handlers,
         lambda: services.metadata.image,
         kraft_version,
-        BrokerIdentity(services.cluster_id, services.node_id),
+        AnsweringBroker(services.cluster_id, services.node_id),
     )
     return handlers
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicCollection
@@ -11,10 +12,15 @@ from confluent_kafka.admin import AdminClient
 
 from peers.clients import wait_for_brokers
 from peers.node import KafkaNode, Node, SpindleNode
+from peers.paths import RELEASES
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 LIMIT_S = 60.0
-PROGRAMS: Mapping[str, type[Node]] = {"kafka": KafkaNode, "spindle": SpindleNode}
+PROGRAMS: Mapping[str, Callable[..., Node]] = {
+    "kafka": KafkaNode,
+    "spindle": SpindleNode,
+    **{f"kafka-{release}": partial(KafkaNode, release=release) for release in RELEASES},
+}
 
 QUICK_FAILOVER = {
     "broker.session.timeout.ms": "3000",
@@ -30,11 +36,9 @@ QUICK_FAILOVER = {
 class Cluster:
     """Seats 1 to n, each with a combined node of one of `PROGRAMS`.
 
-    A program may have a release of Kafka behind it, such as "kafka 4.3.1".
-
     Args:
         programs: the first program of each seat; it formats the directories.
-        release: of the metadata; the newest one of each program if it is empty.
+        format_flags: further arguments of the format command.
     """
 
     def __init__(
@@ -43,20 +47,19 @@ class Cluster:
         programs: Sequence[str],
         overrides: Mapping[str, str] = QUICK_FAILOVER,
         directory_count: int = 2,
-        release: str = "",
+        format_flags: Sequence[str] = (),
     ) -> None:
-        self._release = release
         self._folder = folder
+        self._format_flags = format_flags
         self._overrides = dict(overrides)
         self._turn = 0
         self._first = [
-            PROGRAMS[program.partition(" ")[0]](
+            PROGRAMS[program](
                 folder / f"seat{seat}",
                 directory_count=directory_count,
                 overrides=dict(overrides),
                 cluster_id=CLUSTER_ID,
                 node_id=seat,
-                release=program.partition(" ")[2],
             )
             for seat, program in enumerate(programs, 1)
         ]
@@ -68,7 +71,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         for node in self._first:
-            node.format(*(["--release-version", self._release] if self._release else []))
+            node.format(*self._format_flags)
         self.start(self.seats)
         return self
 
@@ -102,15 +105,13 @@ class Cluster:
         else:
             former.stop()
         self._turn += 1
-        kind, _, release = program.partition(" ")
-        heir = PROGRAMS[kind](
-            self._folder / f"turn{self._turn}-seat{seat}-{kind}",
+        heir = PROGRAMS[program](
+            self._folder / f"turn{self._turn}-seat{seat}-{program}",
             overrides=self._overrides,
             log_dirs=former.log_dirs,
             cluster_id=CLUSTER_ID,
             node_id=seat,
             voters=self._first,
-            release=release,
         )
         heir.port, heir.controller_port = former.port, former.controller_port
         heir.write_properties()
@@ -125,8 +126,8 @@ class Cluster:
 
     def restart(self, seat: int, *, is_killed: bool) -> None:
         """Stop the node of a seat and start the same program again."""
-        former = self.seats[seat]
-        self.hand_over(seat, f"{former.kind} {former.release}".strip(), is_killed=is_killed)
+        program = self.seats[seat].kind
+        self.hand_over(seat, program, is_killed=is_killed)
 
     def wait_in_sync(self, topics: Sequence[str]) -> None:
         """Return when every replica of these topics is in sync."""
@@ -156,6 +157,16 @@ class Cluster:
                     content = b"".join(segment.read_bytes() for segment in segments)
                     replicas.setdefault(partition, []).append(content)
         return replicas
+
+    def check_equal_replicas(self, topic: str, partitions: int) -> None:
+        """Kill all nodes, and assert that the replicas of each partition have the same bytes."""
+        self.kill()
+        replicas = self.replicas(topic)
+        assert sorted(replicas) == list(range(partitions))
+        for partition, copies in replicas.items():
+            assert len(copies) == len(self.seats)
+            assert len(set(copies)) == 1, f"replicas of {partition} differ"
+        assert any(copies[0] for copies in replicas.values())
 
     def _wait(self, is_right: Callable[..., bool], topics: Sequence[str], what: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})

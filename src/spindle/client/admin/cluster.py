@@ -135,7 +135,7 @@ def unregister_broker(client: WireClient, broker_id: int) -> None:
 
 
 def unregister_controller(client: WireClient, controller_id: int) -> None:
-    """Remove a controller that is not a voter from the metadata (KIP-1312).
+    """Remove the registration of a controller that will not come back (KIP-1312).
 
     Raises:
         ApiError: the cluster refused.

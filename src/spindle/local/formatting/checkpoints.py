@@ -1,7 +1,6 @@
-"""The two files of a formatted directory that hold records.
+"""The bootstrap snapshot of a formatted directory: the snapshot at offset 0, epoch 0 (KIP-1170).
 
-`bootstrap.checkpoint` holds the first metadata of a new cluster. The snapshot at offset 0, epoch 0
-holds the first voters of a dynamic quorum (KIP-853).
+It holds the first metadata of a new cluster and the first voters of a dynamic quorum (KIP-853).
 """
 
 from collections.abc import Sequence
@@ -14,32 +13,32 @@ from spindle.protocol.records.control import build_control_batch
 from spindle.raft.kraft_records import kraft_version, snapshot_footer, snapshot_header, voters
 from spindle.raft.voters import VoterSet
 
-BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
-FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
-
 _RECORD_VERSION: Final = 0
 _EPOCH: Final = 0
 
 
-def bootstrap_checkpoint(records: Sequence[Message], now_ms: int) -> bytes:
-    """Return the file with the first records of the metadata log; its header carries time 0."""
+def bootstrap_snapshot(
+    records: Sequence[Message], voter_set: VoterSet | None, level: int, now_ms: int
+) -> bytes:
+    """Return the snapshot with the first records of the metadata log.
+
+    Args:
+        voter_set: the first voters; None if they are static or join later.
+        level: of kraft.version.
+    """
+    head = [snapshot_header(now_ms)]
+    if level > 0:
+        head.append(kraft_version(level))
+    if voter_set is not None:
+        head.append(voters(voter_set))
     values = [
         SimpleRecord(value=frame(record, _RECORD_VERSION), timestamp_ms=now_ms)
         for record in records
     ]
-    footer_offset = len(values) + 1
     return b"".join(
         (
-            build_control_batch([snapshot_header(0)], now_ms, 0, _EPOCH),
-            build_batch(values, base_offset=1, leader_epoch=_EPOCH),
-            build_control_batch([snapshot_footer()], now_ms, footer_offset, _EPOCH),
+            build_control_batch(head, now_ms, 0, _EPOCH),
+            build_batch(values, base_offset=len(head), leader_epoch=_EPOCH),
+            build_control_batch([snapshot_footer()], now_ms, len(head) + len(values), _EPOCH),
         )
-    )
-
-
-def voters_snapshot(voter_set: VoterSet, level: int, now_ms: int) -> bytes:
-    """Return the snapshot with the first voters, for this level of kraft.version."""
-    head = [snapshot_header(now_ms), kraft_version(level), voters(voter_set)]
-    return build_control_batch(head, now_ms, 0, _EPOCH) + build_control_batch(
-        [snapshot_footer()], now_ms, len(head), _EPOCH
     )

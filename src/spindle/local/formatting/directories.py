@@ -17,21 +17,18 @@ from spindle.disks.identity import (
     new_directory_id,
 )
 from spindle.local.errors import FormatError
-from spindle.local.formatting.checkpoints import (
-    BOOTSTRAP_CHECKPOINT,
-    FIRST_SNAPSHOT,
-    bootstrap_checkpoint,
-    voters_snapshot,
-)
+from spindle.local.formatting.checkpoints import bootstrap_snapshot
 from spindle.local.formatting.feature_levels import StartingLevels
 from spindle.local.formatting.initial_controllers import InitialController, voter_set
 from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
 from spindle.metadata.features import metadata_version_name
+from spindle.metadata_log.snapshots import snapshot_file_name
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
+from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.security.secret import HIDDEN
 
 
@@ -96,7 +93,6 @@ def format_directories(
     records = bootstrap_records(request)
     if shows_records:
         tell(f"Bootstrap metadata: {_described(records, request.levels.metadata_version)}")
-    checkpoint = bootstrap_checkpoint(records, now_ms)
     ids = _directory_ids(request, ensemble, new_uuid)
     for directory in order:
         if directory in ids:
@@ -104,7 +100,7 @@ def format_directories(
                 f"Formatting {_kind(request, directory)} {directory} with metadata.version "
                 f"{metadata_version_name(request.levels.metadata_version)}."
             )
-            _format_one(request, file_system, directory, ids[directory], checkpoint, now_ms)
+            _format_one(request, file_system, directory, ids[directory], records, now_ms)
 
 
 def bootstrap_records(request: FormatRequest) -> list[Message]:
@@ -150,7 +146,7 @@ def _format_one(
     file_system: FileSystem,
     directory: str,
     directory_id: Uuid,
-    checkpoint: bytes,
+    records: Sequence[Message],
     now_ms: int,
 ) -> None:
     properties = MetaProperties(
@@ -158,21 +154,24 @@ def _format_one(
     )
     try:
         file_system.make_directories(directory)
-        file_system.write_atomically(f"{directory}/{BOOTSTRAP_CHECKPOINT}", checkpoint)
-        if directory == request.metadata_log_dir and request.initial_controllers:
-            _write_voters(request, file_system, now_ms)
+        if directory == request.metadata_log_dir:
+            _write_bootstrap_snapshot(request, file_system, records, now_ms)
         write_meta_properties(file_system, directory, properties, now_ms)
     except OSError as error:
         raise FormatError(f"Error while writing to log directory {directory}: {error}") from None
 
 
-def _write_voters(request: FormatRequest, file_system: FileSystem, now_ms: int) -> None:
+def _write_bootstrap_snapshot(
+    request: FormatRequest, file_system: FileSystem, records: Sequence[Message], now_ms: int
+) -> None:
     partition = f"{request.metadata_log_dir}/{METADATA_PARTITION}"
-    voters = voter_set(request.initial_controllers, request.controller_listener)
+    voters = None
+    if request.initial_controllers:
+        voters = voter_set(request.initial_controllers, request.controller_listener)
     file_system.make_directories(partition)
     file_system.write_atomically(
-        f"{partition}/{FIRST_SNAPSHOT}",
-        voters_snapshot(voters, request.levels.kraft_version, now_ms),
+        f"{partition}/{snapshot_file_name(BOOTSTRAP_SNAPSHOT_ID)}",
+        bootstrap_snapshot(records, voters, request.levels.kraft_version, now_ms),
     )
 
 

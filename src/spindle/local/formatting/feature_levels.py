@@ -10,6 +10,7 @@ from spindle.metadata.features import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     MINIMUM_METADATA_VERSION,
+    UNSTABLE_METADATA_VERSION,
     default_level,
     metadata_version,
     parse_metadata_version,
@@ -17,8 +18,6 @@ from spindle.metadata.features import (
 )
 
 _SHORT_MAX: Final = 32767
-_UNSTABLE_LEVEL: Final = LATEST_METADATA_VERSION + 1
-_UNSTABLE_NAME: Final = "4.4-IV0"
 
 
 class StartingLevels(NamedTuple):
@@ -107,13 +106,13 @@ def _metadata_level(release: int | None, given: int | None) -> int:
         raise ConfigError(
             "Use --release-version instead of --feature metadata.version=X to avoid ambiguity."
         )
-    if not MINIMUM_METADATA_VERSION <= given <= _UNSTABLE_LEVEL:
+    if not MINIMUM_METADATA_VERSION <= given <= UNSTABLE_METADATA_VERSION.level:
         raise ConfigError(
             f"No MetadataVersion with feature level {given}. Valid feature levels are from "
-            f"{MINIMUM_METADATA_VERSION} to {_UNSTABLE_LEVEL}."
+            f"{MINIMUM_METADATA_VERSION} to {UNSTABLE_METADATA_VERSION.level}."
         )
     if given > LATEST_METADATA_VERSION:
-        raise ConfigError(f"metadata.version {_UNSTABLE_NAME} is not yet stable.")
+        raise ConfigError(f"metadata.version {UNSTABLE_METADATA_VERSION.name} is not yet stable.")
     return metadata_version(given).level
 
 

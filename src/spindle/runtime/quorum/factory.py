@@ -12,8 +12,9 @@ from spindle.disks.executor import DirectoryExecutor
 from spindle.log.storage import LogStorage
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
-from spindle.metadata_log.snapshots import read_snapshot
+from spindle.metadata_log.snapshots import read_snapshot, snapshot_file_name
 from spindle.protocol.message import Message
+from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.runtime.peers.links import PeerLinks
@@ -22,7 +23,12 @@ from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 _OPEN_FILES: Final = 16
 
-BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+_BOOTSTRAP_FILES: Final = (
+    f"{DIRECTORY_NAME}/{snapshot_file_name(BOOTSTRAP_SNAPSHOT_ID)}",
+    "bootstrap.checkpoint",
+)
+"""Where formatted directories have the first records, of Kafka 4.4 and of older releases; the first
+file may hold voters only."""
 
 
 async def open_quorum(
@@ -93,14 +99,17 @@ def read_bootstrap_records(file_system: FileSystem, metadata_log_dir: str) -> li
     Raises:
         ConfigError: the file cannot be understood.
     """
-    path = f"{metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
-    if not file_system.exists(path):
-        return []
-    try:
-        batches = list(read_snapshot(file_system.read_bytes(path), path))
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}; format the directory again") from error
-    return [record for batch in batches for record in batch.records]
+    for name in _BOOTSTRAP_FILES:
+        path = f"{metadata_log_dir}/{name}"
+        if not file_system.exists(path):
+            continue
+        try:
+            batches = list(read_snapshot(file_system.read_bytes(path), path))
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}; format the directory again") from error
+        if records := [record for batch in batches for record in batch.records]:
+            return records
+    return []
 
 
 def _settings(config: NodeConfig) -> QuorumSettings:

@@ -14,9 +14,10 @@ from spindle.serving.context import RequestContext
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_CLIENT_SOFTWARE_VERSION: Final = 3
 _FIRST_MIN_ZERO_FEATURES_VERSION: Final = 4
+_NO_NODE: Final = -1
 
 
-class BrokerIdentity(NamedTuple):
+class AnsweringBroker(NamedTuple):
     """The broker that clients of a listener reach."""
 
     cluster_id: str
@@ -27,7 +28,7 @@ def answer_of_listener(
     keys: Iterable[int],
     image: Callable[[], MetadataImage],
     kraft_version: Callable[[], int],
-    broker: BrokerIdentity | None = None,
+    broker: AnsweringBroker | None = None,
 ) -> Callable[[RequestContext, ApiVersionsRequest], ApiVersionsResponse]:
     """Make the handler for a listener that serves these APIs, and ApiVersions itself.
 
@@ -40,10 +41,7 @@ def answer_of_listener(
     rows = _rows((*keys, API_VERSIONS))
 
     def answer(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-        if context.api_version >= _FIRST_CLIENT_SOFTWARE_VERSION and not (
-            _SOFTWARE.fullmatch(request.client_software_name)
-            and _SOFTWARE.fullmatch(request.client_software_version)
-        ):
+        if not _is_valid(request, context.api_version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if broker is not None and _expects_another(request, broker):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
@@ -52,11 +50,21 @@ def answer_of_listener(
     return answer
 
 
-def _expects_another(request: ApiVersionsRequest, broker: BrokerIdentity) -> bool:
-    """Return True for a client that expects another broker; one without a cluster id expects any.
+def _is_valid(request: ApiVersionsRequest, version: int) -> bool:
+    """Return True if the client names its software, and cluster and node both or neither.
 
-    Versions before 5 have no cluster id.
+    Fields that the version does not have are null or -1.
     """
+    if (request.cluster_id is None) != (request.node_id == _NO_NODE):
+        return False
+    return version < _FIRST_CLIENT_SOFTWARE_VERSION or bool(
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    )
+
+
+def _expects_another(request: ApiVersionsRequest, broker: AnsweringBroker) -> bool:
+    """Return True for a client that expects another broker; without a cluster id it expects any."""
     return request.cluster_id is not None and broker != (request.cluster_id, request.node_id)
 
 
