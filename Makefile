@@ -9,7 +9,7 @@ UV_STAMP := $(VENV)/.uv
 UV_VERSION := 0.13.9
 UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
-.PHONY: help setup wheel lock demo test test-full check unit interop bench fuzz simulate plans docs docs-reference docs-wrap docs-recording clean
+.PHONY: help setup wheel lock demo test test-full check unit interop interop-older bench fuzz simulate plans docs docs-reference docs-wrap docs-recording clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -64,9 +64,14 @@ interop: setup ## Apache Kafka, its tools and foreign clients against Spindle, t
 	@$(BIN)/python tools/kafka/fetch.py
 	@$(PYTEST) -n 2 -m "interop and not full" tests/interop
 
+interop-older: setup ## The release of Kafka before the newest one in mixed clusters, and its tools; SHARE=K/N: a share of the modules
+	@$(BIN)/python tools/kafka/fetch.py
+	@KAFKA_RELEASE=4.3.1 $(PYTEST) -n 2 -m interop $(if $(SHARE),--share $(SHARE)) tests/interop
+
 test-full: setup ## Everything, some 90 minutes: also mutants, all seeds, long fuzzing, all of interop; SHARE=K/N: a share of what make test and interop leave out
 	@$(BIN)/python tools/kafka/fetch.py
 	@$(if $(SHARE),$(PYTEST) -n 2 -m full --share $(SHARE) tests,$(PYTEST) -n 2 tests)
+	@$(if $(SHARE),,$(MAKE) --no-print-directory interop-older)
 
 fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED; SECURE=1: with TLS, logins and ACLs
 	@$(BIN)/python -m verification.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(SECURE),--secure)

@@ -104,6 +104,7 @@ def document(load: float, *lines: Line) -> dict[str, Any]:
             "kernel": "Linux 6",
             "librdkafka": "2.16.0",
             "java": "openjdk 17",
+            "kafka": "4.4.0",
             "spindle": {"spindle": {"commit": "abc", "interpreter": describe()}},
         },
         "settings": {

@@ -151,7 +151,7 @@ def test_settings_with_lists() -> None:
     assert parse_settings("SCRAM-SHA-256=[iterations=8192,password=x]") == {
         "SCRAM-SHA-256": "iterations=8192,password=x"
     }
-    with pytest.raises(ToolFailed, match="requirement failed"):
+    with pytest.raises(ToolFailed, match="Invalid entity config: all configs"):
         parse_settings("a")
 
 

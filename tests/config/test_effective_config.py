@@ -1,6 +1,6 @@
 """Effective values, their sources, and refused changes.
 
-The expected values are the answers of Apache Kafka 4.3.1 to the same configuration.
+The expected values are the answers of Apache Kafka 4.4.0 to the same configuration.
 """
 
 import pytest
@@ -16,6 +16,7 @@ from spindle.config.describe import (
     describe_group,
     describe_topic,
 )
+from spindle.config.group_keys import GROUP_KEYS
 from spindle.config.node_config import NodeConfig
 from spindle.config.resources import ConfigResourceType, ConfigSource
 from spindle.config.topic_config import topic_config
@@ -159,13 +160,16 @@ def test_a_topic_shows_each_value_with_its_source_and_synonyms(name: str, expect
 
 
 def test_internal_topic_keys_are_shown_only_when_set() -> None:
-    assert len(describe_topic(LAYERS, {})) == 33
-    assert len(describe_topic(LAYERS, {"internal.segment.bytes": "100"})) == 34
+    assert len(describe_topic(LAYERS, {})) == 37
+    assert len(describe_topic(LAYERS, {"internal.segment.bytes": "100"})) == 38
 
 
 def test_a_group_shows_its_values_over_those_of_the_broker() -> None:
     described = describe_group(LAYERS, {"consumer.heartbeat.interval.ms": "6000"})
-    assert len(described) == 17
+    assert len(described) == 21
+    assert not any(GROUP_KEYS[key.name].is_internal for key in described)
+    (named,) = describe_group(LAYERS, {}, ["streams.num.warmup.replicas"])
+    assert named.value == "2"
     assert line(described, "consumer.heartbeat.interval.ms") == (
         "6000 8 INT consumer.heartbeat.interval.ms=6000@8"
         " group.consumer.heartbeat.interval.ms=5000@5"
@@ -252,14 +256,11 @@ CONFIG, REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
          "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with "
          "remote log storage."),
         (GROUP, "g", "consumer.session.timeout.ms", "1", CONFIG,
-         "consumer.session.timeout.ms must be greater than or equal to "
-         "group.consumer.min.session.timeout.ms"),
+         "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive."),
         (GROUP, "g", "consumer.session.timeout.ms", "70000", CONFIG,
-         "consumer.session.timeout.ms must be less than or equal to "
-         "group.consumer.max.session.timeout.ms"),
+         "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive."),
         (GROUP, "g", "streams.num.standby.replicas", "3", CONFIG,
-         "streams.num.standby.replicas must be less than or equal to "
-         "group.streams.max.standby.replicas"),
+         "streams.num.standby.replicas must be less than or equal to 2"),
         (GROUP, "g", "nope", "1", CONFIG, "Unknown group config name: nope"),
         (GROUP, "g", "share.auto.offset.reset", "by_duration:PT1H30M", None, None),
         (GROUP, "g", "share.auto.offset.reset", "by_duration:1h", CONFIG,

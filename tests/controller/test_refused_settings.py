@@ -1,6 +1,7 @@
 """Texts of refused configurations and quotas, as Apache Kafka 4.3.1 gives them."""
 
 from collections.abc import Collection, Sequence
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -112,6 +113,11 @@ async def test_a_key_that_is_removed_needs_no_value() -> None:
     ("kind", "key", "value", "text"),
     [
         ("user", "consumer_byte_rate", -1.0, "Quota consumer_byte_rate must be greater than 0"),
+        *(
+            ("user", key, value, f"Quota {key} must be a finite number")
+            for key in ("consumer_byte_rate", "request_percentage")
+            for value in (inf, -inf, nan)
+        ),
         ("user", "producer_byte_rate", 1.5, "producer_byte_rate cannot be a fractional value."),
         (
             "user", "producer_byte_rate", 1e30,

@@ -307,3 +307,29 @@ def test_session_without_heartbeats_does_not_survive_a_rejoin_in_epoch_zero() ->
     s = ConsumerScenario(t=2)
     a = s.join("a")
     assert s.join("a").partitions == a.partitions
+
+
+def test_a_new_epoch_begins_when_most_members_wish_for_another_assignor() -> None:
+    """As in Kafka 4.4; before, the assignor changed with the next assignment."""
+    s = ConsumerScenario(t=4)
+    a, b = s.join("a", server_assignor="uniform"), s.join("b")
+    s.settle(a, b)
+    epoch = s.consumer_group().epoch
+    s.beat("b", b.epoch, server_assignor="uniform")
+    assert s.consumer_group().epoch == epoch
+    s.beat("b", b.epoch, server_assignor="range")
+    s.beat("a", a.epoch, server_assignor="range")
+    group = s.consumer_group()
+    assert group.epoch == group.assignment_epoch == epoch + 1
+    s.settle(a, b)
+
+
+def test_the_last_member_that_leaves_ends_the_target_assignment() -> None:
+    s = ConsumerScenario(t=2)
+    s.join("a")
+    written = len(s.log)
+    s.beat("a", -1)
+    group = s.consumer_group()
+    assert group.epoch == group.assignment_epoch == 3
+    assert kinds(s, written)[-2:] == [(RecordKind.GROUP, False), (RecordKind.TARGET_EPOCH, False)]
+    assert s.join("b").partitions == [("t", 0), ("t", 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kafka-release",
         choices=RELEASES,
-        default=RELEASE,
+        default=os.environ.get("KAFKA_RELEASE", RELEASE),
         help="release of Apache Kafka; the older one runs modules of mixed clusters and tools only",
     )
     group.addoption(
@@ -98,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)
-            if item.path.name not in _EVERY_TIME:
+            if item.path.name not in _EVERY_TIME or kafka_release() != RELEASE:
                 item.add_marker(pytest.mark.full)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(_LIMIT_S))

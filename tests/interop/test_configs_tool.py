@@ -161,7 +161,7 @@ def test_a_topic_inherits_a_dynamic_broker_config(pair: Pair) -> None:
             *(
                 "--alter",
                 "--add-config",
-                "consumer.session.timeout.ms=5000,consumer.heartbeat.interval.ms=5000",
+                "consumer.heartbeat.interval.ms=45000",
             ),
         ),
         (

@@ -294,6 +294,9 @@ def metadata(pair: Pair, node: Node, mover: Mover) -> list[Any]:
     return rows
 
 
+NO_CORDONS = ["BROKER_REGISTRATION_CHANGE_RECORD", 3, {"cordonedLogDirs": []}]
+
+
 def test_a_registration_keeps_the_cordons_and_corrects_a_stale_assignment(
     pair: Pair, tmp_path: Path
 ) -> None:
@@ -311,6 +314,9 @@ def test_a_registration_keeps_the_cordons_and_corrects_a_stale_assignment(
         view = mover.view()
         node.stop()
         registered = metadata(pair, node, mover)[len(shown) :]
+        if node.kind == "kafka":
+            # Its first heartbeat may precede the dynamic configuration (seen with 4.4.0).
+            registered = [row for row in registered if row != NO_CORDONS]
         node.start()
         mover.tool("configs", *entity, "--delete-config", "cordoned.log.dirs")
         # Heartbeats and the assignment race with each other, in Kafka as well.

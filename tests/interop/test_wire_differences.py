@@ -39,7 +39,7 @@ DELIBERATE: list[tuple[str, str]] = [
         r"|offset_fetch|write_txn_markers) / .*: order ",
         "Kafka's order is that of a hash",
     ),
-    (r"^api_versions / .*api_keys: 75 -> ", "differences.md: APIs that are not served"),
+    (r"^api_versions / .*api_keys: 77 -> ", "differences.md: APIs that are not served"),
     (
         r"^init_producer_id / producer id|^find_coordinator / group coordinator",
         "Spindle waits until it can answer; Kafka has the client ask again",

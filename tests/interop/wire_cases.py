@@ -104,6 +104,16 @@ SETUP = [
       for i in range(20)),
 ]  # fmt: skip
 
+
+def expecting(cluster_id: str | None, node_id: int) -> Any:
+    return lambda state: {
+        "client_software_name": "a",
+        "client_software_version": "1",
+        "cluster_id": state.node.cluster_id if cluster_id == "own" else cluster_id,
+        "node_id": node_id,
+    }
+
+
 API_VERSIONS = [
     Case("names", "api_versions", {"client_software_name": "a", "client_software_version": "1"}),
     Case("empty names", "api_versions", {}, range(3, 5)),
@@ -118,6 +128,22 @@ API_VERSIONS = [
         "api_versions",
         {"client_software_name": "a", "client_software_version": "1 2"},
         range(3, 5),
+    ),
+    *(
+        Case(
+            f"cluster {cluster_id} node {node_id}",
+            "api_versions",
+            expecting(cluster_id, node_id),
+            range(5, 6),
+        )
+        for cluster_id, node_id in (
+            ("own", 1),
+            ("own", 2),
+            ("own", -1),
+            ("other", 1),
+            ("", 1),
+            (None, 1),
+        )
     ),
 ]
 
@@ -212,6 +238,10 @@ CLUSTER = [
         )
     ),
     Case("unknown broker", "unregister_broker", {"broker_id": 99}),
+    *(
+        Case(f"controller {number}", "unregister_controller", {"controller_id": number})
+        for number in (99, -1, 1)
+    ),
     Case("add voter, other cluster", "add_raft_voter",
          {"cluster_id": "other", "timeout_ms": 1000, "voter_id": 2, "voter_directory_id": OTHER_ID,
           "listeners": [{"name": "CONTROLLER", "host": "localhost", "port": 1}]}),

@@ -109,6 +109,18 @@ def commit(group: str, *names: str) -> Any:
     }  # fmt: skip
 
 
+def in_transaction(transactional_id: str, producer_id: int, group: str, *names: str) -> Any:
+    return lambda state: {
+        "transactional_id": transactional_id, "group_id": group, "producer_id": producer_id,
+        "producer_epoch": 0, "generation_id_or_member_epoch": -1, "member_id": "",
+        "topics": [
+            {"name": name, "topic_id": id_of(state, name),
+             "partitions": [{"partition_index": 0, "committed_offset": 1}]}
+            for name in names
+        ],
+    }  # fmt: skip
+
+
 def consumer_heartbeat(group: str, *names: str, member: str = MEMBER) -> Body:
     return {
         "group_id": group,
@@ -262,7 +274,7 @@ def of_group(group: str) -> list[Case]:
         Case(f"{group} all offsets", "offset_fetch", fetched_offsets(group, None), range(2, 11)),
         Case(f"{group} deletes offsets", "offset_delete", {"group_id": group, "topics": positions("own-b", "hidden-spare", "own-absent", "absent")}),
         Case(f"{group} coordinator", "find_coordinator", {"key": group, "key_type": 0, "coordinator_keys": [group]}),
-        Case(f"{group} in a transaction", "txn_offset_commit", {"transactional_id": "hidden-id", "group_id": group, "producer_id": 1, "producer_epoch": 0, "generation_id": -1, "member_id": "", "topics": [{"name": "own-a", "partitions": [{"partition_index": 0, "committed_offset": 1}]}]}),
+        Case(f"{group} in a transaction", "txn_offset_commit", in_transaction("hidden-id", 1, group, "own-a")),
     ]  # fmt: skip
 
 
@@ -304,7 +316,7 @@ TRANSACTIONS: Final = [
     Case("hidden id", "add_partitions_to_txn", _add("hidden-id", "own-a", "hidden-a")),
     *(Case(f"{name} id, {group}", "add_offsets_to_txn", {"transactional_id": f"{name}-id", "producer_id": 999, "producer_epoch": 0, "group_id": group}) for name in ("own", "hidden") for group in BOTH_GROUPS),
     *(Case(f"{name} id", "end_txn", _end(f"{name}-id")) for name in ("own", "hidden")),
-    *(Case(f"own id, {group}", "txn_offset_commit", {"transactional_id": "own-absent-id", "group_id": group, "producer_id": 999, "producer_epoch": 0, "generation_id": -1, "member_id": "", "topics": [{"name": name, "partitions": [{"partition_index": 0, "committed_offset": 1}]} for name in ("hidden-a", "absent", "own-absent")]}) for group in BOTH_GROUPS),
+    *(Case(f"own id, {group}", "txn_offset_commit", in_transaction("own-absent-id", 999, group, "hidden-a", "absent", "own-absent")) for group in BOTH_GROUPS),
     Case("ids", "describe_transactions", {"transactional_ids": ["own-id", "hidden-id", "absent"]}),
     Case("ids", "list_transactions", {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}),
     Case("markers", "write_txn_markers", {"markers": [{"producer_id": 999, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0, "topics": [{"name": "absent", "partition_indexes": [0]}]}]}),
@@ -365,6 +377,7 @@ ADMINISTRATION: Final = [
     Case("moves", "list_partition_reassignments", {"timeout_ms": 5000, "topics": None}),
     Case("features", "update_features", {"timeout_ms": 5000, "validate_only": True, "feature_updates": [{"feature": "no.such", "max_version_level": 1, "upgrade_type": 1}]}),
     Case("broker", "unregister_broker", {"broker_id": 99}),
+    Case("controller", "unregister_controller", {"controller_id": 99}),
     Case("of a host", "describe_acls", {**_ANY_ACL, "host_filter": CLIENTS["describer"]}),
     Case("another", "create_acls", {"creations": [_allow(TOPICS, "own-acl", PatternType.LITERAL, "*", Operation.READ)]}),
     Case("another", "delete_acls", {"filters": [{**_ANY_ACL, "resource_name_filter": "own-acl"}]}),

@@ -66,7 +66,10 @@ def commit_offsets(transactional_id: str, title: str, group: str, *rows: tuple[s
             "transactional_id": transactional_id,
             "group_id": group,
             **identity(state, transactional_id, epoch=epoch, producer=producer),
-            "topics": [{"name": name, "partitions": parts} for name, parts in result.items()],
+            "topics": [
+                {"name": name, "topic_id": state.topic_ids.get(name, OTHER_ID), "partitions": parts}
+                for name, parts in result.items()
+            ],
             **more,
         }  # fmt: skip
 
@@ -228,8 +231,8 @@ OFFSET_COMMITS = [
     commit_offsets("offs", "newer epoch", GROUP, (OFFSETS, 0, 1), epoch=1, versions=only(5)),
     commit_offsets("offs", "other producer", GROUP, (OFFSETS, 0, 1), producer=1),
     commit_offsets("offs", "empty group", "", (OFFSETS, 0, 1), versions=range(5)),
-    commit_offsets("offs", "generation of no group", GROUP, (OFFSETS, 0, 1), generation_id=4),
-    commit_offsets("offs", "member of no group", GROUP, (OFFSETS, 0, 1), generation_id=4, member_id="m"),
+    commit_offsets("offs", "generation of no group", GROUP, (OFFSETS, 0, 1), generation_id_or_member_epoch=4),
+    commit_offsets("offs", "member of no group", GROUP, (OFFSETS, 0, 1), generation_id_or_member_epoch=4, member_id="m"),
     commit_offsets("offs", "instance of no group", GROUP, (OFFSETS, 0, 1), group_instance_id="i"),
     add_offsets("offs", "offsets", GROUP, only(4)),
     commit_offsets("offs", "unknown topic and partition", GROUP, ("audit-none", 0, 1), (OFFSETS, 9, 1), (OFFSETS, 0, 4)),
@@ -252,6 +255,10 @@ OFFSET_COMMITS = [
     completed("offs", "CompleteAbort"),
     offsets("aborted", GROUP, is_stable=True),
     commit_offsets("offs", "former epoch", GROUP, (OFFSETS, 0, 27), epoch=-1),
+    commit_offsets("offs", "transaction by topic id", GROUP, (OFFSETS, 0, 37), versions=only(6)),
+    end("offs", "commit by topic id", COMMIT, only(5)),
+    completed("offs", "CompleteCommit"),
+    offsets("committed by topic id", GROUP, is_stable=True),
 ]  # fmt: skip
 
 MARKERS = [

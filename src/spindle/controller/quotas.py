@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address
+from math import isfinite
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -172,7 +173,9 @@ def _entry_records(image: MetadataImage, entity: QuotaEntity, entry: _Entry) -> 
 def _check_value(allowed: _Keys, key: str, value: float) -> None:
     if key not in allowed:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {key}")
-    if not value > 0:
+    if not isfinite(value):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {key} must be a finite number")
+    if value <= 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0")
     limit = allowed[key]
     if limit is None:

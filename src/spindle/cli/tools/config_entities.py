@@ -16,7 +16,7 @@ CLIENT_METRICS: Final = "client-metrics"
 GROUPS: Final = "groups"
 BROKER_LOGGERS: Final = "broker-loggers"
 
-_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS, CLIENT_METRICS, GROUPS, BROKER_LOGGERS)
+_TYPES: Final = (BROKER_LOGGERS, TOPICS, CLIENTS, USERS, BROKERS, IPS, CLIENT_METRICS, GROUPS)
 _WITH_DEFAULT: Final = (USERS, CLIENTS, BROKERS, IPS)
 DEFAULT_NAME: Final = ""
 """The name that stands for the default of a type."""

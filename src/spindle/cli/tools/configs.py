@@ -146,7 +146,7 @@ def parse_settings(text: str) -> dict[str, str]:
     pairs = [re.split(rf"\s*={_OUTSIDE}\s*", part) for part in re.split(rf",{_OUTSIDE}", text)]
     if any(len(pair) != 2 for pair in pairs):
         raise ToolFailed(
-            "requirement failed: Invalid entity config: all configs to be added must be in the "
+            "Invalid entity config: all configs to be added must be in the "
             'format "key=val" or  "key=[val1,val2]" to group values which contain commas.',
             plainly=f"{text!r}: settings have the form key=value,key=[value,value]",
         )

@@ -139,9 +139,10 @@ class ConsumerGroupUpdate:
         self.targets = _without(self.targets, member_id)
 
     def refresh(self, before: ConsumerMember, member: ConsumerMember) -> None:
-        """Begin a new epoch if the member's subscription or a subscribed topic has changed."""
+        """Begin a new epoch if the member's subscription, a subscribed topic, or the assignor that
+        most members wish for has changed."""
         group = self.group
-        has_changed = not member.subscribes_like(before)
+        has_changed = not member.subscribes_like(before) or self._has_other_assignor(before, member)
         if not has_changed and group.topics_seen is self.view.topics:
             return
         self._refresh_regexes()
@@ -151,6 +152,16 @@ class ConsumerGroupUpdate:
             self.begin_epoch(FIRST_EPOCH)
         else:
             group.topics_seen = self.view.topics
+
+    def _has_other_assignor(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+        if member.server_assignor == before.server_assignor:
+            return False
+        default = self.config.assignors[0]
+        former, preferred = (
+            self.group.preferred_assignor(members.values(), default)
+            for members in (self.group.members, self.members)
+        )
+        return preferred != former
 
     def begin_epoch(self, epoch: int) -> None:
         self.epoch = epoch

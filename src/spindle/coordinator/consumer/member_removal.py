@@ -12,6 +12,7 @@ from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.consumer.group_migration import can_downgrade, downgraded_group
 from spindle.coordinator.consumer.group_update import ConsumerGroupUpdate
 from spindle.coordinator.consumer.member import ConsumerMember
+from spindle.coordinator.consumer.records import target_epoch_record
 from spindle.coordinator.coordinator_result import (
     CONSUMER_STEP_TIMERS,
     GroupCreated,
@@ -38,6 +39,9 @@ def remove_members(update: ConsumerGroupUpdate, member_ids: Sequence[str], reaso
         update.remove(member_id)
     update.drop_unused_regexes()
     update.begin_epoch(group.epoch + 1)
+    if not update.members:
+        # Nothing is left to assign.
+        out.records.append(target_epoch_record(group.group_id, update.epoch, 0))
 
 
 def downgrade_with(
