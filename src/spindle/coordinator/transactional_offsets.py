@@ -4,7 +4,7 @@ KIP-98 (transactions), KIP-447 (the group's member and generation fence zombies)
 """
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import TopicIdPartition, TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.coordinator.coordinator_result import GroupResult, InTransaction
 from spindle.coordinator.group_table import GroupTable
@@ -53,7 +53,7 @@ def commit_transactional_offsets(
         groups,
         request,
         [
-            (topic_ids[topic.name], partition.partition_index)
+            TopicIdPartition(topic_ids[topic.name], partition.partition_index)
             for topic in request.topics
             for partition in topic.partitions
         ],
@@ -81,7 +81,7 @@ def commit_transactional_offsets(
 
 
 def _check(
-    groups: GroupTable, request: TxnOffsetCommitRequest, partitions: list[tuple[bytes, int]]
+    groups: GroupTable, request: TxnOffsetCommitRequest, partitions: list[TopicIdPartition]
 ) -> None:
     generation_id = request.generation_id
     group = groups.get(request.group_id)
