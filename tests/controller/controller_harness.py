@@ -15,7 +15,7 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, NoOpRecord
-from spindle.publication.listener import QuorumListener
+from spindle.publication.feed import QuorumListener
 from spindle.publication.publishers import ImagePublisher
 from spindle.raft.ready import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.driver import ControllerDriver

@@ -39,7 +39,7 @@ def test_a_broker_that_leads_many_idle_partitions_writes_no_file() -> None:
     before = len(files.operations)
     directory.new_epochs.begin([(log, 4) for log in logs])
     assert len(files.operations) == before
-    assert all(log.latest_epoch() == 4 for log in logs)
+    assert all(log.epochs.latest == 4 for log in logs)
 
 
 def test_the_files_are_written_a_few_at_a_time() -> None:

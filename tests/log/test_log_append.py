@@ -117,7 +117,7 @@ def test_epochs_are_noted_where_they_begin() -> None:
     append(log, "b", leader_epoch=2)
     append(log, "c", leader_epoch=5)
     assert log.epochs.entries == [(2, 0), (5, 2)]
-    assert log.latest_epoch() == 5
+    assert log.epochs.latest == 5
     assert log.end_offset_for_epoch(2) == OffsetAndEpoch(2, 2)
     assert log.end_offset_for_epoch(5) == OffsetAndEpoch(3, 5)
     assert log.end_offset_for_epoch(6) == OffsetAndEpoch(-1, -1)

@@ -50,7 +50,7 @@ class TestTruncateTo:
         log.assign_epoch_start(9, 30)
         log.truncate_to(31)
         assert log.log_end_offset == 30
-        assert log.latest_epoch() == 2
+        assert log.epochs.latest == 2
 
     def test_inside_a_batch_removes_the_batch(self) -> None:
         log = new_log(LogConfig())

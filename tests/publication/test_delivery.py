@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata_log.committed import CommittedBatch
-from spindle.publication.delivery import Delivery
+from spindle.publication.feed import Delivery
 from spindle.raft.ready import LeaderAndEpoch
 
 

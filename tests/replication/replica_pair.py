@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 from spindle.common.errors import CorruptRecords, ErrorCode
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import TopicIdPartition, TopicPartition
 from spindle.log.errors import UnexpectedAppendOffset
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
@@ -16,7 +16,6 @@ from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffse
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.replication.fetch_session import FetchSessionCache, SessionError
-from spindle.replication.fetch_session_handler import TopicIdPartition
 from spindle.replication.fetcher import (
     EARLIEST,
     LATEST,
@@ -228,7 +227,7 @@ class Follower:
                 == (its.log_end_offset, its.high_watermark)
                 and (
                     log.log_start_offset == log.log_end_offset
-                    or log.latest_epoch() == its.latest_epoch()
+                    or log.epochs.latest == its.epochs.latest
                 )
                 for log, its in ((log, leader.logs[number]) for number, log in self.logs.items())
             ):

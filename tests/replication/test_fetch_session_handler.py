@@ -5,13 +5,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spindle.common.ids import TopicIdPartition
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replication.fetch_session import FetchSessionCache, SessionError
 from spindle.replication.fetch_session_handler import (
     FetchSessionHandler,
     NextFetch,
     Position,
-    TopicIdPartition,
 )
 
 IDS = [bytes([number]) * 16 for number in (1, 2)]

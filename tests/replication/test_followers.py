@@ -123,7 +123,7 @@ def test_without_epochs_what_is_not_committed_goes_before_the_first_fetch() -> N
     append(log, -1, "a", "b")
     append(log, -1, "not committed")
     log.update_high_watermark(2)
-    assert log.latest_epoch() is None
+    assert log.epochs.latest is None
     followed = Follower(log).follow()
     assert followed.position.end_offset == 2
 

@@ -295,7 +295,7 @@ def append_offline(path: str, topic: str, *values: bytes) -> None:
     log = directory.logs[TopicPartition(topic, 0)]
     for value in values:
         records = bytearray(batch_of(value))
-        epoch = log.latest_epoch()
+        epoch = log.epochs.latest
         assert epoch is not None
         patch_offset_and_epoch(records, 0, log.log_end_offset, epoch)
         log.append_as_follower(records, epoch)

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from spindle.common.uuids import Uuid
+
 
 class TopicPartition(NamedTuple):
     """A partition by topic name."""
@@ -11,6 +13,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by the id of its topic, which a topic created again does not share."""
+
+    topic_id: Uuid
+    partition: int
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import NO_LEADER
+from spindle.common.ids import NO_LEADER, TopicIdPartition
 from spindle.common.uuids import Uuid
 from spindle.controller.broker_changes import BrokerChangeRecords
 from spindle.controller.broker_heartbeat import check_broker_epoch
@@ -39,8 +39,8 @@ def assign_replicas_to_dirs(
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     changes = BrokerChangeRecords(image, context.settings)
     assignments = PartitionChanges(image, context.settings)
-    offline: list[tuple[Uuid, int]] = []
-    leaderless: list[tuple[Uuid, int]] = []
+    offline: list[TopicIdPartition] = []
+    leaderless: list[TopicIdPartition] = []
     answers: list[_Directory] = []
     for directory in request.directories:
         is_online = broker.has_online_directory(directory.id)
@@ -54,10 +54,11 @@ def assign_replicas_to_dirs(
                     assignments, changes.records, topic, index, broker.broker_id, directory.id
                 )
                 if error is ErrorCode.NONE and topic is not None:
+                    where = TopicIdPartition(topic.topic_id, index)
                     if not is_online:
-                        offline.append((topic.topic_id, index))
+                        offline.append(where)
                     elif topic.partitions[index].leader == NO_LEADER:
-                        leaderless.append((topic.topic_id, index))
+                        leaderless.append(where)
                 results.append(_Partition(partition_index=index, error_code=error))
             topics.append(_Topic(topic_id=asked.topic_id, partitions=results))
         answers.append(_Directory(id=directory.id, topics=topics))
@@ -69,7 +70,7 @@ def assign_replicas_to_dirs(
 
 
 def _registered(
-    image: MetadataImage, partitions: list[tuple[Uuid, int]]
+    image: MetadataImage, partitions: list[TopicIdPartition]
 ) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
     """Yield the partitions with their registrations in the image."""
     for topic_id, index in partitions:

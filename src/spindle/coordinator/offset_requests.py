@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import TopicIdPartition, TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.classic.rebalance import keep_alive
@@ -135,7 +135,7 @@ class OffsetRequests:
                 generation_id,
                 api_version,
                 [
-                    (topic.topic_id, partition.partition_index)
+                    TopicIdPartition(topic.topic_id, partition.partition_index)
                     for topic in message.topics
                     for partition in topic.partitions
                 ],

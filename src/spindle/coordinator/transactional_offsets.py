@@ -7,7 +7,7 @@ ids, errors of consumer groups).
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import TopicIdPartition, TopicPartition
 from spindle.coordinator.coordinator_result import Client, GroupResult, InTransaction
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.offset_requests import add_offset, group_not_found
@@ -62,7 +62,7 @@ def commit_transactional_offsets(
         request,
         client.api_version,
         [
-            (topic.topic_id, partition.partition_index)
+            TopicIdPartition(topic.topic_id, partition.partition_index)
             for topic in request.topics
             for partition in topic.partitions
         ],
@@ -95,7 +95,7 @@ def _check(
     groups: GroupTable,
     request: TxnOffsetCommitRequest,
     version: int,
-    partitions: list[tuple[bytes, int]],
+    partitions: list[TopicIdPartition],
 ) -> None:
     generation_id = request.generation_id_or_member_epoch
     knows_group_errors = version >= _GROUP_ERRORS_FROM_VERSION

@@ -369,14 +369,8 @@ class Log:
     # Epochs and offsets.
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Return where `epoch`, or the largest known one below it, ends; (-1, -1) if that is
-        unknown.
-        """
+        """Return where `epoch`, or the largest known one below it, ends; (-1, -1) if unknown."""
         return self.epochs.log_end_offset_for(epoch, self.log_end_offset)
-
-    def latest_epoch(self) -> int | None:
-        """Return the epoch of the newest entry of the history."""
-        return self.epochs.latest
 
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
         """Note that a leader of `epoch` begins to write at `offset`; see `LeaderEpochs.assign`."""
@@ -630,7 +624,13 @@ class Log:
         if self._cleaning is not None:
             return 0
         doomed = deletable_segments(
-            self.segments, self, self.config, now_ms, only_below_start=only_below_start
+            self.segments,
+            self.config,
+            now_ms,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=self.high_watermark,
+            only_below_start=only_below_start,
         )
         if not doomed:
             return 0

@@ -11,6 +11,7 @@ from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage, MetadataProvenance
+from spindle.metadata.snapshot import snapshot_records
 from spindle.metadata_log.committed import CommittedBatch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
@@ -131,3 +132,16 @@ class MetadataLoader:
         published.append(Publication(delta, self.image, self._size_bytes))
         self._delta = None
         self._size_bytes = 0
+
+
+def initial_publication(image: MetadataImage) -> Publication:
+    """Return the publication that leads from the empty image to `image`.
+
+    It contains no topics that were created and deleted before: a reaction to an earlier state would
+    change disks that already have the newest one.
+    """
+    delta = MetadataDelta(EMPTY_IMAGE)
+    for record in snapshot_records(image):
+        delta.replay(record, image.provenance.last_offset)
+    delta.apply(image.provenance)
+    return Publication(delta, image, 0)

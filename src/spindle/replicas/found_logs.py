@@ -50,7 +50,7 @@ def own_log(
 
     def rank(place: FoundLog) -> tuple[int, int, bool]:
         log, directory = place
-        epoch = log.latest_epoch()
+        epoch = log.epochs.latest
         is_recorded = directory.directory_id == recorded
         return (-1 if epoch is None else epoch, log.log_end_offset, is_recorded)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicIdPartition
 from spindle.common.uuids import Uuid
 from spindle.protocol.message import Message
 from spindle.protocol.messages.alter_partition import (
@@ -26,7 +27,6 @@ _Topic = AlterPartitionRequest.TopicData
 _Partition = _Topic.PartitionData
 _Directory = AssignReplicasToDirsRequest.DirectoryData
 
-Key = tuple[Uuid, int]
 Change = tuple[Partition, IsrProposal]
 MAX_CHANGES_PER_REQUEST: Final = 2_000
 MAX_ASSIGNMENTS_PER_REQUEST: Final = 2_250
@@ -46,13 +46,13 @@ class ReportQueue(Generic[R, RequestT, ResponseT]):
     def __init__(self, broker_id: int, max_reports: int) -> None:
         self.broker_id = broker_id
         self._max_reports = max_reports
-        self._ready: dict[Key, R] = {}
-        self._in_flight: dict[Key, R] = {}
+        self._ready: dict[TopicIdPartition, R] = {}
+        self._in_flight: dict[TopicIdPartition, R] = {}
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._in_flight)
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: tuple[Uuid, int]) -> bool:
         """Return True if a report of this partition is not acknowledged yet."""
         return key in self._ready or key in self._in_flight
 
@@ -60,7 +60,7 @@ class ReportQueue(Generic[R, RequestT, ResponseT]):
     def has_ready(self) -> bool:
         return bool(self._ready)
 
-    def put(self, key: Key, report: R) -> None:
+    def put(self, key: TopicIdPartition, report: R) -> None:
         """Queue a report, also if the request under way has the same.
 
         The controller may have answered that one before the partition changed in between.
@@ -100,19 +100,19 @@ class ReportQueue(Generic[R, RequestT, ResponseT]):
 
     # -- for each kind of report
 
-    def is_current(self, key: Key, report: R) -> bool:
+    def is_current(self, key: TopicIdPartition, report: R) -> bool:
         """Return False if the report is not to be sent any more."""
         raise NotImplementedError
 
-    def request_of(self, reports: dict[Key, R], broker_epoch: int) -> RequestT:
+    def request_of(self, reports: dict[TopicIdPartition, R], broker_epoch: int) -> RequestT:
         """Return the request with these reports."""
         raise NotImplementedError
 
-    def results(self, response: ResponseT) -> Iterator[tuple[Key, Any]]:
+    def results(self, response: ResponseT) -> Iterator[tuple[TopicIdPartition, Any]]:
         """Yield the results in a response, by partition."""
         raise NotImplementedError
 
-    def settle(self, key: Key, report: R, result: Any) -> bool:
+    def settle(self, key: TopicIdPartition, report: R, result: Any) -> bool:
         """Take the result of a report; return True if it was accepted."""
         raise NotImplementedError
 
@@ -136,14 +136,16 @@ class IsrChanges(ReportQueue[Change, AlterPartitionRequest, AlterPartitionRespon
 
     def add(self, partition: Partition, proposal: IsrProposal) -> None:
         """Queue a proposal of the partition's leader."""
-        key = partition.topic_id, partition.topic_partition.partition
+        key = TopicIdPartition(partition.topic_id, partition.topic_partition.partition)
         self.put(key, (partition, proposal))
 
-    def is_current(self, key: Key, report: Change) -> bool:
+    def is_current(self, key: TopicIdPartition, report: Change) -> bool:
         leader = report[0].leader
         return leader is not None and leader.pending is report[1]
 
-    def request_of(self, reports: dict[Key, Change], broker_epoch: int) -> AlterPartitionRequest:
+    def request_of(
+        self, reports: dict[TopicIdPartition, Change], broker_epoch: int
+    ) -> AlterPartitionRequest:
         """See `ReportQueue`. There are both forms of the ISR: version 2 has no broker epochs."""
         topics: dict[Uuid, _Topic] = {}
         for (topic_id, index), (_, proposal) in reports.items():
@@ -169,12 +171,12 @@ class IsrChanges(ReportQueue[Change, AlterPartitionRequest, AlterPartitionRespon
             broker_id=self.broker_id, broker_epoch=broker_epoch, topics=list(topics.values())
         )
 
-    def results(self, response: AlterPartitionResponse) -> Iterator[tuple[Key, Any]]:
+    def results(self, response: AlterPartitionResponse) -> Iterator[tuple[TopicIdPartition, Any]]:
         for topic in response.topics:
             for row in topic.partitions:
-                yield (topic.topic_id, row.partition_index), row
+                yield TopicIdPartition(topic.topic_id, row.partition_index), row
 
-    def settle(self, key: Key, report: Change, result: Any) -> bool:
+    def settle(self, key: TopicIdPartition, report: Change, result: Any) -> bool:
         partition, proposal = report
         if result.error_code:
             self.refusals += 1
@@ -208,13 +210,13 @@ class Assignments(ReportQueue[Uuid, AssignReplicasToDirsRequest, AssignReplicasT
 
     def add(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
         """Queue the directory of a replica."""
-        self.put((topic_id, partition), directory_id)
+        self.put(TopicIdPartition(topic_id, partition), directory_id)
 
-    def is_current(self, key: Key, report: Uuid) -> bool:
+    def is_current(self, key: TopicIdPartition, report: Uuid) -> bool:
         return self._has_replica(*key)
 
     def request_of(
-        self, reports: dict[Key, Uuid], broker_epoch: int
+        self, reports: dict[TopicIdPartition, Uuid], broker_epoch: int
     ) -> AssignReplicasToDirsRequest:
         directories: dict[Uuid, _Directory] = {}
         topics: dict[tuple[Uuid, Uuid], _Directory.TopicData] = {}
@@ -232,13 +234,15 @@ class Assignments(ReportQueue[Uuid, AssignReplicasToDirsRequest, AssignReplicasT
             directories=list(directories.values()),
         )
 
-    def results(self, response: AssignReplicasToDirsResponse) -> Iterator[tuple[Key, Any]]:
+    def results(
+        self, response: AssignReplicasToDirsResponse
+    ) -> Iterator[tuple[TopicIdPartition, Any]]:
         for directory in response.directories:
             for topic in directory.topics:
                 for row in topic.partitions:
-                    yield (topic.topic_id, row.partition_index), row
+                    yield TopicIdPartition(topic.topic_id, row.partition_index), row
 
-    def settle(self, key: Key, report: Uuid, result: Any) -> bool:
+    def settle(self, key: TopicIdPartition, report: Uuid, result: Any) -> bool:
         if result.error_code:
             self._ready.setdefault(key, report)
             return False

@@ -7,20 +7,13 @@ the one before. Work per request goes with the changes, not with the partitions 
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ErrorCode
-from spindle.common.uuids import Uuid
+from spindle.common.ids import TopicIdPartition
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID
 
 _MAX_EPOCH: Final = 2**31 - 1
 
 Position = FetchRequest.FetchTopic.FetchPartition
-
-
-class TopicIdPartition(NamedTuple):
-    """A partition by the id of its topic, which a topic created again does not share."""
-
-    topic_id: Uuid
-    partition: int
 
 
 class NextFetch(NamedTuple):

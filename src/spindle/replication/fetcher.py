@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from spindle.common.errors import CorruptRecords, ErrorCode
+from spindle.common.ids import TopicIdPartition
 from spindle.common.ports import Bytes
 from spindle.log.log_values import Gap
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -25,7 +26,6 @@ from spindle.replication.fetch_session_handler import (
     FetchSessionHandler,
     NextFetch,
     Position,
-    TopicIdPartition,
 )
 from spindle.replication.follower_log import (
     Append,

@@ -87,7 +87,7 @@ LogWork: TypeAlias = Append | TruncateToEpoch | TruncateTo | StartOver | Confirm
 def position_of(log: Log) -> LogPosition:
     """Return where the log stands."""
     gap = log.unverified_gaps[0] if log.unverified_gaps else None
-    epoch = log.latest_epoch() if gap is None else log.epochs.epoch_at(gap.first_offset - 1)
+    epoch = log.epochs.latest if gap is None else log.epochs.epoch_at(gap.first_offset - 1)
     return LogPosition(
         log.log_end_offset,
         NO_EPOCH if epoch is None else epoch,
@@ -103,7 +103,7 @@ def begin_to_follow(log: Log, now_ms: int) -> LogPosition:
     A log without leader epochs is truncated to its high watermark: nothing tells where it parts
     from the leader's log beyond that.
     """
-    if log.latest_epoch() is None:
+    if log.epochs.latest is None:
         log.truncate_to(log.high_watermark, now_ms)
     return position_of(log)
 

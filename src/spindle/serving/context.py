@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.protocol.message import Message
 from spindle.serving.fetch.sendfile_response import PartialResponse, SocketOwner
 
@@ -35,3 +36,32 @@ Response = Answered | PartialResponse
 """None: no response is sent, as for a produce request with acks=0."""
 
 Handler = Callable[[RequestContext, Any], Answered | Awaitable[Response]]
+
+
+def fencing_code(context: RequestContext, code: ErrorCode, from_version: int) -> ErrorCode:
+    """Return the code; before `from_version` PRODUCER_FENCED is INVALID_PRODUCER_EPOCH."""
+    if code is ErrorCode.PRODUCER_FENCED and context.api_version < from_version:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+def check_own_id(node_id: int, name: str, unexpected: str, noun: str = "Broker") -> None:
+    """Refuse a request that names another node.
+
+    Args:
+        unexpected: the text for another node's id, in which `{}` stands for the id of this one.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if not name.removeprefix("-").isdecimal():
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{noun} id must be an integer, but it is: {name}"
+        )
+    if int(name) != node_id:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{unexpected.format(node_id)} received {name}",
+        )

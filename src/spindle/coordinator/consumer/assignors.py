@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from spindle.common.ids import TopicIdPartition
 from spindle.common.uuids import Uuid
 from spindle.coordinator.consumer.member import Partitions
 from spindle.coordinator.consumer.partition_pool import PartitionPool
 
-TopicPartitionId: TypeAlias = tuple[Uuid, int]
 Assignment: TypeAlias = dict[str, dict[Uuid, frozenset[int]]]
 """The partitions of each member by member id."""
 
@@ -107,7 +107,7 @@ def _assign_heterogeneous(group: AssignorInput) -> Assignment:
         for partition in partitions:
             pool_of[partition[0]].keep(member_id, partition)
     taken = {partition for partitions in held.values() for partition in partitions}
-    free: dict[PartitionPool, list[TopicPartitionId]] = {pool: [] for pool in pools}
+    free: dict[PartitionPool, list[TopicIdPartition]] = {pool: [] for pool in pools}
     for partition in _partitions(group, pool_of.keys()):
         if partition not in taken:
             free[pool_of[partition[0]]].append(partition)
@@ -116,7 +116,7 @@ def _assign_heterogeneous(group: AssignorInput) -> Assignment:
     # A move in one pool may allow another one in a pool that shares readers with it.
     while sum(pool.level() for pool in pools):
         pass
-    assigned: dict[str, list[TopicPartitionId]] = {member.member_id: [] for member in members}
+    assigned: dict[str, list[TopicIdPartition]] = {member.member_id: [] for member in members}
     for pool in pools:
         for member_id, partitions in pool.held.items():
             assigned[member_id] += partitions
@@ -135,18 +135,18 @@ def _topics_by_readers(members: Sequence[Subscriber]) -> list[tuple[tuple[str, .
     return sorted(topics.items(), key=lambda entry: len(entry[0]))
 
 
-def _partitions(group: AssignorInput, topic_ids: Collection[Uuid]) -> list[TopicPartitionId]:
+def _partitions(group: AssignorInput, topic_ids: Collection[Uuid]) -> list[TopicIdPartition]:
     return [
-        (topic_id, partition)
+        TopicIdPartition(topic_id, partition)
         for topic_id in sorted(topic_ids)
         for partition in range(group.partition_counts[topic_id])
     ]
 
 
-def _held(group: AssignorInput, members: Sequence[Subscriber]) -> dict[str, list[TopicPartitionId]]:
+def _held(group: AssignorInput, members: Sequence[Subscriber]) -> dict[str, list[TopicIdPartition]]:
     """Return the partitions of the present target that each member may keep, each only once."""
-    taken: set[TopicPartitionId] = set()
-    held: dict[str, list[TopicPartitionId]] = {}
+    taken: set[TopicIdPartition] = set()
+    held: dict[str, list[TopicIdPartition]] = {}
     for member in members:
         mine = held[member.member_id] = []
         current = group.current.get(member.member_id, {})
@@ -154,14 +154,14 @@ def _held(group: AssignorInput, members: Sequence[Subscriber]) -> dict[str, list
             if topic_id not in member.topic_ids:
                 continue
             for partition in sorted(current[topic_id]):
-                name = (topic_id, partition)
+                name = TopicIdPartition(topic_id, partition)
                 if 0 <= partition < group.partition_counts[topic_id] and name not in taken:
                     taken.add(name)
                     mine.append(name)
     return held
 
 
-def _grouped(held: Mapping[str, Sequence[TopicPartitionId]]) -> Assignment:
+def _grouped(held: Mapping[str, Sequence[TopicIdPartition]]) -> Assignment:
     assignment: Assignment = {}
     for member_id, partitions in held.items():
         by_topic: dict[Uuid, set[int]] = {}

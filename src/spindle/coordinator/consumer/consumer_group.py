@@ -6,6 +6,7 @@ from enum import Enum
 from typing import cast
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicIdPartition
 from spindle.common.uuids import Uuid
 from spindle.coordinator.consumer.member import ConsumerMember, Partitions
 from spindle.coordinator.consumer.records import (
@@ -71,7 +72,7 @@ class ConsumerGroup:
         self.regexes_checked_ms: int | None = None
         self.rejoin_deadlines_ms: dict[str, int] = {}
         self.stepping: dict[str, None] = {}
-        self._owners: dict[tuple[Uuid, int], str] = {}
+        self._owners: dict[TopicIdPartition, str] = {}
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -176,7 +177,7 @@ class ConsumerGroup:
         member_id: str,
         member_epoch: int,
         api_version: int,
-        partitions: Iterable[tuple[Uuid, int]],
+        partitions: Iterable[TopicIdPartition],
     ) -> None:
         """Raise ApiError unless the caller may commit offsets of these partitions now.
 
@@ -199,7 +200,7 @@ class ConsumerGroup:
         member_id: str,
         instance_id: str | None,
         member_epoch: int,
-        partitions: Iterable[tuple[Uuid, int]],
+        partitions: Iterable[TopicIdPartition],
     ) -> None:
         """Raise ApiError unless the caller may add offsets of these partitions to a transaction.
 
@@ -321,15 +322,15 @@ class ConsumerGroup:
         assert len(targets) == len(set(targets)), f"{self.group_id}: two members have one target"
 
 
-def _owned_by(member: ConsumerMember) -> Iterator[tuple[Uuid, int]]:
+def _owned_by(member: ConsumerMember) -> Iterator[TopicIdPartition]:
     for owned in (member.assigned, member.revoking):
         for topic_id, epochs in owned.items():
             for partition in epochs:
-                yield topic_id, partition
+                yield TopicIdPartition(topic_id, partition)
 
 
 def _check_epoch(
-    member: ConsumerMember, member_epoch: int, partitions: Iterable[tuple[Uuid, int]]
+    member: ConsumerMember, member_epoch: int, partitions: Iterable[TopicIdPartition]
 ) -> None:
     """Raise ApiError unless the member has owned the partitions since the epoch."""
     if member_epoch == member.epoch:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heapreplace
 
-from spindle.common.uuids import Uuid
+from spindle.common.ids import TopicIdPartition
 
 
 class PartitionPool:
@@ -17,14 +17,14 @@ class PartitionPool:
     def __init__(self, readers: Sequence[str], counts: dict[str, int]) -> None:
         self._readers = readers
         self._counts = counts
-        self.held: dict[str, list[tuple[Uuid, int]]] = {name: [] for name in readers}
+        self.held: dict[str, list[TopicIdPartition]] = {name: [] for name in readers}
 
-    def keep(self, member_id: str, partition: tuple[Uuid, int]) -> None:
+    def keep(self, member_id: str, partition: TopicIdPartition) -> None:
         """Let a reader have a partition that it had before."""
         self.held[member_id].append(partition)
         self._counts[member_id] += 1
 
-    def deal(self, free: Iterable[tuple[Uuid, int]]) -> None:
+    def deal(self, free: Iterable[TopicIdPartition]) -> None:
         """Give each partition to the reader with the fewest, of several to the first by name."""
         fewest = [(self._counts[name], name) for name in self._readers]
         heapify(fewest)

@@ -1,7 +1,7 @@
 """Which segments a log may drop: too old, beyond the size limit, or below the log start."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from spindle.log.log_config import LogConfig
 from spindle.log.segments.segment import Segment
@@ -11,20 +11,14 @@ _Predicate: TypeAlias = Callable[[Segment, int | None], bool]
 """Takes a segment and the base offset of the next one (None for the active segment)."""
 
 
-class LogOffsets(Protocol):
-    """The offsets of a log that retention looks at."""
-
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-
-
 def deletable_segments(
     segments: Segments,
-    offsets: LogOffsets,
     config: LogConfig,
     now_ms: int,
     *,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
     only_below_start: bool = False,
 ) -> list[Segment]:
     """Return the oldest segments that retention lets go, in order; perhaps all of them.
@@ -33,20 +27,20 @@ def deletable_segments(
     log with `only_below_start`, loses only what is below its log start.
     """
     doomed = 0
-    for predicate in _predicates(segments, offsets, config, now_ms, only_below_start):
-        doomed = max(doomed, _count_from_start(segments, offsets, predicate))
+    for predicate in _predicates(segments, log_start_offset, config, now_ms, only_below_start):
+        doomed = max(doomed, _count_from_start(segments, log_end_offset, high_watermark, predicate))
     return list(segments)[:doomed]
 
 
 def _predicates(
     segments: Segments,
-    offsets: LogOffsets,
+    log_start_offset: int,
     config: LogConfig,
     now_ms: int,
     only_below_start: bool,
 ) -> list[_Predicate]:
     def is_below_log_start(_: Segment, next_base: int | None) -> bool:
-        return next_base is not None and next_base <= offsets.log_start_offset
+        return next_base is not None and next_base <= log_start_offset
 
     predicates: list[_Predicate] = [is_below_log_start]
     if only_below_start or not config.deletes_old_segments:
@@ -73,13 +67,15 @@ def _size_predicate(surplus_bytes: int) -> _Predicate:
     return is_surplus
 
 
-def _count_from_start(segments: Segments, offsets: LogOffsets, predicate: _Predicate) -> int:
+def _count_from_start(
+    segments: Segments, log_end_offset: int, high_watermark: int, predicate: _Predicate
+) -> int:
     count = 0
     for segment in segments:
         next_base = segments.next_base(segment)
-        end_offset = offsets.log_end_offset if next_base is None else next_base
+        end_offset = log_end_offset if next_base is None else next_base
         is_empty_active = next_base is None and segment.size_bytes == 0
-        if is_empty_active or offsets.high_watermark < end_offset:
+        if is_empty_active or high_watermark < end_offset:
             break
         if not predicate(segment, next_base):
             break

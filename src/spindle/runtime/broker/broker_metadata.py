@@ -11,8 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
-from spindle.publication.initial import initial_publication
-from spindle.publication.loader import Publication
+from spindle.publication.loader import Publication, initial_publication
 from spindle.publication.publishers import MetadataPublisher
 from spindle.raft.ready import LeaderAndEpoch
 from spindle.runtime import background

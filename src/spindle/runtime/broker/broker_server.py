@@ -95,7 +95,7 @@ class BrokerServer:
         self._settings = SettingsOfTopics(config)
         self._followed = EMPTY_IMAGE
         self._following: asyncio.Task[None] | None = None
-        # What the broker knows, and how the controller knows it.
+        # Metadata, and the session with the controller.
         self.metadata = BrokerMetadata(self._react, env.on_fatal)
         self._producer_ids = ProducerIds(config.node_id, env.channel, self._loop)
         self.lifecycle = self._make_lifecycle()

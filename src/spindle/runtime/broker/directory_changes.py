@@ -43,7 +43,7 @@ from spindle.metadata.cluster import ClusterDelta, directories_changed_in_epoch
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.local_changes import local_changes
-from spindle.publication.initial import initial_publication
+from spindle.publication.loader import initial_publication
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.background import end

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 
 from spindle.common.errors import CorruptRecords, LogDirectoryFailed
-from spindle.common.ids import Endpoint
+from spindle.common.ids import Endpoint, TopicIdPartition
 from spindle.common.promise import Promise
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
@@ -28,7 +28,6 @@ from spindle.raft.ready import Destination
 from spindle.replicas.follower_appends import apply_leader_answers
 from spindle.replicas.partition import Partition
 from spindle.replicas.ports import FetchStart
-from spindle.replication.fetch_session_handler import TopicIdPartition
 from spindle.replication.fetcher import (
     EARLIEST,
     LATEST,

@@ -315,7 +315,7 @@ class ReplicaRebuilder:
     def _check_joined(self, rebuild: Rebuild, registration: PartitionRegistration) -> None:
         """Refuse to remove the former log if an unclean election made the replica the leader."""
         former, new = rebuild.former, rebuild.partition.log
-        epoch = former.latest_epoch()
+        epoch = former.epochs.latest
         if registration.leader != self._broker_id or epoch is None:
             return
         if not reaches(new, OffsetAndEpoch(former.log_end_offset, epoch)):

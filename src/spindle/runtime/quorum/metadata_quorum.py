@@ -23,8 +23,7 @@ from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.metadata_log import MetadataLog, UnfitSnapshot
 from spindle.protocol.api import ApiKey
 from spindle.protocol.message import Message
-from spindle.publication.feed import ListenerFeed
-from spindle.publication.listener import QuorumListener
+from spindle.publication.feed import ListenerFeed, QuorumListener
 from spindle.raft.core import QuorumCore
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (

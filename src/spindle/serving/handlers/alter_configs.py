@@ -21,9 +21,8 @@ from spindle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from spindle.serving.context import RequestContext
+from spindle.serving.context import RequestContext, check_own_id
 from spindle.serving.handlers.broker_loggers import change_logger_levels
-from spindle.serving.handlers.own_id import check_own_id
 from spindle.serving.permissions import check_cluster
 from spindle.serving.ports import DescribedNode
 from spindle.serving.services import BrokerServices
@@ -109,7 +108,7 @@ async def change_own_loggers(
     values = [(c.name, c.value) for c in asked.configs if c.config_operation != _DELETE_OPERATION]
     check_form([config.name for config in asked.configs], values)
     check_cluster(node, context, Operation.ALTER_CONFIGS)
-    check_own_id(node, asked.resource_name, _OTHER_NODE, "Node")
+    check_own_id(node.node_id, asked.resource_name, _OTHER_NODE, "Node")
     operations = [(c.name, c.config_operation, c.value) for c in asked.configs]
     change_logger_levels(operations, validate_only=validate_only)
     return True
@@ -130,7 +129,7 @@ async def _change_own(
         values = [(c.name, c.value) for c in kept]
         check_form([config.name for config in asked.configs], values)
         if asked.resource_name:
-            check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
+            check_own_id(services.node_id, asked.resource_name, _OTHER_BROKER, "Node")
         edits = {
             c.name: c.config_operation
             for c in kept
@@ -158,7 +157,7 @@ async def _check_replaced(
         return False
     check_form([c.name for c in asked.configs], [(c.name, c.value) for c in asked.configs])
     if asked.resource_name:
-        check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
+        check_own_id(services.node_id, asked.resource_name, _OTHER_BROKER, "Node")
     values = {config.name: config.value for config in asked.configs if config.value is not None}
     own = services.metadata.image.configs.of(
         ConfigResource(asked.resource_type, asked.resource_name)

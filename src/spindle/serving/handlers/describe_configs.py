@@ -25,10 +25,9 @@ from spindle.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from spindle.serving.context import RequestContext
+from spindle.serving.context import RequestContext, check_own_id
 from spindle.serving.cooperative import cooperatively
 from spindle.serving.handlers.broker_loggers import describe_loggers
-from spindle.serving.handlers.own_id import check_own_id
 from spindle.serving.permissions import (
     TOPIC_DENIED,
     check_cluster,
@@ -132,10 +131,10 @@ def _described(node: DescribedNode, asked: _Asked) -> list[DescribedConfig]:
     if asked.resource_type == ConfigResourceType.BROKER:
         if not name:
             return describe_default_broker(image.configs.default_broker(), keys)
-        check_own_id(node, name, "Unexpected broker id, expected {} or empty string, but")
+        check_own_id(node.node_id, name, "Unexpected broker id, expected {} or empty string, but")
         return describe_broker(layers, keys)
     if asked.resource_type == ConfigResourceType.BROKER_LOGGER:
-        check_own_id(node, name, "Unexpected broker id, expected {} but")
+        check_own_id(node.node_id, name, "Unexpected broker id, expected {} but")
         return describe_loggers(keys)
     own = image.configs.of(ConfigResource(asked.resource_type, name))
     if asked.resource_type == ConfigResourceType.GROUP:

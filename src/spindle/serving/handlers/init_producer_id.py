@@ -10,8 +10,7 @@ from spindle.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from spindle.protocol.records.batch import NO_PRODUCER_EPOCH
-from spindle.serving.context import RequestContext
-from spindle.serving.handlers.fenced_producers import fencing_code
+from spindle.serving.context import RequestContext, fencing_code
 from spindle.serving.permissions import (
     check_cluster,
     check_transactional_id,

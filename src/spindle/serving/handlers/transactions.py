@@ -33,9 +33,8 @@ from spindle.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from spindle.serving.context import RequestContext
+from spindle.serving.context import RequestContext, fencing_code
 from spindle.serving.cooperative import cooperatively
-from spindle.serving.handlers.fenced_producers import fencing_code
 from spindle.serving.permissions import (
     Guarded,
     check_cluster,
