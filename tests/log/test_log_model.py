@@ -97,7 +97,7 @@ class LogMachine(RuleBasedStateMachine):
         self.load(is_clean=False)
 
     @rule(survivors=st.integers(0, 500))
-    def lose_power(self, survivors: int) -> None:
+    def cut_power(self, survivors: int) -> None:
         def kept(path: str, unsynced: int) -> int:
             return min(survivors, unsynced) if path.endswith(".log") else 0
 

@@ -8,7 +8,7 @@ from verification.simulation.mutants import QUORUM_MUTANTS
 from verification.simulation.quorum_cores import QuorumChances, RaftSimulation
 from verification.simulation.verdict import InvariantViolated
 
-ROUGH = QuorumChances(loss=0.2, crash=0.4, kill=0.4, partition=0.3, snapshot=0.4)
+ROUGH = QuorumChances(loss=0.2, cut_power=0.4, kill=0.4, cut=0.3, snapshot=0.4)
 CALM_MS = 6000
 
 

@@ -30,7 +30,7 @@ def test_the_text_names_every_step(seed: int) -> None:
 def test_only_the_victim_suffers() -> None:
     for seed in SEEDS:
         for episode in draw_schedule(seed).episodes:
-            hurt = {step.broker for step in episode.steps if step.deed not in HARMLESS}
+            hurt = {step.broker for step in episode.steps if step.fault not in HARMLESS}
             assert hurt == {episode.victim}
 
 
@@ -39,10 +39,10 @@ def test_only_disks_that_were_hurt_are_replaced() -> None:
         for episode in draw_schedule(seed).episodes:
             hurt = set()
             for step in episode.steps:
-                if step.deed is PlannedFault.REPLACE:
+                if step.fault is PlannedFault.REPLACE:
                     assert step.disk in hurt
                     assert step.disk != METADATA_DISK
-                elif step.deed.has_disk and step.deed not in HARMLESS:
+                elif step.fault.has_disk and step.fault not in HARMLESS:
                     hurt.add(step.disk)
 
 
@@ -51,11 +51,11 @@ def test_only_disks_that_were_broken_since_are_readmitted() -> None:
         for episode in draw_schedule(seed).episodes:
             broken = set()
             for step in episode.steps:
-                if step.deed is PlannedFault.READMIT:
+                if step.fault is PlannedFault.READMIT:
                     assert step.disk in broken
                     assert step.disk != METADATA_DISK
                     broken.remove(step.disk)
-                elif step.deed.has_disk and step.deed not in {*HARMLESS, PlannedFault.SLOW}:
+                elif step.fault.has_disk and step.fault not in {*HARMLESS, PlannedFault.SLOW}:
                     broken.add(step.disk)
 
 
@@ -64,7 +64,7 @@ def test_disks_come_back_both_ways() -> None:
     ways = {episode.with_readmission for one in schedules for episode in one.episodes}
     assert ways == {True, False}
     for way in ("by re-admission", "by a restart"):
-        assert any(f"mend everything, directories {way}" in one.text for one in schedules)
+        assert any(f"heal everything, directories {way}" in one.text for one in schedules)
 
 
 def test_empty_disks_and_disks_with_logs_are_readmitted() -> None:
@@ -73,14 +73,14 @@ def test_empty_disks_and_disks_with_logs_are_readmitted() -> None:
         for episode in draw_schedule(seed).episodes:
             last: dict[int, PlannedFault] = {}
             for step in episode.steps:
-                if step.deed is PlannedFault.READMIT:
+                if step.fault is PlannedFault.READMIT:
                     before.add(last[step.disk])
-                if step.deed.has_disk and step.deed not in HARMLESS:
-                    last[step.disk] = step.deed
+                if step.fault.has_disk and step.fault not in HARMLESS:
+                    last[step.disk] = step.fault
     assert {
         PlannedFault.FAIL,
         PlannedFault.FILL,
-        PlannedFault.PROTECT,
+        PlannedFault.READONLY,
         PlannedFault.TEAR,
         PlannedFault.REPLACE,
     } <= before
@@ -90,7 +90,7 @@ def test_every_deed_and_place_comes_up() -> None:
     steps = [
         step for seed in SEEDS for episode in draw_schedule(seed).episodes for step in episode.steps
     ]
-    assert {step.deed for step in steps} == set(PlannedFault)
+    assert {step.fault for step in steps} == set(PlannedFault)
     assert {step.broker for step in steps} == set(range(1, BROKERS + 1))
     assert {step.disk for step in steps} == set(range(1, DIRECTORIES + 1))
     assert {step.partition for step in steps} == set(range(PARTITIONS))

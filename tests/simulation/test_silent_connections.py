@@ -58,7 +58,7 @@ def test_a_host_that_serves_again_resets_the_connections_of_its_former_life() ->
         broker.start()
         await asyncio.sleep(3)
         transport, client = await loop.create_connection(Ended, "node2", 9092)
-        broker.lose_power()
+        broker.cut_power()
         transport.write(b"into the void")
         await asyncio.sleep(0.5)
         assert not client.error.done()

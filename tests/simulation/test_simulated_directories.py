@@ -38,7 +38,7 @@ def cordoned(seed: int) -> SimulationOutcome:
 
 
 def dead(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, FaultRates(dead=0.5), Workload(), fault_s=8.0))
+    return simulate(only(seed, FaultRates(fail=0.5), Workload(), fault_s=8.0))
 
 
 def stale(seed: int) -> SimulationOutcome:

@@ -16,7 +16,7 @@ def busy_disks(seed: int) -> SimulationOutcome:
     """Run a cluster whose topics are compacted and trimmed, on disks that are slow and hang."""
     scenario = replace(
         draw(seed),
-        chances=FaultRates(hang=0.3, slow_disk=0.2),
+        chances=FaultRates(hang=0.3, slow=0.2),
         deeds=Workload(compacts=True, trims=True),
         disk_s=0.02,
         fault_s=8.0,

@@ -9,7 +9,7 @@ from spindle.common.filesystem import OsFileSystem
 from spindle.common.ports import FileSystem
 from spindle.testing.faults.disk_faults import FaultyDisk
 from spindle.testing.faults.faulty_files import FaultyFileSystem
-from spindle.testing.faults.unsynced import lose_power
+from spindle.testing.faults.unsynced import lose_unsynced
 
 
 class Worst(Random):
@@ -29,7 +29,7 @@ def after_power_failure(
     disk = FaultyDisk(str(folder))
     (folder / "old").write_bytes(b"0123")
     work(FaultyFileSystem(OsFileSystem(), {disk.path: disk}), disk.path)
-    lose_power(disk.path, disk.cut_power(), random or Worst())
+    lose_unsynced(disk.path, disk.cut_power(), random or Worst())
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")

@@ -88,6 +88,14 @@ MODULES = frozenset(
 
 NAMES = frozenset(
     [
+        "mend",
+        "mend_all",
+        "lose_power",
+        "lose_power_after",
+        "lose_disk",
+        "_let_die",
+        "_quicken",
+        "PROTECT",
         "AnswerRest",
         "Chances",
         "CopiedStretches",

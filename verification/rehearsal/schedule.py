@@ -1,7 +1,7 @@
 """The schedule of a seed: what happens to which broker and disk, and when.
 
 A schedule consists of episodes. In an episode one broker, the victim, suffers; brokers that are
-well only get cordons and moves. Between two episodes everything is mended, and all replicas come
+well only get cordons and moves. Between two episodes everything is healed, and all replicas come
 in sync again. So with three replicas and min.insync.replicas=2, a copy of each acknowledged record
 survives at any moment.
 """
@@ -23,7 +23,7 @@ class PlannedFault(StrEnum):
 
     FAIL = "fail"
     FILL = "fill"
-    PROTECT = "turn read-only"
+    READONLY = "make read-only"
     SLOW = "slow down"
     TEAR = "tear a write of"
     REPLACE = "replace"
@@ -47,7 +47,7 @@ class PlannedFault(StrEnum):
 _DISK_FAULTS: Final = (
     PlannedFault.FAIL,
     PlannedFault.FILL,
-    PlannedFault.PROTECT,
+    PlannedFault.READONLY,
     PlannedFault.SLOW,
     PlannedFault.TEAR,
 )
@@ -78,25 +78,25 @@ _OF_DISKS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FaultStep:
-    """A deed after a pause. `disk` counts from 1; `partition` is only for moves."""
+    """A fault after a pause. `disk` counts from 1; `partition` is only for moves."""
 
     pause_s: float
-    deed: PlannedFault
+    fault: PlannedFault
     broker: int
     disk: int
     partition: int
 
     def __str__(self) -> str:
         what = f"disk {self.disk} of broker {self.broker}"
-        if not self.deed.has_disk:
+        if not self.fault.has_disk:
             what = f"broker {self.broker}"
-        which = f" (partition {self.partition})" if self.deed is PlannedFault.MOVE else ""
-        return f"after {self.pause_s:.2f} s: {self.deed} {what}{which}"
+        which = f" (partition {self.partition})" if self.fault is PlannedFault.MOVE else ""
+        return f"after {self.pause_s:.2f} s: {self.fault} {what}{which}"
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The steps while one broker suffers, and the time until it is mended.
+    """The steps while one broker suffers, and the time until it is healed.
 
     Attributes:
         with_readmission: at the end, a running broker re-admits its offline directories; otherwise
@@ -125,7 +125,7 @@ class FaultSchedule:
             lines.append(f"episode {number}, broker {episode.victim} suffers")
             lines += [f"  {step}" for step in episode.steps]
             way = "by re-admission" if episode.with_readmission else "by a restart"
-            lines.append(f"  after {episode.rest_s:.2f} s: mend everything, directories {way}")
+            lines.append(f"  after {episode.rest_s:.2f} s: heal everything, directories {way}")
         return "\n".join(lines)
 
 
@@ -161,7 +161,7 @@ def _draw_episode(random: Random) -> Episode:
             # An empty metadata directory makes a voter another one, and the quorum would lose it.
             if step.disk != METADATA_DISK:
                 hurt.append(step.disk)
-                if step.deed is not PlannedFault.SLOW:
+                if step.fault is not PlannedFault.SLOW:
                     broken.add(step.disk)
             steps.append(step)
         else:
@@ -169,8 +169,8 @@ def _draw_episode(random: Random) -> Episode:
     return Episode(victim, tuple(steps), random.uniform(0.2, 2.0), random.random() < 0.5)
 
 
-def _step(random: Random, deed: PlannedFault, broker: int, disk: int = 0) -> FaultStep:
+def _step(random: Random, fault: PlannedFault, broker: int, disk: int = 0) -> FaultStep:
     some = random.choice((1, 2, 2, 3, 3))
     return FaultStep(
-        random.uniform(0.02, 0.8), deed, broker, disk or some, random.randrange(PARTITIONS)
+        random.uniform(0.02, 0.8), fault, broker, disk or some, random.randrange(PARTITIONS)
     )

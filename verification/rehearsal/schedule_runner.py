@@ -1,4 +1,4 @@
-"""Carries out a schedule on a cluster of real processes, and mends everything after an episode."""
+"""Carries out a schedule on a cluster of real processes, and heals everything after an episode."""
 
 import errno
 import time
@@ -59,7 +59,7 @@ class Conductor:
         self.story.append(f"{time.monotonic() - self._begun_s:8.3f}  {text}")
 
     def play(self, episode: Episode) -> None:
-        """Do what the episode says, then mend everything and wait until all is in sync.
+        """Do what the episode says, then heal everything and wait until all is in sync.
 
         Raises:
             TimeoutError: the replicas do not come in sync.
@@ -70,26 +70,26 @@ class Conductor:
             time.sleep(step.pause_s)
             self._do(step)
         time.sleep(episode.rest_s)
-        self.mend(with_readmission=episode.with_readmission)
+        self.heal_all(with_readmission=episode.with_readmission)
 
     def _do(self, step: FaultStep) -> None:
         node = self._cluster.broker(step.broker)
         disk = self._cluster.disk(step.broker, step.disk)
         self.note(str(step).partition(": ")[2])
         try:
-            self._deeds(node, disk, step)[step.deed]()
+            self._actions(node, disk, step)[step.fault]()
         except (ClusterError, ApiError, ClientError, KafkaException, TimeoutError) as refused:
             # A node that is down or a directory that is dead refuses much; the checker judges.
             self.note(f"  refused: {str(refused).splitlines()[0][:200]}")
 
-    def _deeds(
+    def _actions(
         self, node: NodeHandle, disk: Disk, step: FaultStep
     ) -> dict[PlannedFault, Callable[[], object]]:
         later_s = 5 * step.pause_s
         return {
             PlannedFault.FAIL: lambda: disk.fail(errno.EIO),
             PlannedFault.FILL: lambda: disk.fill(int(step.pause_s * 20_000)),
-            PlannedFault.PROTECT: disk.readonly,
+            PlannedFault.READONLY: disk.readonly,
             PlannedFault.SLOW: lambda: disk.slow(_SLOW_MS),
             PlannedFault.TEAR: lambda: disk.tear("fail"),
             PlannedFault.REPLACE: disk.replace,
@@ -190,14 +190,14 @@ class Conductor:
 
     # -- the end of an episode
 
-    def mend(self, *, with_readmission: bool) -> None:
+    def heal_all(self, *, with_readmission: bool) -> None:
         """End all faults, bring everything up, and wait until all replicas are in sync.
 
         Args:
             with_readmission: running brokers re-admit directories, new disks included; otherwise
                 they are restarted.
         """
-        self.note("everything is mended")
+        self.note("everything is healed")
         self._cluster.heal_network()
         for node in self._cluster.nodes:
             if node.is_paused:
@@ -228,7 +228,7 @@ class Conductor:
     def _bring_back(self, node: NodeHandle, *, with_readmission: bool) -> None:
         """Bring back offline directories of a node, or a node that the others do not know.
 
-        A node that ends as late as this is started again: it noticed a fault before all was mended.
+        A node that ends as late as this is started again: it noticed a fault before all was healed.
         """
         ends_s = time.monotonic() + _ENDED_S
         while True:

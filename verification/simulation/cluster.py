@@ -120,7 +120,7 @@ class SimulatedNode:
         for path in {*self.config.log_dirs, self.config.metadata_log_dir}:
             self._sync_names(path)
 
-    def lose_disk(self, path: str, cluster_id: str) -> None:
+    def replace_disk(self, path: str, cluster_id: str) -> None:
         """Kill the process and replace one of its disks by an empty one."""
         self.kill()
         disks = self.machine.disks
@@ -200,11 +200,11 @@ class SimulatedNode:
 
     def kill(self) -> None:
         """Kill the process; what it wrote stays."""
-        self.machine.disks.lose_power_after(None)
+        self.machine.disks.cut_power_after(None)
         if self.life is not None:
             self._end(self.life, "killed", is_silent=False)
 
-    def lose_power(self) -> None:
+    def cut_power(self) -> None:
         """Cut the power of the host; unsynced bytes are lost."""
         if self.life is not None:
             self._end(self.life, "lost power", is_silent=True)
@@ -214,7 +214,7 @@ class SimulatedNode:
         if self.machine.disks.is_killed:
             self.kill()
         else:
-            self.lose_power()
+            self.cut_power()
 
     def _end(self, life: Life, how: str, *, is_silent: bool) -> None:
         if life.is_over:

@@ -102,11 +102,11 @@ class SimulatedDisks(MemoryFileSystem):
         self.read_only.clear()
 
     @property
-    def is_sick(self) -> bool:
+    def has_faults(self) -> bool:
         """True while a directory has errors to come."""
         return bool(self.faults or self.free_bytes or self.read_only)
 
-    def lose_power_after(self, operations: int | None) -> None:
+    def cut_power_after(self, operations: int | None) -> None:
         """Lose power at the given number of operations from now; None for never."""
         self._operations_left = operations
         self._counted = ""

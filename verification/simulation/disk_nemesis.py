@@ -38,7 +38,7 @@ _ERRORS: Final = (errno.EIO, errno.EIO, errno.ENODEV, errno.EACCES)
 
 
 class DiskNemesis:
-    """Works with `nemesis`, which chooses the nodes and mends everything at the end."""
+    """Works with `nemesis`, which chooses the nodes and heals everything at the end."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class DiskNemesis:
         return (
             *audited,
             *rebuilt,
-            (chances.dead, self._let_die),
-            (chances.full, self._fill),
-            (chances.read_only, self._protect),
+            (chances.fail, self._fail),
+            (chances.fill, self._fill),
+            (chances.readonly, self._make_readonly),
             (chances.stale, self._let_age),
             (chances.shuffled, self._shuffle),
             (chances.checkpoints, self._lose_checkpoints),
@@ -84,7 +84,7 @@ class DiskNemesis:
             return None
         return node, self._random.choice(node.data_directories)
 
-    def _let_die(self) -> None:
+    def _fail(self) -> None:
         place = self._place()
         if place is None:
             return
@@ -92,9 +92,9 @@ class DiskNemesis:
         number = self._random.choice(_ERRORS)
         node.machine.disks.faults.append(Fault(path, "", number, self._random.randint(0, 5)))
         self._history.note(f"{node}: {path} dies: {errno.errorcode[number]}")
-        self._nemesis.later(self._after_death(node, path))
+        self._nemesis.later(self._after_failure(node, path))
 
-    async def _after_death(self, node: SimulatedNode, path: str) -> None:
+    async def _after_failure(self, node: SimulatedNode, path: str) -> None:
         random = self._random
         await self._wait(4.0)
         if random.random() < 0.3:
@@ -105,7 +105,7 @@ class DiskNemesis:
         await self._end(node)
         if self._chances.is_lossy and random.random() < 0.6 and self._can_spare(node):
             self._invariants.expect_loss(node)
-            node.lose_disk(path, self._cluster.cluster_id)
+            node.replace_disk(path, self._cluster.cluster_id)
         node.machine.disks.heal(path)
         await self._nemesis.restart(node, random.uniform(0.05, 1.0))
 
@@ -130,7 +130,7 @@ class DiskNemesis:
         self._history.note(f"{node}: {path} has {free_bytes} bytes left")
         self._nemesis.later(self._recover(node, path))
 
-    def _protect(self) -> None:
+    def _make_readonly(self) -> None:
         place = self._place()
         if place is not None:
             node, path = place
@@ -139,7 +139,7 @@ class DiskNemesis:
             self._nemesis.later(self._recover(node, path))
 
     async def _recover(self, node: SimulatedNode, path: str) -> None:
-        """Mend the directory after a while, perhaps after a start that finds it as it is."""
+        """Heal the directory after a while, perhaps after a start that finds it as it is."""
         random = self._random
         await self._wait(4.0)
         if random.random() < 0.3:
@@ -184,7 +184,7 @@ class DiskNemesis:
         """Damage files of a directory while the node is down, run `audit --apply`, and start."""
         random, disks = self._random, node.machine.disks
         await self._end(node)
-        if not disks.is_sick:
+        if not disks.has_faults:
             disk = damage_and_repair(disks, path, random, disks.now_ms)
             self._history.note(f"{node}: {path}: {disk.text}")
             self._invariants.has_repaired(node, path, len(disk.lost))
@@ -323,7 +323,7 @@ class DiskNemesis:
         with disks.observed():
             paths = [p for p in node.data_directories if not disks.exists(meta_properties_path(p))]
         for path in paths:
-            node.lose_disk(path, self._cluster.cluster_id)
+            node.replace_disk(path, self._cluster.cluster_id)
 
     def _add(self) -> None:
         node = self._nemesis.any_up()

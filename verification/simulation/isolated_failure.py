@@ -194,7 +194,7 @@ class IsolatedFailure:
         disks = node.machine.disks
         if path in node.offline_directories and self._random.random() < 0.5:
             self._invariants.expect_loss(node)
-            node.lose_disk(path, self._cluster.cluster_id)
+            node.replace_disk(path, self._cluster.cluster_id)
         else:
             node.kill()
             disks.heal(path)

@@ -24,7 +24,7 @@ _BEFORE_RENAMES: Final = (MoveState.ASSIGNING, MoveState.SWAPPING)
 
 
 class MoveNemesis:
-    """Works with `nemesis`, which chooses the nodes and mends everything at the end."""
+    """Works with `nemesis`, which chooses the nodes and heals everything at the end."""
 
     def __init__(
         self,

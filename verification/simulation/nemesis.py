@@ -27,7 +27,7 @@ _MAX_OFFSET_MS: Final = 1_800_000
 
 
 class Nemesis:
-    """Causes faults until it is told to stop; then it mends everything and starts all nodes."""
+    """Causes faults until it is told to stop; then it heals everything and starts all nodes."""
 
     def __init__(
         self,
@@ -60,21 +60,21 @@ class Nemesis:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * _PERIOD_S)
             self._disturb()
 
-    async def mend(self) -> None:
+    async def heal(self) -> None:
         """End all disturbances and bring every node up."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._network.mend_all()
+        self._network.heal_all()
         chances = self._network.chances
         chances.loss = chances.breaking = chances.silence = 0.0
         for node in self._cluster.nodes.values():
             node.hold_metadata = 0.0
             disks = node.machine.disks
-            disks.lose_power_after(None)
+            disks.cut_power_after(None)
             disks.slowness_s.clear()
             disks.release_all()
-            if disks.is_sick or node.offline_directories:
+            if disks.has_faults or node.offline_directories:
                 disks.heal_all()
                 node.kill()
             self._disks.format_empty(node)
@@ -82,19 +82,19 @@ class Nemesis:
                 self.later(self.restart(node, 0.0))
             elif not node.is_up:
                 node.start()
-        self._history.note("everything is mended")
+        self._history.note("everything is healed")
 
     def _disturb(self) -> None:
         chances, random = self._chances, self._random
         actions = (
             (chances.kill, self._kill),
-            (chances.power, self._lose_power),
+            (chances.cut_power, self._cut_power),
             (chances.stop, self._stop),
             (chances.cut, self._cut),
-            (chances.disk, self._break_disk),
-            (chances.slow_disk, self._slow_disk),
+            (chances.fail_disk, self._fail_disk),
+            (chances.slow, self._slow_disk),
             (chances.hang, self._hang_disk),
-            (chances.new_disk, self._lose_disk),
+            (chances.replace, self._replace_disk),
             (chances.clock, self._set_clock),
             *self._disks.actions(),
         )
@@ -104,7 +104,7 @@ class Nemesis:
         self._moves.disturb(_PERIOD_S * 4)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with the work beside all others, until everything is mended."""
+        """Go on with the work beside all others, until everything is healed."""
         task = self._loop.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -156,19 +156,19 @@ class Nemesis:
             node.stop()
             self.later(self.restart(node, self._random.uniform(0.05, 2.0)))
 
-    def _lose_power(self) -> None:
+    def _cut_power(self) -> None:
         node = self.pick_victim()
         if node is None:
             return
         if self._random.random() < 0.5:
-            node.lose_power()
+            node.cut_power()
         else:
-            node.machine.disks.lose_power_after(self._random.randint(0, 200))
+            node.machine.disks.cut_power_after(self._random.randint(0, 200))
         self.later(self._return_power(node))
 
     async def _return_power(self, node: SimulatedNode) -> None:
         await asyncio.sleep(1.0)
-        node.lose_power()
+        node.cut_power()
         await self.restart(node, self._random.uniform(0.05, 3.0))
 
     async def restart(self, node: SimulatedNode, delay_s: float) -> None:
@@ -194,17 +194,17 @@ class Nemesis:
             network.cut(*pair)
         text = ", ".join(f"{a}>{b}" for a, b in pairs)
         self._history.note(f"cut: {text}")
-        self.later(self._mend(pairs, text))
+        self.later(self._heal_cut(pairs, text))
 
-    async def _mend(self, pairs: list[tuple[str, str]], text: str) -> None:
+    async def _heal_cut(self, pairs: list[tuple[str, str]], text: str) -> None:
         await asyncio.sleep(self._random.uniform(0.1, self._random.choice((1.0, 3.0, 8.0))))
         for pair in pairs:
-            self._network.mend(*pair)
-        self._history.note(f"mended: {text}")
+            self._network.heal(*pair)
+        self._history.note(f"healed: {text}")
 
     # -- disks and clocks
 
-    def _break_disk(self) -> None:
+    def _fail_disk(self) -> None:
         node = self.pick_victim()
         if node is None:
             return
@@ -216,15 +216,15 @@ class Nemesis:
         self._history.note(
             f"{node}: {path} breaks: {errno.errorcode[number]} in {operation or 'everything'}"
         )
-        self.later(self._replace_disk(node))
+        self.later(self._end_failure(node))
 
-    async def _replace_disk(self, node: SimulatedNode) -> None:
+    async def _end_failure(self, node: SimulatedNode) -> None:
         await asyncio.sleep(self._random.uniform(0.5, 4.0))
         node.machine.disks.faults.clear()
         node.kill()
         await self.restart(node, self._random.uniform(0.05, 1.0))
 
-    def _lose_disk(self) -> None:
+    def _replace_disk(self) -> None:
         """Replace a disk whose records are elsewhere by an empty one; its voter becomes another."""
         node = self.any_up()
         if node is None:
@@ -237,7 +237,7 @@ class Nemesis:
             return
         self._invariants.expect_crash(node)
         self._invariants.expect_loss(node)
-        node.lose_disk(path, self._cluster.cluster_id)
+        node.replace_disk(path, self._cluster.cluster_id)
         self.later(self.restart(node, self._random.uniform(0.05, 4.0)))
 
     def _slow_disk(self) -> None:
@@ -246,9 +246,9 @@ class Nemesis:
             path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
             node.machine.disks.slowness_s[path] = self._random.uniform(0.05, 1.0)
             self._history.note(f"{node}: {path} is slow")
-            self.later(self._quicken(node, path))
+            self.later(self._end_slowness(node, path))
 
-    async def _quicken(self, node: SimulatedNode, path: str) -> None:
+    async def _end_slowness(self, node: SimulatedNode, path: str) -> None:
         await asyncio.sleep(self._random.uniform(0.2, 3.0))
         node.machine.disks.slowness_s.pop(path, None)
 

@@ -63,10 +63,10 @@ class Network:
     # -- what goes wrong
 
     def cut(self, source: str, target: str) -> None:
-        """Stop all bytes from `source` to `target` until `mend` was called as often as this."""
+        """Stop all bytes from `source` to `target` until `heal` was called as often as this."""
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
 
-    def mend(self, source: str, target: str) -> None:
+    def heal(self, source: str, target: str) -> None:
         count = self._cuts.get((source, target), 0) - 1
         if count > 0:
             self._cuts[source, target] = count
@@ -75,10 +75,10 @@ class Network:
                 if end.peer.host == source and end.host == target:
                     end.deliver_later()
 
-    def mend_all(self) -> None:
+    def heal_all(self) -> None:
         for source, target in list(self._cuts):
             self._cuts[source, target] = 1
-            self.mend(source, target)
+            self.heal(source, target)
 
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self._cuts

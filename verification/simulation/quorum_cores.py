@@ -73,14 +73,14 @@ class QuorumChances(NamedTuple):
     """How rough the simulated world is: probabilities per message or per disturbance period.
 
     Attributes:
-        crash: a host loses power and keeps what it synced.
+        cut_power: a host loses power and keeps what it synced.
         kill: a process dies between two operations on its files and keeps what it wrote.
     """
 
     loss: float = 0.05
-    crash: float = 0.1
+    cut_power: float = 0.1
     kill: float = 0.1
-    partition: float = 0.1
+    cut: float = 0.1
     snapshot: float = 0.1
     membership: float = 0.0
 
@@ -166,7 +166,7 @@ class CoreNode:
             self._load_snapshot(stored.log.snapshots[-1])
         self.step(StartUp())
 
-    def crash(self) -> None:
+    def cut_power(self) -> None:
         """Lose power: unsynced bytes survive only by chance."""
         random = self.simulation.random
         self.kill()
@@ -486,12 +486,12 @@ class RaftSimulation:
         if self._is_calm:
             return
         chances, random = self.chances, self.random
-        if random.random() < chances.crash:
-            self._crash_one()
+        if random.random() < chances.cut_power:
+            self._cut_power_of_one()
         if random.random() < chances.kill:
             self._kill_one()
-        if random.random() < chances.partition:
-            self._partition()
+        if random.random() < chances.cut:
+            self._cut_off_one()
         if random.random() < chances.snapshot:
             node = self._any(node for node in self.nodes.values() if node.is_up)
             if node is not None:
@@ -499,11 +499,11 @@ class RaftSimulation:
         if random.random() < chances.membership:
             self._change_voters()
 
-    def _crash_one(self) -> None:
+    def _cut_power_of_one(self) -> None:
         node = self._any(node for node in self.nodes.values() if node.is_up)
         if node is None:
             return
-        node.crash()
+        node.cut_power()
         self._restart_later(node)
 
     def _kill_one(self) -> None:
@@ -525,7 +525,7 @@ class RaftSimulation:
 
         self.after(self.random.randint(10, 3000), restart)
 
-    def _partition(self) -> None:
+    def _cut_off_one(self) -> None:
         isolated = self.random.choice(list(self.nodes))
         cut = [(isolated, other) for other in self.nodes if other != isolated]
         if self.random.random() < 0.5:

@@ -1,6 +1,6 @@
 """One simulation, from its seed to its result.
 
-First the cluster starts. Then faults happen while clients work. Then all faults are mended: within
+First the cluster starts. Then faults happen while clients work. Then all faults are healed: within
 a limited time the cluster must recover, and all clients must finish.
 """
 
@@ -154,7 +154,7 @@ class Simulation:
         self.traffic.start()
         await asyncio.sleep(1.0)
         await self.nemesis.run(self.scenario.fault_s)
-        await self.nemesis.mend()
+        await self.nemesis.heal()
         if self.scenario.deeds.isolated_failure:
             await self._fail_quietly()
         self.traffic.finish()
@@ -193,7 +193,7 @@ class Simulation:
         ends_s = self.loop.now_s + limit_s
         while (reason := reason_not()) is not None:
             if self.loop.now_s > ends_s:
-                self.verdict.violated(f"{limit_s:.0f} s after everything was mended: {reason}")
+                self.verdict.violated(f"{limit_s:.0f} s after everything was healed: {reason}")
             self.verdict.raise_if_violated()
             await asyncio.sleep(_SETTLE_CHECK_S)
 

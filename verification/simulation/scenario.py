@@ -71,17 +71,17 @@ class FaultRates:
 
     Attributes:
         kill: a process dies and keeps its writes.
-        power: a host loses power and keeps what was synced.
+        cut_power: a host loses power and keeps what was synced.
         stop: a node is restarted in order.
         cut: some ways between hosts are cut, often in one direction only.
-        disk: a disk fails until its node is restarted.
-        slow_disk: a disk is slow for a while.
+        fail_disk: a disk fails until its node is restarted.
+        slow: a disk is slow for a while.
         hang: a disk hangs for a while.
-        new_disk: a disk is lost and replaced by an empty one.
-        dead: a log directory fails; later its node is restarted, perhaps while it still fails, and
+        replace: a disk is lost and replaced by an empty one.
+        fail: a log directory fails; later its node is restarted, perhaps while it still fails, and
             then with the directory as it was or, in a run that may lose records, an empty one.
-        full: a directory runs full, in the middle of a write; later it has space, at a restart.
-        read_only: a directory cannot be written any more until a restart.
+        fill: a directory runs full, in the middle of a write; later it has space, at a restart.
+        readonly: a directory cannot be written any more until a restart.
         stale: a log directory fails or its process is killed, and it returns with old content.
         readmitted: a log directory fails and is re-admitted while its node runs, empty or not.
         added: a running node gets one more directory, which it may have to retire later.
@@ -104,16 +104,16 @@ class FaultRates:
     """
 
     kill: float = 0.0
-    power: float = 0.0
+    cut_power: float = 0.0
     stop: float = 0.0
     cut: float = 0.0
-    disk: float = 0.0
-    slow_disk: float = 0.0
+    fail_disk: float = 0.0
+    slow: float = 0.0
     hang: float = 0.0
-    new_disk: float = 0.0
-    dead: float = 0.0
-    full: float = 0.0
-    read_only: float = 0.0
+    replace: float = 0.0
+    fail: float = 0.0
+    fill: float = 0.0
+    readonly: float = 0.0
     stale: float = 0.0
     readmitted: float = 0.0
     added: float = 0.0
@@ -136,7 +136,7 @@ class FaultRates:
 
         Then the cluster keeps its promises only with the ELR (KIP-966).
         """
-        return bool(self.power or self.new_disk or self.stale or self.readmitted)
+        return bool(self.cut_power or self.replace or self.stale or self.readmitted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def draw(seed: int) -> Scenario:
             trims=housekeeping.random() < 0.3,
         )
     if deeds.unclean:
-        chances = replace(chances, power=0.0, new_disk=0.0, kill=random.uniform(0.1, 0.5))
+        chances = replace(chances, cut_power=0.0, replace=0.0, kill=random.uniform(0.1, 0.5))
     properties = _draw_properties(random)
     disk_s = random.choice((0.001, 0.003, 0.02))
     fault_s = random.choice((2.0, 4.0, 8.0)) * (2 if deeds.unclean else 1)
@@ -303,14 +303,14 @@ def draw_disks(seed: int) -> Scenario:
     base = draw(seed)
     chances = FaultRates(
         kill=sometimes(0.3, 0.2),
-        power=sometimes(0.15, 0.2),
+        cut_power=sometimes(0.15, 0.2),
         stop=sometimes(0.2, 0.2),
         cut=sometimes(0.2, 0.2),
-        slow_disk=sometimes(0.2, 0.2),
+        slow=sometimes(0.2, 0.2),
         hang=sometimes(0.15, 0.2),
-        dead=sometimes(0.5, 0.3),
-        full=sometimes(0.4, 0.3),
-        read_only=sometimes(0.3, 0.3),
+        fail=sometimes(0.5, 0.3),
+        fill=sometimes(0.4, 0.3),
+        readonly=sometimes(0.3, 0.3),
         stale=sometimes(0.2, 0.3),
         shuffled=sometimes(0.2, 0.3),
         hold_metadata=sometimes(0.2, 0.5),
@@ -366,10 +366,10 @@ def draw_cleaning(seed: int) -> Scenario:
     has_power_failures = random.random() < 0.3
     chances = FaultRates(
         kill=sometimes(0.5, 0.3),
-        power=random.uniform(0.1, 0.4) if has_power_failures else 0.0,
+        cut_power=random.uniform(0.1, 0.4) if has_power_failures else 0.0,
         stop=sometimes(0.2, 0.2),
         cut=sometimes(0.2, 0.2),
-        slow_disk=sometimes(0.3, 0.3),
+        slow=sometimes(0.3, 0.3),
         hold_metadata=sometimes(0.3, 0.5),
         checkpoints=random.uniform(0.1, 0.4),
         outage=0.0 if has_power_failures else random.uniform(0.1, 0.3),
@@ -421,7 +421,7 @@ def _calmer(chances: FaultRates, random: Random) -> FaultRates:
     """Return chances with which replicas can be reassigned, and brokers get metadata late."""
     return FaultRates(
         kill=chances.kill * random.choice((0.0, 0.3)),
-        slow_disk=chances.slow_disk,
+        slow=chances.slow,
         cut=chances.cut * random.choice((0.0, 0.3)),
         hold_metadata=random.uniform(0.1, 0.6),
     )
@@ -478,15 +478,15 @@ def _draw_chances(random: Random) -> FaultRates:
 
     return FaultRates(
         kill=sometimes(0.5, 0.3),
-        power=sometimes(0.3, 0.3),
+        cut_power=sometimes(0.3, 0.3),
         stop=sometimes(0.3, 0.3),
         cut=sometimes(0.5, 0.5),
-        disk=sometimes(0.2, 0.1),
-        slow_disk=sometimes(0.3, 0.3),
+        fail_disk=sometimes(0.2, 0.1),
+        slow=sometimes(0.3, 0.3),
         clock=sometimes(0.2, 0.3),
         loss=sometimes(0.5, 0.05),
         breaking=sometimes(0.3, 0.005),
         hang=sometimes(0.2, 0.2),
         silence=sometimes(0.3, 0.003),
-        new_disk=sometimes(0.2, 0.2),
+        replace=sometimes(0.2, 0.2),
     )

@@ -10,7 +10,7 @@ from spindle.local.control_socket import NoReply, Refused, ask
 from spindle.local.errors import ClusterError, NodeGone
 from spindle.testing.cluster.disk import Disk
 from spindle.testing.faults.node_control import control_path
-from spindle.testing.faults.unsynced import Notes, lose_power
+from spindle.testing.faults.unsynced import Notes, lose_unsynced
 
 if TYPE_CHECKING:
     from spindle.testing.cluster.cluster import Cluster
@@ -75,7 +75,7 @@ class NodeHandle(local.NodeHandle):
         notes: dict[str, Notes] = self.ask("cut-power")
         self.kill()
         random = Random(seed)
-        return [line for path, left in notes.items() for line in lose_power(path, left, random)]
+        return [line for path, left in notes.items() for line in lose_unsynced(path, left, random)]
 
     def start_at_once(self) -> None:
         """Start the node and do not wait.

@@ -1,7 +1,7 @@
 """Changes of a disk that are not synced, some of which a power failure takes.
 
 The node's process keeps the notes. After its death, the process of the test changes the files with
-`lose_power`. Files are named by inode, because they are renamed while they are open.
+`lose_unsynced`. Files are named by inode, because they are renamed while they are open.
 """
 
 import os
@@ -131,7 +131,7 @@ class UnsyncedChanges:
             self._names.pop(inode_of(directory), None)
 
 
-def lose_power(directory: str, notes: Notes, random: Random) -> list[str]:
+def lose_unsynced(directory: str, notes: Notes, random: Random) -> list[str]:
     """Take some of the unsynced changes from the files of a disk whose node has ended.
 
     Files lose bytes at their ends, or have zeros there. Directories keep the first of their new
